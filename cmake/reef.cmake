@@ -1,0 +1,41 @@
+# Compile options live on one interface target that every room links privately.
+add_library(reef_options INTERFACE)
+target_compile_definitions(reef_options INTERFACE _POSIX_C_SOURCE=200809L REEF_VERSION="${PROJECT_VERSION}")
+target_compile_options(reef_options INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
+    -Wmissing-prototypes -Wformat=2 -Wundef -Wcast-align
+    $<$<C_COMPILER_ID:GNU>:-Wvla-larger-than=0>
+    $<$<BOOL:${REEF_WERROR}>:-Werror>)
+# Asserts stay on in every build: CMake's release flavours would define NDEBUG.
+target_compile_options(reef_options INTERFACE -UNDEBUG)
+if(REEF_SANITIZE)
+    target_compile_options(reef_options INTERFACE
+        -fsanitize=${REEF_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(reef_options INTERFACE -fsanitize=${REEF_SANITIZE})
+endif()
+
+# reef_library(room SOURCES a.c b.c PUBLIC_HEADERS reef_room.h PUBLIC reef::above PRIVATE lib)
+function(reef_library room)
+    cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC_HEADERS;PUBLIC;PRIVATE" ${ARGN})
+    add_library(reef_${room} STATIC ${ARG_SOURCES} ${ARG_PUBLIC_HEADERS})
+    add_library(reef::${room} ALIAS reef_${room})
+    target_include_directories(reef_${room} PUBLIC
+        $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/reef>)
+    target_link_libraries(reef_${room} PUBLIC ${ARG_PUBLIC} PRIVATE reef_options ${ARG_PRIVATE})
+    set_target_properties(reef_${room} PROPERTIES EXPORT_NAME ${room})
+endfunction()
+
+# reef_test(test_room_unit LABELS unit LIBS reef::room [SOURCES helper.c]): one cmocka program, one
+# CTest entry. A test sees its room's private headers.
+function(reef_test name)
+    cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LABELS;LIBS" ${ARGN})
+    add_executable(${name} ${name}.c ${ARG_SOURCES})
+    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support
+        ${CMAKE_CURRENT_SOURCE_DIR}/reference)
+    target_link_libraries(${name} PRIVATE reef_options ${ARG_LIBS} PkgConfig::CMOCKA m)
+    add_test(NAME ${name} COMMAND ${name})
+    if(NOT ARG_TIMEOUT)
+        set(ARG_TIMEOUT 300)
+    endif()
+    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()

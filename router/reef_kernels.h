@@ -1,0 +1,98 @@
+// The arithmetic that the router and every room below it share: matrix products, the few loops over
+// rows that everything is built from, and the workers that run fixed pieces of work.
+//
+// What always holds: a result depends on its inputs and shapes only, never on the number of threads,
+// on alignment or on what else is in the batch. Work is cut into pieces whose number does not depend
+// on the threads; whoever reduces over pieces does so in piece order.
+#ifndef REEF_KERNELS_H
+#define REEF_KERNELS_H
+
+#include "reef_error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** Name of the kernels in use, "plain", "avx2" or "avx512"; REEF_ISA in the environment of the
+ *  *programs* chooses through reef_kernels_choose. */
+REEF_API const char *reef_kernels_name(void);
+
+/** Choose kernels by name; NULL means the best this CPU runs (the default). INVALID when unknown or
+ *  not supported here. Not thread-safe: call before any other kernel. */
+REEF_API REEF_MUST_CHECK reef_status reef_kernels_choose(const char *name, reef_error *err);
+
+// ---- matrix products (OpenBLAS, single-threaded) -------------------------------------------------
+
+/**
+ * C = alpha * op(A) op(B) + beta * C, row-major: op(A) is M x K, op(B) is K x N, C is M x N.
+ * `transpose_a`: A is stored K x M. `lda`, `ldb`, `ldc` are row strides in floats.
+ * With beta == 0, C is not read. Callers keep M fixed for rows of tokens (whole pieces), so that a
+ * row's result does not depend on its neighbours.
+ */
+REEF_API void reef_gemm(bool transpose_a,
+                        bool transpose_b,
+                        size_t M,
+                        size_t N,
+                        size_t K,
+                        float alpha,
+                        const float *a,
+                        size_t lda,
+                        const float *b,
+                        size_t ldb,
+                        float beta,
+                        float *c,
+                        size_t ldc);
+
+// ---- rows ----------------------------------------------------------------------------------------
+
+REEF_API float reef_dot(size_t D, const float *a, const float *b);
+/** y += alpha * x */
+REEF_API void reef_axpy(size_t D, float *y, float alpha, const float *x);
+/** y = x for all D: exp, to within a few ulp of expf; exact at 0; exp(-inf) = 0. In place allowed. */
+REEF_API void reef_exp(size_t D, float *y, const float *x);
+/** In place softmax of one row. Fully masked entries may be -INFINITY (not all of them). */
+REEF_API void reef_softmax(size_t D, float *row);
+/** GELU, tanh form (Hendrycks & Gimpel 2016): 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
+REEF_API void reef_gelu(size_t D, float *y, const float *x);
+/** d_x = d_y * gelu'(x); in place (d_x == d_y) allowed. */
+REEF_API void reef_gelu_backward(size_t D, float *d_x, const float *d_y, const float *x);
+
+typedef struct reef_adam {
+    float learning_rate, beta1, beta2, epsilon;
+} reef_adam;
+
+/**
+ * One Adam step over D parameters (Kingma & Ba 2015, algorithm 1), `count` >= 1 counts this step.
+ * param -= lr * (m / (1 - beta1^count)) / (sqrt(v / (1 - beta2^count)) + epsilon); grad times `scale`
+ * first (gradient clipping).
+ */
+REEF_API void reef_adam_update(size_t D,
+                               float *param,
+                               float *adam_m,
+                               float *adam_v,
+                               const float *grad,
+                               float scale,
+                               uint64_t count,
+                               const reef_adam *adam);
+
+// ---- workers -------------------------------------------------------------------------------------
+
+typedef struct reef_workers reef_workers;
+
+/** `thread_count` threads including the caller's; 0 means one per core that we may run on. */
+REEF_API REEF_MUST_CHECK reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error *err);
+REEF_API void reef_workers_free(reef_workers *workers);
+REEF_API size_t reef_workers_count(const reef_workers *workers);
+
+/**
+ * Call `work(context, piece)` for every piece in 0 .. piece_count - 1, on any thread in any order, and
+ * return when all are done (with their writes visible). The caller's thread works too. One call at a
+ * time per workers; `work` must not call back. `workers` NULL runs everything on the caller's thread.
+ * Waiting threads spin for some microseconds, then sleep.
+ */
+REEF_API void reef_workers_run(reef_workers *workers,
+                               size_t piece_count,
+                               void (*work)(void *context, size_t piece),
+                               void *context);
+
+#endif

@@ -1,0 +1,224 @@
+// Which experts: query network, query batch norm, product keys with top-k, softmax scores, usage;
+// and the gate that decides whether a generation takes part in a token at all.
+//
+// The router knows nothing of losses and owns no parameters: it works on views of the caller's arrays.
+// He 2024 section 2; Lample et al. 2019 for product keys and query batch norm.
+#ifndef REEF_ROUTER_H
+#define REEF_ROUTER_H
+
+#include "reef_error.h"
+#include "reef_kernels.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint32_t reef_expert_id;
+
+/**
+ * The id of key pair (i, j) in shell order, so that a grid grows without changing any id:
+ * id = m*m + (i == m ? m + (m - j) : i) with m = max(i, j). A bijection onto 0 .. side*side - 1.
+ */
+REEF_API reef_expert_id reef_expert_id_of(uint32_t i, uint32_t j);
+/** The inverse of reef_expert_id_of. */
+REEF_API void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j);
+
+typedef struct reef_router_shape {
+    size_t d_model;    // D, width of a token
+    size_t head_count; // H
+    size_t topk;       // K, experts per head; at most side
+    size_t d_key;      // query width per head, even; each half meets one table of sub-keys
+    size_t side;       // S, sub-keys per side; side*side experts
+    bool batch_norm;   // query batch norm (He 2024 uses it; off in the ablation)
+} reef_router_shape;
+
+/** REEF_INVALID with the value and what to do when the sizes do not fit together. */
+REEF_API REEF_MUST_CHECK reef_status reef_router_shape_check(const reef_router_shape *shape, reef_error *err);
+
+/**
+ * Parameters of one router; also used for their gradients (then query_bias, bn_mean, bn_var are NULL).
+ * All row-major. While a generation is open: w_query, bn_scale, bn_shift, bn_mean, bn_var, query_bias
+ * NULL. Folded (sealed, or open but evaluated): w_query and query_bias, the bn_ fields are NULL.
+ */
+typedef struct reef_router_params {
+    float *w_query;    // (D, H*d_key)
+    float *query_bias; // (H*d_key) only when folded
+    float *bn_scale;   // (H*d_key) NULL without batch norm
+    float *bn_shift;   // (H*d_key)
+    float *bn_mean;    // (H*d_key) running
+    float *bn_var;     // (H*d_key) running, biased
+    float *sub_keys_a; // (S, d_key/2)
+    float *sub_keys_b; // (S, d_key/2)
+} reef_router_params;
+
+#define REEF_BN_EPSILON 1e-5f
+
+/** Fold the running batch norm into a linear map: q = x w + bias. Without batch norm a copy, bias 0. */
+REEF_API void reef_router_fold(const reef_router_shape *shape,
+                               const reef_router_params *params,
+                               float *w_query,     // (D, H*d_key) written
+                               float *query_bias); // (H*d_key) written
+
+typedef enum reef_router_mode {
+    REEF_ROUTER_TRAIN,  // batch statistics over all rows; parameters unfolded
+    REEF_ROUTER_FOLDED, // q = x w_query + query_bias
+} reef_router_mode;
+
+/** What one forward leaves for its backward and for the experts. Allocated once for `rows_max` rows. */
+typedef struct reef_router_tape {
+    size_t rows_max, piece_rows;
+    float *query;            // (rows, H, d_key) as it meets the sub-keys
+    float *query_raw;        // (rows, H*d_key) before batch norm; train mode only
+    float *batch_mean;       // (H*d_key) train mode
+    float *batch_var;        // (H*d_key) biased; train mode
+    float *d_query;          // (rows, H*d_key) scratch of backward
+    float *piece_grads;      // scratch: one set of sub-key gradients per piece
+    float *scratch;          // per piece score rows
+    reef_expert_id *indices; // (rows, H, K) best first, the lower id first among equal scores
+    uint16_t *index_a;       // (rows, H, K) row of sub_keys_a of each chosen expert
+    uint16_t *index_b;       // (rows, H, K)
+    float *gate;             // (rows, H, K) softmax over the K scores of a head
+} reef_router_tape;
+
+REEF_API REEF_MUST_CHECK reef_status reef_router_tape_init(reef_router_tape *tape,
+                                                           const reef_router_shape *shape,
+                                                           size_t rows_max,
+                                                           size_t piece_rows,
+                                                           bool backward, // false saves the memory
+                                                           reef_error *err);
+REEF_API void reef_router_tape_release(reef_router_tape *tape); // accepts the zeroed tape
+
+/**
+ * Retrieve the experts of `rows` tokens: queries, scores against both tables, top-k of each, the best
+ * K of the pairs with (i+1)(j+1) <= K, softmax (He 2024 eq. 1-5). Exact.
+ *
+ * x             (rows, D); rows is a multiple of tape->piece_rows
+ * piece_active  (rows / piece_rows) or NULL: pieces with 0 are skipped, their outputs unspecified.
+ *               In train mode all pieces take part.
+ *
+ * Errors: INVALID when a query is not finite (names the row); outputs are then unspecified.
+ * Threads: `workers` run the pieces; one call at a time per tape. Allocates nothing.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_router_forward(const reef_router_shape *shape,
+                                                         const reef_router_params *params,
+                                                         reef_router_mode mode,
+                                                         reef_workers *workers,
+                                                         size_t rows,
+                                                         const float *x,
+                                                         const uint8_t *piece_active,
+                                                         reef_router_tape *tape,
+                                                         reef_error *err);
+
+/**
+ * Backward of reef_router_forward for the same arguments and tape, indices held fixed.
+ *
+ * d_gate  (rows, H, K) gradient of tape->gate
+ * d_x     (rows, D) accumulated into
+ * grads   parameter gradients, accumulated into; NULL when the generation is sealed (folded mode)
+ */
+REEF_API void reef_router_backward(const reef_router_shape *shape,
+                                   const reef_router_params *params,
+                                   reef_router_mode mode,
+                                   reef_workers *workers,
+                                   size_t rows,
+                                   const float *x,
+                                   const uint8_t *piece_active,
+                                   reef_router_tape *tape,
+                                   const float *d_gate,
+                                   float *d_x,
+                                   reef_router_params *grads);
+
+/** Move the running statistics: running = (1 - momentum) * running + momentum * batch. */
+REEF_API void reef_router_update_stats(const reef_router_shape *shape,
+                                       reef_router_params *params,
+                                       const reef_router_tape *tape,
+                                       float momentum);
+
+// ---- usage ---------------------------------------------------------------------------------------
+
+#define REEF_USAGE_SCORE_ONE 1048576u // accumulated scores are fixed point with 20 fraction bits
+
+/** How often an expert was chosen, and z' of He 2024 section 3.3: the sum of its router scores. */
+typedef struct reef_usage {
+    uint64_t count;
+    uint64_t score; // in 1/REEF_USAGE_SCORE_ONE
+} reef_usage;
+
+typedef struct reef_usage_summary {
+    uint64_t expert_count, used_count, selections;
+    double used_percent; // "expert usage": share of experts with z_i != 0
+    double unevenness;   // log N + sum z_i log z_i over used experts; nats; 0 for uniform use
+} reef_usage_summary;
+
+REEF_API void reef_usage_summarise(size_t expert_count, const reef_usage *usage, reef_usage_summary *out);
+
+// ---- gate ----------------------------------------------------------------------------------------
+
+#define REEF_GATE_ORDERS 4
+#define REEF_GATE_BUCKETS 65536u
+#define REEF_GATE_WEIGHTS (REEF_GATE_ORDERS * REEF_GATE_BUCKETS)
+
+/**
+ * Gate of one generation on bytes: a linear score of hashed 1- to 4-grams that end at the token,
+ * averaged causally over the stream; fires where the mean exceeds the threshold.
+ */
+typedef struct reef_gate {
+    float *weights;   // (REEF_GATE_ORDERS, REEF_GATE_BUCKETS) owned
+    float bias;
+    float decay;      // of the causal mean, such as 0.995
+    float start;      // the mean before any evidence: what old data scores on average
+    float threshold;
+} reef_gate;
+
+/** What a gate carries from window to window of one stream. */
+typedef struct reef_gate_state {
+    float mean;
+    uint8_t context[REEF_GATE_ORDERS - 1]; // last bytes, newest first
+    uint8_t context_bytes;                 // how many of them are there
+} reef_gate_state;
+
+REEF_API REEF_MUST_CHECK reef_status reef_gate_init(reef_gate *gate, reef_error *err); // all zero, never fires
+REEF_API void reef_gate_release(reef_gate *gate);
+REEF_API void reef_gate_reset(const reef_gate *gate, reef_gate_state *state);
+
+/**
+ * Score `count` bytes of a stream in order. margin[t] = causal mean after byte t minus the threshold;
+ * the gate fires at t when margin[t] > 0. `state` is carried on.
+ */
+REEF_API void reef_gate_score(const reef_gate *gate,
+                              reef_gate_state *state,
+                              size_t count,
+                              const uint8_t *bytes,
+                              float *margin);
+
+/** One set of windows of bytes, each contiguous in its stream. */
+typedef struct reef_gate_windows {
+    size_t count;
+    const uint8_t *const *bytes; // (count)
+    const size_t *sizes;         // (count)
+} reef_gate_windows;
+
+typedef struct reef_gate_fit {
+    float leak_max;       // bound on the share of old tokens that fire
+    uint32_t epochs;      // passes over the windows; 0 means 3
+    float decay;          // 0 means 0.995
+    // written:
+    float leak;           // measured on old_calibrate
+    float detect;         // share of tokens of the new windows that fire
+} reef_gate_fit;
+
+/**
+ * Fit by logistic regression (old = 0, new = 1, classes balanced), then calibrate: the threshold is
+ * the smallest value at which at most `leak_max` of the tokens of `old_calibrate` fire, raised to half
+ * way towards the new data where there is room. Deterministic in its arguments.
+ *
+ * Errors: INVALID when a set is empty; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_gate_train(reef_gate *gate,
+                                                     const reef_gate_windows *old_fit,
+                                                     const reef_gate_windows *old_calibrate,
+                                                     const reef_gate_windows *new_windows,
+                                                     reef_gate_fit *fit,
+                                                     reef_error *err);
+
+#endif

@@ -1,0 +1,259 @@
+// How experts change: the model, one training step, the lifelong policy, and evaluation as of any
+// earlier state. Everything is a pure function of (configuration with seed, stream): thread count,
+// commits and crashes leave no trace in the bits.
+//
+// A reef_trainer is the one writer of a pool. A reef_model is a read-only copy of some state of it,
+// made by a short read transaction, that lives without the pool afterwards.
+#ifndef REEF_TRAINER_H
+#define REEF_TRAINER_H
+
+#include "reef_error.h"
+#include "reef_kernels.h"
+#include "reef_router.h"
+#include "reef_store.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REEF_LAYER_COUNT_MAX 32
+#define REEF_VOCAB 256 // bytes
+
+typedef enum reef_ffw { REEF_FFW_PEER = 0, REEF_FFW_DENSE = 1 } reef_ffw;
+
+// ---- configuration -------------------------------------------------------------------------------
+
+/**
+ * Everything that decides the function and its training. Written once by reef_pool_init to the pool's
+ * meta record as JSON. One X-macro table in config.c names every field, its default, its bounds and
+ * its help; the CLI's options and the JSON keys come from it (d_model is --d-model and "d_model").
+ */
+typedef struct reef_config {
+    char model[16]; // "lm"
+    uint64_t seed;
+    // sizes
+    uint32_t layers, d_model, attention_heads, context; // L, D, A, T
+    uint32_t batch;                                     // windows of T bytes per step
+    char ffw[REEF_LAYER_COUNT_MAX + 1];                 // one letter per block: 'p' peer, 'd' dense; "p" = all
+    uint32_t d_ffw;                                     // width of dense FFWs
+    uint32_t heads, topk, d_key;                        // PEER: H, K, d_key
+    uint32_t side, side_new;                            // of the first and of later generations
+    bool batch_norm;
+    // optimiser
+    float learning_rate;        // dense parameters, at the end of warm-up
+    float expert_rate;          // factor for expert rows
+    uint32_t warmup;            // steps, per generation
+    uint32_t decay;             // steps: rate = learning_rate / sqrt(1 + steps / decay) after warm-up
+    float beta1, beta2, epsilon;
+    float clip;                 // global norm of dense gradients; 0 for none
+    float bn_momentum;
+    // lifelong policy
+    bool drift;                 // find boundaries
+    float drift_z;              // robust z-score above which a batch is suspicious
+    float drift_bits;           // and at least this many bits per byte above the median
+    uint32_t drift_window;      // batches of history
+    uint32_t drift_confirm;     // suspicious batches that make a boundary
+    uint32_t drift_warmup;      // batches of a generation before the test is armed
+    float leak_max;             // share of old tokens on which a new gate may fire
+    uint32_t fire_max;          // generations beyond the first that may fire per token
+    float gate_decay;
+    uint32_t reservoir_bytes, reservoir_window;
+    float retain_weight;
+} reef_config;
+
+/** One configurable field, for help, parsing and documents. */
+typedef struct reef_config_field {
+    const char *name;     // "d_model"
+    const char *type;     // "integer", "number", "boolean" or "text"
+    const char *help;     // one line
+    const char *standard; // the default, as text
+    double low, high;     // inclusive bounds of a number
+    size_t offset;        // in reef_config
+    size_t bytes;
+} reef_config_field;
+
+REEF_API void reef_config_default(reef_config *config);
+REEF_API const reef_config_field *reef_config_fields(size_t *count);
+/** Set one field by name from text. INVALID names the field, the value and what is allowed. */
+REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config, const char *name, const char *value, reef_error *err);
+/** Sizes that do not fit together are INVALID, with the values and what to do. */
+REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
+/** JSON text of the configuration, on the heap (free with free()); NULL when out of memory. */
+REEF_API char *reef_config_format(const reef_config *config);
+REEF_API REEF_MUST_CHECK reef_status reef_config_parse(reef_config *config, const char *json, size_t bytes, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_config_read(reef_txn *txn, reef_config *config, reef_error *err);
+
+/** Create a pool with its first, open generation, initialised from the seed, and commit it. */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_init(const char *path, const reef_config *config, reef_error *err);
+
+// ---- training ------------------------------------------------------------------------------------
+
+typedef struct reef_trainer reef_trainer;
+
+/** Something worth telling that happened in training. `json` is also what the timeline holds. */
+typedef void (*reef_trainer_on_event)(void *context, const char *json);
+
+typedef struct reef_trainer_options {
+    size_t threads;                 // 0: one per core
+    reef_trainer_on_event on_event; // called on the trainer's thread; may be NULL
+    void *context;
+} reef_trainer_options;
+
+/**
+ * Load the pool's last commit for training. The store must be open for writing and outlive the
+ * trainer. Bytes that were accepted but not yet trained are part of the commit and are taken up again.
+ * Threads: one thread at a time.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
+                                                       reef_store *store,
+                                                       const reef_trainer_options *options,
+                                                       reef_error *err);
+/** Forget everything since the last commit. Accepts NULL. */
+REEF_API void reef_trainer_close(reef_trainer *trainer);
+
+/** Bytes of the named source that have been accepted so far (in commits or since): read on from here. */
+REEF_API uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source);
+
+/**
+ * Accept the next `count` bytes of a source and train as far as whole batches reach. Deterministic in
+ * the concatenated stream: how it is cut into calls does not matter.
+ *
+ * At most one training step is done per call when `steps` is not NULL: *taken says how many bytes were
+ * accepted (possibly fewer than `count`), *steps how many steps ran (0 or 1); call again with the rest.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
+                                                       const char *source,
+                                                       const uint8_t *bytes,
+                                                       size_t count,
+                                                       size_t *taken,
+                                                       size_t *steps,
+                                                       reef_error *err);
+
+/** One LMDB transaction with everything that changed. Never changes the mathematics. */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer, reef_commit *out, reef_error *err);
+
+/** Seal the open generation and open the next one. The pool is committed. */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal(reef_trainer *trainer, reef_error *err);
+/** Grow the open generation in place to `side` (shell order: no id changes). Commits. */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err);
+
+typedef struct reef_freeze {
+    int32_t layer;          // PEER layer, -1 for all
+    uint64_t first, last;   // local ids, inclusive; last is cut to the end of the layer
+    double usage_quantile;  // in (0, 1): only experts whose count lies above it; 0: all of the range
+    bool thaw;
+    bool dry_run;
+} reef_freeze;
+/** Freeze or thaw experts of the open generation; *changed counts flags that changed. Commits. */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_freeze(reef_trainer *trainer, const reef_freeze *freeze, uint64_t *changed, reef_error *err);
+/** Commit, and keep the state under a name. */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_snapshot(reef_trainer *trainer, const char *name, reef_snapshot *out, reef_error *err);
+
+typedef struct reef_trainer_status {
+    uint64_t step, stream_bytes;   // trained
+    uint64_t carried_bytes;        // accepted, not yet trained (part of a batch, or held back)
+    uint64_t skipped_bytes;        // recognised as an older domain: not trained
+    uint32_t generation;           // the open one
+    uint64_t generation_step;
+    uint64_t opened_at;            // stream position where it was opened
+    uint32_t suspicious;           // batches held back by the drift test now
+    double bits_per_byte;          // prequential loss: median over the drift window
+    double last_bits_per_byte;     // of the last batch
+    double learning_rate;
+    uint64_t experts, experts_open; // in all layers
+    uint64_t dirty_since_step;     // steps since the last commit
+    double seconds_forward, seconds_backward, seconds_router, seconds_experts, seconds_update, seconds_commit;
+} reef_trainer_status;
+REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out);
+
+/** Commit numbers, steps and losses for `reef plot`: one point per batch, kept in `series`. */
+typedef struct reef_point {
+    uint64_t step, stream_bytes;
+    float bits_per_byte;
+    uint32_t generation;
+} reef_point;
+typedef reef_status (*reef_point_visit)(void *context, const reef_point *point, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_series_scan(reef_txn *txn, reef_point_visit visit, void *context, reef_error *err);
+
+// ---- evaluation ----------------------------------------------------------------------------------
+
+typedef struct reef_model reef_model;
+
+#define REEF_AS_OF_NOW UINT32_MAX
+
+/**
+ * Copy a state of the pool into memory.
+ *
+ * as_of  NULL or "now": the last commit, every generation under its gate (task-free). A number g:
+ *        generations 0 .. g, exactly the function the model was when g was sealed. Otherwise the name
+ *        of a snapshot.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_open(reef_model **out,
+                                                     reef_store *store,
+                                                     const char *as_of,
+                                                     size_t threads,
+                                                     reef_error *err);
+REEF_API void reef_model_close(reef_model *model); // accepts NULL
+REEF_API const reef_config *reef_model_config(const reef_model *model);
+REEF_API uint32_t reef_model_generation_count(const reef_model *model);
+REEF_API uint64_t reef_model_parameter_count(const reef_model *model);
+
+typedef struct reef_score {
+    uint64_t bytes;         // scored (all but the first)
+    double bits;            // total
+    double bits_per_byte;
+    double *fire_share;     // (generation count) or NULL: caller's; share of tokens on which each fired
+} reef_score;
+
+/**
+ * Loss of a text, read as one stream in windows of the model's context, gates carried along.
+ * bits  (count) or NULL: written; the surprise of each byte given those before it in its window;
+ *       bits[0] is 8 (nothing came before).
+ * progress  may be NULL; called with bytes done from the calling thread
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
+                                                      const uint8_t *bytes,
+                                                      size_t count,
+                                                      float *bits,
+                                                      reef_score *score,
+                                                      void (*progress)(void *context, size_t done),
+                                                      void *context,
+                                                      reef_error *err);
+
+/** Logits (count, REEF_VOCAB) of every position, for tests and tools; same path as reef_model_score. */
+REEF_API REEF_MUST_CHECK reef_status reef_model_logits(reef_model *model,
+                                                       const uint8_t *bytes,
+                                                       size_t count,
+                                                       float *logits,
+                                                       reef_error *err);
+
+typedef struct reef_sampling {
+    uint64_t seed;
+    float temperature; // 0: the most likely byte
+    float top_p;       // in (0, 1]; 0 means 1
+} reef_sampling;
+
+/** Continue `prompt` by `count` bytes. `out` (count) is written. */
+REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
+                                                         const uint8_t *prompt,
+                                                         size_t prompt_bytes,
+                                                         size_t count,
+                                                         const reef_sampling *sampling,
+                                                         uint8_t *out,
+                                                         reef_error *err);
+
+/** Usage of one PEER layer of one generation, from the pool. `usage` (side*side) is the caller's. */
+REEF_API REEF_MUST_CHECK reef_status reef_usage_read(reef_txn *txn,
+                                                     uint32_t generation,
+                                                     uint32_t layer,
+                                                     size_t expert_count,
+                                                     reef_usage *usage,
+                                                     reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_flags_read(reef_txn *txn,
+                                                     uint32_t generation,
+                                                     uint32_t layer,
+                                                     size_t expert_count,
+                                                     uint8_t *flags,
+                                                     reef_error *err);
+
+#endif

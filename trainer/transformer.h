@@ -1,0 +1,71 @@
+// The dense parts of the transformer: pure functions on plain row-major arrays of one piece (a window
+// of T tokens, or any number of rows where the shape says `rows`). No allocation, no globals.
+//
+// forward and backward stand next to each other; gradients are accumulated, the caller clears them.
+// Parameter gradients may be NULL: then the parameter is sealed and only d_x is computed.
+#ifndef REEF_TRANSFORMER_H
+#define REEF_TRANSFORMER_H
+
+#include "reef_kernels.h"
+
+#define REEF_LAYER_NORM_EPSILON 1e-5f
+
+/** y = (x - mean) * rstd * scale + shift, per row. mean, rstd (rows) are kept for backward. */
+void reef_layer_norm_forward(size_t rows,
+                             size_t D,
+                             float *y,    // (rows, D) written
+                             float *mean, // (rows) written
+                             float *rstd, // (rows) written
+                             const float *x,
+                             const float *scale,  // (D)
+                             const float *shift); // (D)
+void reef_layer_norm_backward(size_t rows,
+                              size_t D,
+                              float *d_x,     // (rows, D) accumulated into
+                              float *d_scale, // (D) accumulated into, or NULL
+                              float *d_shift, // (D) accumulated into, or NULL
+                              const float *d_y,
+                              const float *x,
+                              const float *mean,
+                              const float *rstd,
+                              const float *scale);
+
+/**
+ * Causal multi-head attention of one window, after the projections (Vaswani et al. 2017 eq. 1).
+ * qkv   (T, 3*D) rows are [q, k, v], each (A, D/A): A heads
+ * probs (A, T, T) written; zero above the diagonal
+ * out   (T, D) written, heads side by side
+ */
+void reef_attention_forward(size_t T, size_t D, size_t A, float *out, float *probs, const float *qkv);
+void reef_attention_backward(size_t T,
+                             size_t D,
+                             size_t A,
+                             float *d_qkv,      // (T, 3*D) written
+                             float *d_probs,    // (T, T) scratch
+                             const float *d_out,
+                             const float *qkv,
+                             const float *probs);
+
+/**
+ * Cross-entropy in nats of each row, and its gradient in place of the logits.
+ * logits   (rows, V) in: logits; out: weight[t] * (softmax - onehot); untouched when `gradient` false
+ * loss     (rows) written, in nats, summed in double
+ * weight   (rows) or NULL for 1
+ */
+void reef_cross_entropy(size_t rows,
+                        size_t V,
+                        double *loss,
+                        float *logits,
+                        const uint8_t *targets,
+                        const float *weight,
+                        bool gradient);
+
+/** Embedding gradient of `rows` tokens in order: d_table[tokens[t]] += d_x[t] where active. */
+void reef_embedding_backward(size_t rows,
+                             size_t D,
+                             float *d_table, // (V, D) accumulated into
+                             const float *d_x,
+                             const uint8_t *tokens,
+                             const uint8_t *active); // (rows) or NULL
+
+#endif
