@@ -43,11 +43,35 @@ REEF_API void reef_gemm(bool transpose_a,
                         float *c,
                         size_t ldc);
 
+/** Name of the kernels that BLAS chose for this CPU, such as "Haswell": the other half, beside
+ *  reef_kernels_name, of what bits depend on. */
+REEF_API const char *reef_gemm_name(void);
+
 // ---- rows ----------------------------------------------------------------------------------------
 
 REEF_API float reef_dot(size_t D, const float *a, const float *b);
 /** y += alpha * x */
 REEF_API void reef_axpy(size_t D, float *y, float alpha, const float *x);
+/**
+ * out[k] = dot(rows + indices[k] * stride, x) for K gathered rows, with the bits of reef_dot. All
+ * `stride` floats of a row are prefetched a few rows ahead, so that the other half of an expert's row
+ * is in cache when reef_axpy_rows follows.
+ */
+REEF_API void reef_dot_rows(size_t K,
+                            size_t D,
+                            float *out,     // (K) written
+                            const float *x, // (D)
+                            const float *rows,
+                            size_t stride,
+                            const uint32_t *indices); // (K)
+/** y += sum over k of alpha[k] * row indices[k], in the order of k, with the bits of K reef_axpy. */
+REEF_API void reef_axpy_rows(size_t K,
+                             size_t D,
+                             float *y,           // (D) accumulated into
+                             const float *alpha, // (K)
+                             const float *rows,
+                             size_t stride,
+                             const uint32_t *indices); // (K)
 /** y = x for all D: exp, to within a few ulp of expf; exact at 0; exp(-inf) = 0. In place allowed. */
 REEF_API void reef_exp(size_t D, float *y, const float *x);
 /** In place softmax of one row. Fully masked entries may be -INFINITY (not all of them). */

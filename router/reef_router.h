@@ -23,17 +23,24 @@ REEF_API reef_expert_id reef_expert_id_of(uint32_t i, uint32_t j);
 /** The inverse of reef_expert_id_of. */
 REEF_API void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j);
 
+/** Bounds of a shape: a row of sub-keys fits 16 bits, an expert id 32; the others are far from use. */
+#define REEF_SIDE_MAX 65535u
+#define REEF_HEAD_COUNT_MAX 1024u
+#define REEF_WIDTH_MAX 65536u          // of d_model and d_key
+#define REEF_ROUTER_ROWS_MAX 16777216u // of a tape
+
 typedef struct reef_router_shape {
     size_t d_model;    // D, width of a token
     size_t head_count; // H
     size_t topk;       // K, experts per head; at most side
     size_t d_key;      // query width per head, even; each half meets one table of sub-keys
-    size_t side;       // S, sub-keys per side; side*side experts
+    size_t side;       // S, sub-keys per side, at most REEF_SIDE_MAX; side*side experts
     bool batch_norm;   // query batch norm (He 2024 uses it; off in the ablation)
 } reef_router_shape;
 
 /** REEF_INVALID with the value and what to do when the sizes do not fit together. */
-REEF_API REEF_MUST_CHECK reef_status reef_router_shape_check(const reef_router_shape *shape, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_router_shape_check(const reef_router_shape *shape,
+                                                             reef_error *err);
 
 /**
  * Parameters of one router; also used for their gradients (then query_bias, bn_mean, bn_var are NULL).
@@ -72,14 +79,18 @@ typedef struct reef_router_tape {
     float *batch_mean;       // (H*d_key) train mode
     float *batch_var;        // (H*d_key) biased; train mode
     float *d_query;          // (rows, H*d_key) scratch of backward
-    float *piece_grads;      // scratch: one set of sub-key gradients per piece
-    float *scratch;          // per piece score rows
+    float *piece_grads;      // scratch: sub-key gradients, one set per group of pieces
+    float *scratch;          // scratch: score rows and lists, one set per piece that runs at once
     reef_expert_id *indices; // (rows, H, K) best first, the lower id first among equal scores
     uint16_t *index_a;       // (rows, H, K) row of sub_keys_a of each chosen expert
     uint16_t *index_b;       // (rows, H, K)
     float *gate;             // (rows, H, K) softmax over the K scores of a head
+    size_t tile_rows;        // queries whose scores are computed together
+    size_t slot_count;       // sets in `scratch`
+    size_t slot_floats;      // floats of one of them
 } reef_router_tape;
 
+/** A tape without `backward` serves folded forwards only. INVALID when sizes do not fit; NO_MEMORY. */
 REEF_API REEF_MUST_CHECK reef_status reef_router_tape_init(reef_router_tape *tape,
                                                            const reef_router_shape *shape,
                                                            size_t rows_max,
@@ -150,7 +161,9 @@ typedef struct reef_usage_summary {
     double unevenness;   // log N + sum z_i log z_i over used experts; nats; 0 for uniform use
 } reef_usage_summary;
 
-REEF_API void reef_usage_summarise(size_t expert_count, const reef_usage *usage, reef_usage_summary *out);
+REEF_API void reef_usage_summarise(size_t expert_count,
+                                   const reef_usage *usage,
+                                   reef_usage_summary *out);
 
 // ---- gate ----------------------------------------------------------------------------------------
 
@@ -163,10 +176,10 @@ REEF_API void reef_usage_summarise(size_t expert_count, const reef_usage *usage,
  * averaged causally over the stream; fires where the mean exceeds the threshold.
  */
 typedef struct reef_gate {
-    float *weights;   // (REEF_GATE_ORDERS, REEF_GATE_BUCKETS) owned
+    float *weights; // (REEF_GATE_ORDERS, REEF_GATE_BUCKETS) owned
     float bias;
-    float decay;      // of the causal mean, such as 0.995
-    float start;      // the mean before any evidence: what old data scores on average
+    float decay; // of the causal mean, such as 0.995
+    float start; // the mean before any evidence: what old data scores on average
     float threshold;
 } reef_gate;
 
@@ -177,7 +190,8 @@ typedef struct reef_gate_state {
     uint8_t context_bytes;                 // how many of them are there
 } reef_gate_state;
 
-REEF_API REEF_MUST_CHECK reef_status reef_gate_init(reef_gate *gate, reef_error *err); // all zero, never fires
+REEF_API REEF_MUST_CHECK reef_status reef_gate_init(reef_gate *gate,
+                                                    reef_error *err); // all zero, never fires
 REEF_API void reef_gate_release(reef_gate *gate);
 REEF_API void reef_gate_reset(const reef_gate *gate, reef_gate_state *state);
 
@@ -199,12 +213,12 @@ typedef struct reef_gate_windows {
 } reef_gate_windows;
 
 typedef struct reef_gate_fit {
-    float leak_max;       // bound on the share of old tokens that fire
-    uint32_t epochs;      // passes over the windows; 0 means 3
-    float decay;          // 0 means 0.995
+    float leak_max;  // bound on the share of old tokens that fire
+    uint32_t epochs; // passes over the windows; 0 means 3
+    float decay;     // 0 means 0.995
     // written:
-    float leak;           // measured on old_calibrate
-    float detect;         // share of tokens of the new windows that fire
+    float leak;   // measured on old_calibrate
+    float detect; // share of tokens of the new windows that fire
 } reef_gate_fit;
 
 /**

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #define REEF_FORMAT_VERSION 1u
-#define REEF_HASH_BYTES 16         // XXH3-128, canonical (big-endian) byte order
-#define REEF_NAME_BYTES_MAX 64     // tensor, snapshot and source names, without the final zero
+#define REEF_HASH_BYTES 16          // XXH3-128, canonical (big-endian) byte order
+#define REEF_NAME_BYTES_MAX 64      // tensor, snapshot and source names, without the final zero
 #define REEF_BLOCK_BYTES_MAX 131072 // payload of a block of expert rows: at most 128 KiB
 #define REEF_GENERATION_COUNT_MAX 65536u
 #define REEF_SNAPSHOT_GENERATION 0x80000000u // first pseudo-generation that holds a snapshot's copy
@@ -43,10 +43,17 @@ typedef enum reef_db {
 #define REEF_DB_ENUM(upper, lower, hashed) REEF_DB_##upper,
     REEF_DB_LIST(REEF_DB_ENUM)
 #undef REEF_DB_ENUM
-    REEF_DB_COUNT
+        REEF_DB_COUNT
 } reef_db;
 
-typedef enum reef_dtype { REEF_BYTES = 0, REEF_F32 = 1, REEF_BF16 = 2, REEF_U32 = 3, REEF_U64 = 4, REEF_JSON = 5 } reef_dtype;
+typedef enum reef_dtype {
+    REEF_BYTES = 0,
+    REEF_F32 = 1,
+    REEF_BF16 = 2,
+    REEF_U32 = 3,
+    REEF_U64 = 4,
+    REEF_JSON = 5
+} reef_dtype;
 
 /**
  * Where a record lives. Which fields count depends on the database; the others must be zero:
@@ -83,9 +90,9 @@ typedef struct reef_view {
 } reef_view;
 
 typedef struct reef_store_options {
-    bool create;            // make the directory and an empty pool; REEF_INVALID when it exists
-    bool write;             // take the pool's writer lock; REEF_BUSY names the holder's pid
-    uint64_t map_bytes;     // address space; 0 means 64 GiB
+    bool create;        // make the directory and an empty pool; REEF_INVALID when it exists
+    bool write;         // take the pool's writer lock; REEF_BUSY names the holder's pid
+    uint64_t map_bytes; // address space; 0 means 64 GiB
 } reef_store_options;
 
 /**
@@ -115,12 +122,12 @@ REEF_API REEF_MUST_CHECK reef_status reef_txn_begin(reef_txn **out,
 
 /** What a commit is about; `number`, `root` are filled by reef_txn_commit. */
 typedef struct reef_commit {
-    uint64_t number;                 // 1 for the first
-    uint64_t step;                   // training steps so far
-    uint64_t stream_bytes;           // position in the stream
-    uint64_t unix_ms;                // wall clock; not part of the root hash
+    uint64_t number;       // 1 for the first
+    uint64_t step;         // training steps so far
+    uint64_t stream_bytes; // position in the stream
+    uint64_t unix_ms;      // wall clock; not part of the root hash
     uint8_t root[REEF_HASH_BYTES];
-    uint64_t bytes_written;          // payload bytes that this commit wrote
+    uint64_t bytes_written; // payload bytes that this commit wrote
 } reef_commit;
 
 /**
@@ -130,11 +137,15 @@ typedef struct reef_commit {
  * A full map is grown by reef_record_put, never here. Errors: FULL (disk or map, with the bytes free
  * and needed), IO.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_txn_commit(reef_txn *txn,
+                                                     reef_commit *commit,
+                                                     reef_error *err);
 REEF_API void reef_txn_abort(reef_txn *txn); // accepts NULL
 
 /** The last commit as this transaction sees it; NOT_FOUND in a pool without any. */
-REEF_API REEF_MUST_CHECK reef_status reef_commit_read(reef_txn *txn, reef_commit *out, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_commit_read(reef_txn *txn,
+                                                      reef_commit *out,
+                                                      reef_error *err);
 
 /**
  * Write a record. A payload that equals the stored one (same content hash) is not written again.
@@ -154,17 +165,19 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_view(reef_txn *txn,
                                                       reef_error *err);
 
 /** Copy a payload of exactly `bytes` bytes into `out`; another size is REEF_CORRUPT. */
-REEF_API REEF_MUST_CHECK reef_status reef_record_read(reef_txn *txn,
-                                                      const reef_key *key,
-                                                      void *out,
-                                                      size_t bytes,
-                                                      reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status
+reef_record_read(reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
 
 /** Remove a record; absent is fine. */
-REEF_API REEF_MUST_CHECK reef_status reef_record_delete(reef_txn *txn, const reef_key *key, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_record_delete(reef_txn *txn,
+                                                        const reef_key *key,
+                                                        reef_error *err);
 
 /** Called for each record in key order; a status other than OK ends the walk and is passed on. */
-typedef reef_status (*reef_record_visit)(void *context, const reef_key *key, const reef_view *view, reef_error *err);
+typedef reef_status (*reef_record_visit)(void *context,
+                                         const reef_key *key,
+                                         const reef_view *view,
+                                         reef_error *err);
 
 /** Visit every record of a database (of one generation when `generation` is not UINT32_MAX). */
 REEF_API REEF_MUST_CHECK reef_status reef_record_scan(reef_txn *txn,
@@ -178,34 +191,42 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_scan(reef_txn *txn,
 REEF_API uint32_t reef_block_rows(size_t row_bytes);
 
 typedef struct reef_generation {
-    uint32_t generation;   // 0 is the first
-    uint32_t parent;       // the generation it was opened after (itself for the first)
-    uint32_t side;         // sub-keys per side; side * side experts in every PEER layer
-    uint64_t first_id;     // pool-wide id of its first expert, in every layer
-    reef_dtype dtype;      // of expert rows
+    uint32_t generation; // 0 is the first
+    uint32_t parent;     // the generation it was opened after (itself for the first)
+    uint32_t side;       // sub-keys per side; side * side experts in every PEER layer
+    uint64_t first_id;   // pool-wide id of its first expert, in every layer
+    reef_dtype dtype;    // of expert rows
     bool sealed;
     uint64_t opened_step, sealed_step;
     uint64_t opened_at, sealed_at; // stream positions in bytes
     uint8_t root[REEF_HASH_BYTES]; // of its tensors, experts and flags; zero while open
 } reef_generation;
 
-REEF_API REEF_MUST_CHECK reef_status reef_generation_put(reef_txn *txn, const reef_generation *generation, reef_error *err);
-REEF_API REEF_MUST_CHECK reef_status reef_generation_read(reef_txn *txn, uint32_t generation, reef_generation *out, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_generation_put(reef_txn *txn,
+                                                         const reef_generation *generation,
+                                                         reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_generation_read(reef_txn *txn,
+                                                          uint32_t generation,
+                                                          reef_generation *out,
+                                                          reef_error *err);
 /** Number of generations; they are 0 .. count - 1, and only the last may be open. */
-REEF_API REEF_MUST_CHECK reef_status reef_generation_count(reef_txn *txn, uint32_t *out, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_generation_count(reef_txn *txn,
+                                                           uint32_t *out,
+                                                           reef_error *err);
 /**
  * Seal: drop the generation's moments, compute its root, mark it sealed. From then on reef_record_put
  * refuses its records. `step` and `at` as in reef_generation.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_generation_seal(reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_generation_seal(
+    reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err);
 
 typedef struct reef_snapshot {
     char name[REEF_NAME_BYTES_MAX + 1];
     uint64_t commit, step, stream_bytes, unix_ms;
-    uint8_t root[REEF_HASH_BYTES];  // root hash of the commit it was made from
-    uint32_t sealed_count;          // sealed generations it shares: 0 .. sealed_count - 1
-    uint32_t open_generation;       // the generation that was open (== sealed_count)
-    uint32_t copy;                  // pseudo-generation that holds the copy of the open one
+    uint8_t root[REEF_HASH_BYTES]; // root hash of the commit it was made from
+    uint32_t sealed_count;         // sealed generations it shares: 0 .. sealed_count - 1
+    uint32_t open_generation;      // the generation that was open (== sealed_count)
+    uint32_t copy;                 // pseudo-generation that holds the copy of the open one
 } reef_snapshot;
 
 /**
@@ -214,17 +235,30 @@ typedef struct reef_snapshot {
  * shared. INVALID when the name is taken or not [A-Za-z0-9][A-Za-z0-9._-]{0,63} or parses as an
  * unsigned number (numbers name generations).
  */
-REEF_API REEF_MUST_CHECK reef_status reef_snapshot_create(reef_txn *txn, const char *name, reef_snapshot *out, reef_error *err);
-REEF_API REEF_MUST_CHECK reef_status reef_snapshot_read(reef_txn *txn, const char *name, reef_snapshot *out, reef_error *err);
-typedef reef_status (*reef_snapshot_visit)(void *context, const reef_snapshot *snapshot, reef_error *err);
-REEF_API REEF_MUST_CHECK reef_status reef_snapshot_scan(reef_txn *txn, reef_snapshot_visit visit, void *context, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_snapshot_create(reef_txn *txn,
+                                                          const char *name,
+                                                          reef_snapshot *out,
+                                                          reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_snapshot_read(reef_txn *txn,
+                                                        const char *name,
+                                                        reef_snapshot *out,
+                                                        reef_error *err);
+typedef reef_status (*reef_snapshot_visit)(void *context,
+                                           const reef_snapshot *snapshot,
+                                           reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_snapshot_scan(reef_txn *txn,
+                                                        reef_snapshot_visit visit,
+                                                        void *context,
+                                                        reef_error *err);
 
 /** Append an event to the timeline: `json` is one JSON object, not part of the root hash. */
-REEF_API REEF_MUST_CHECK reef_status reef_timeline_append(reef_txn *txn, const char *json, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_timeline_append(reef_txn *txn,
+                                                          const char *json,
+                                                          reef_error *err);
 
 typedef struct reef_check_report {
-    uint64_t records, bytes;      // looked at
-    uint64_t damaged;             // records that failed; each was reported by a call of `on_damage`
+    uint64_t records, bytes; // looked at
+    uint64_t damaged;        // records that failed; each was reported by a call of `on_damage`
     uint64_t generations, snapshots, commits;
     uint64_t file_bytes, used_bytes;
     uint8_t root[REEF_HASH_BYTES];
@@ -239,19 +273,22 @@ typedef struct reef_check_report {
  * A truncated map raises SIGBUS: call reef_store_verify to be safe from that.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check(reef_store *store,
-                                                      void (*on_damage)(void *context, const char *what),
+                                                      void (*on_damage)(void *context,
+                                                                        const char *what),
                                                       void *context,
                                                       reef_check_report *report,
                                                       reef_error *err);
 
 /** reef_store_check in a child process: a signal there becomes REEF_CORRUPT here. Opens `path`. */
 REEF_API REEF_MUST_CHECK reef_status reef_store_verify(const char *path,
-                                                       void (*on_damage)(void *context, const char *what),
+                                                       void (*on_damage)(void *context,
+                                                                         const char *what),
                                                        void *context,
                                                        reef_check_report *report,
                                                        reef_error *err);
 
 /** 32 hexadecimal digits and a final zero. */
-REEF_API void reef_hash_format(const uint8_t hash[REEF_HASH_BYTES], char out[2 * REEF_HASH_BYTES + 1]);
+REEF_API void reef_hash_format(const uint8_t hash[REEF_HASH_BYTES],
+                               char out[2 * REEF_HASH_BYTES + 1]);
 
 #endif

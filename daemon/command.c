@@ -1,0 +1,213 @@
+// Commands and their answers; see command.h. Parsing is strict: a misspelt argument that was silently
+// ignored could freeze the wrong experts for good.
+#include "command.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef reef_status (*argument_reader)(reef_request *request, json_t *object, reef_error *err);
+
+static reef_status fail_arguments(const json_error_t *why, const json_t *object, reef_error *err) {
+    return reef_fail(err, REEF_INVALID, "command '%s': %s",
+                     json_string_value(json_object_get(object, "command")), why->text);
+}
+
+static reef_status read_nothing(reef_request *request, json_t *object, reef_error *err) {
+    (void)request;
+    json_error_t why;
+    const char *command = NULL;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s}", "command", &command))
+        return fail_arguments(&why, object, err);
+    return REEF_OK;
+}
+
+static reef_status read_grow(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_int_t side = 0;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I}", "command", &command, "side", &side))
+        return fail_arguments(&why, object, err);
+    if (side < 1 || side > UINT32_MAX)
+        return reef_fail(err, REEF_INVALID, "side %" JSON_INTEGER_FORMAT " is out of bounds", side);
+    request->side = (uint32_t)side;
+    return REEF_OK;
+}
+
+static reef_status read_freeze(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_int_t layer = -1, first = 0, last = INT64_MAX;
+    double quantile = 0;
+    int thaw = 0, dry_run = 0;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?I, s?I, s?I, s?F, s?b, s?b}", "command",
+                       &command, "layer", &layer, "first", &first, "last", &last, "usage_quantile",
+                       &quantile, "thaw", &thaw, "dry_run", &dry_run))
+        return fail_arguments(&why, object, err);
+    if (layer < -1 || layer >= REEF_LAYER_COUNT_MAX)
+        return reef_fail(err, REEF_INVALID, "there is no layer %" JSON_INTEGER_FORMAT, layer);
+    if (first < 0 || last < first)
+        return reef_fail(err, REEF_INVALID,
+                         "ids %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is no range",
+                         first, last);
+    if (!(quantile >= 0 && quantile < 1))
+        return reef_fail(err, REEF_INVALID, "usage_quantile %g is not in [0, 1)", quantile);
+    request->freeze = (reef_freeze){.layer = (int32_t)layer,
+                                    .first = (uint64_t)first,
+                                    .last = (uint64_t)last,
+                                    .usage_quantile = quantile,
+                                    .thaw = thaw != 0,
+                                    .dry_run = dry_run != 0};
+    return REEF_OK;
+}
+
+static reef_status read_thaw(reef_request *request, json_t *object, reef_error *err) {
+    reef_status status = read_freeze(request, object, err);
+    request->freeze.thaw = true;
+    return status;
+}
+
+static reef_status read_snapshot(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL, *name = NULL;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:s}", "command", &command, "name", &name))
+        return fail_arguments(&why, object, err);
+    if (strlen(name) > REEF_NAME_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "the snapshot's name has %zu bytes, at most %d are allowed", strlen(name),
+                         REEF_NAME_BYTES_MAX);
+    snprintf(request->name, sizeof(request->name), "%s", name);
+    return REEF_OK;
+}
+
+static const struct {
+    const char *name;
+    reef_command_kind kind;
+    reef_request_kind request; // of REEF_COMMAND_TRAINER
+    argument_reader read;
+} COMMANDS[] = {
+    {"status", REEF_COMMAND_STATUS, 0, read_nothing},
+    {"commit", REEF_COMMAND_TRAINER, REEF_REQUEST_COMMIT, read_nothing},
+    {"seal", REEF_COMMAND_TRAINER, REEF_REQUEST_SEAL, read_nothing},
+    {"grow", REEF_COMMAND_TRAINER, REEF_REQUEST_GROW, read_grow},
+    {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
+    {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
+    {"snapshot", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT, read_snapshot},
+    {"stop", REEF_COMMAND_STOP, 0, read_nothing},
+};
+
+static reef_status parse_object(reef_command *command, json_t *object, reef_error *err) {
+    const char *name = json_string_value(json_object_get(object, "command"));
+    if (!name)
+        return reef_fail(err, REEF_INVALID,
+                         "the request names no command: {\"command\": \"status\"}");
+    for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
+        if (strcmp(name, COMMANDS[i].name) != 0) continue;
+        command->kind = COMMANDS[i].kind;
+        command->request.kind = COMMANDS[i].request;
+        return COMMANDS[i].read(&command->request, object, err);
+    }
+    return reef_fail(err, REEF_INVALID,
+                     "unknown command '%.40s': known are status, commit, seal, grow, freeze, thaw, "
+                     "snapshot, stop",
+                     name);
+}
+
+reef_status reef_command_parse(reef_command *command,
+                               const char *line,
+                               size_t bytes,
+                               reef_error *err) {
+    *command = (reef_command){0};
+    json_error_t why;
+    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
+    reef_status status = REEF_OK;
+    if (!object)
+        status = reef_fail(err, REEF_INVALID, "the request is not JSON: %s", why.text);
+    else if (!json_is_object(object))
+        status = reef_fail(err, REEF_INVALID, "the request is no JSON object");
+    else
+        status = parse_object(command, object, err);
+    json_decref(object);
+    return status;
+}
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static json_t *count_json(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+json_t *reef_answer_result(json_t *result) {
+    return json_pack("{s:b, s:o}", "ok", 1, "result", result);
+}
+
+json_t *reef_answer_error(const reef_error *err) {
+    json_t *error = json_object();
+    json_object_set_new(error, "status", json_string(reef_status_text(err->status)));
+    json_object_set_new(error, "message", reef_json_text(err->message));
+    return json_pack("{s:b, s:o}", "ok", 0, "error", error);
+}
+
+static void set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]) {
+    char text[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(root, text);
+    json_object_set_new(object, "root", json_string(text));
+}
+
+json_t *reef_commit_json(const reef_commit_view *view) {
+    json_t *object = json_object();
+    json_object_set_new(object, "number", count_json(view->commit.number));
+    json_object_set_new(object, "step", count_json(view->commit.step));
+    json_object_set_new(object, "stream_bytes", count_json(view->commit.stream_bytes));
+    json_object_set_new(object, "unix_ms", count_json(view->commit.unix_ms));
+    set_root(object, view->commit.root);
+    json_object_set_new(object, "ms", reef_json_number(view->ms));
+    return object;
+}
+
+static json_t *snapshot_json(const reef_snapshot *snapshot) {
+    json_t *object = json_object();
+    json_object_set_new(object, "name", reef_json_text(snapshot->name));
+    json_object_set_new(object, "commit", count_json(snapshot->commit));
+    json_object_set_new(object, "step", count_json(snapshot->step));
+    json_object_set_new(object, "stream_bytes", count_json(snapshot->stream_bytes));
+    json_object_set_new(object, "unix_ms", count_json(snapshot->unix_ms));
+    json_object_set_new(object, "sealed_generations", count_json(snapshot->sealed_count));
+    json_object_set_new(object, "open_generation", count_json(snapshot->open_generation));
+    set_root(object, snapshot->root);
+    return object;
+}
+
+static json_t *freeze_json(const reef_request *request) {
+    json_t *object = json_object();
+    json_object_set_new(object, "changed", count_json(request->changed));
+    json_object_set_new(object, "thaw", json_boolean(request->freeze.thaw));
+    json_object_set_new(object, "dry_run", json_boolean(request->freeze.dry_run));
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
+static json_t *generation_json(const reef_request *request) {
+    json_t *object = json_object();
+    json_object_set_new(object, "generation", count_json(request->trainer.generation));
+    if (request->kind == REEF_REQUEST_GROW)
+        json_object_set_new(object, "side", count_json(request->side));
+    json_object_set_new(object, "experts", count_json(request->trainer.experts));
+    json_object_set_new(object, "experts_open", count_json(request->trainer.experts_open));
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
+json_t *reef_command_answer(const reef_request *request) {
+    if (request->error.status != REEF_OK) return reef_answer_error(&request->error);
+    switch (request->kind) {
+    case REEF_REQUEST_COMMIT:
+        return reef_answer_result(reef_commit_json(&request->last));
+    case REEF_REQUEST_SNAPSHOT:
+        return reef_answer_result(snapshot_json(&request->snapshot));
+    case REEF_REQUEST_FREEZE:
+        return reef_answer_result(freeze_json(request));
+    default:
+        return reef_answer_result(generation_json(request));
+    }
+}

@@ -1,0 +1,177 @@
+// Status and progress; see monitor.h. Everything comes from one copy of the trainer's view, so the
+// figures of one answer belong together.
+#include "monitor.h"
+
+#include "command.h"
+#include "reef_kernels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+typedef struct totals {
+    uint64_t accepted;    // bytes of all sources, since ever
+    uint64_t file_bytes;  // sizes of the sources that have one
+    uint64_t file_cursor; // how much of those was accepted
+    bool unknown_left;    // a source whose size nobody knows has not ended
+} totals;
+
+static totals sum_up(const reef_monitor *monitor) {
+    totals sum = {0};
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        uint64_t cursor = monitor->progress[i].cursor;
+        sum.accepted += cursor;
+        if (monitor->sources[i].bytes == REEF_BYTES_UNKNOWN) {
+            sum.unknown_left |= !monitor->progress[i].ended;
+            continue;
+        }
+        sum.file_bytes += monitor->sources[i].bytes;
+        sum.file_cursor += cursor;
+    }
+    return sum;
+}
+
+void reef_monitor_sample(reef_monitor *monitor) {
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, monitor->progress);
+    size_t slot = monitor->sample_count++ % REEF_RATE_SAMPLES;
+    monitor->samples[slot].ns = uv_hrtime();
+    monitor->samples[slot].accepted = sum_up(monitor).accepted;
+}
+
+static double bytes_per_second(const reef_monitor *monitor) {
+    if (monitor->sample_count < 2) return 0;
+    size_t newest = (monitor->sample_count - 1) % REEF_RATE_SAMPLES;
+    size_t oldest =
+        monitor->sample_count <= REEF_RATE_SAMPLES ? 0 : monitor->sample_count % REEF_RATE_SAMPLES;
+    double seconds = (double)(monitor->samples[newest].ns - monitor->samples[oldest].ns) / 1e9;
+    return (double)(monitor->samples[newest].accepted - monitor->samples[oldest].accepted) /
+           seconds;
+}
+
+// Seconds until the sources end, or NAN.
+static double seconds_left(const totals *sum, double rate) {
+    if (sum->unknown_left || rate <= 0 || sum->file_bytes < sum->file_cursor) return NAN;
+    return (double)(sum->file_bytes - sum->file_cursor) / rate;
+}
+
+static json_t *sources_json(const reef_monitor *monitor) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        const reef_input *source = &monitor->sources[i];
+        json_t *one = json_object();
+        json_object_set_new(one, "name", reef_json_text(source->name));
+        json_object_set_new(one, "cursor", json_integer((json_int_t)monitor->progress[i].cursor));
+        json_object_set_new(one, "bytes",
+                            source->bytes == REEF_BYTES_UNKNOWN
+                                ? json_null()
+                                : json_integer((json_int_t)source->bytes));
+        json_object_set_new(one, "ended", json_boolean(monitor->progress[i].ended));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static void set_trainer_fields(json_t *object, const reef_trainer_status *status) {
+#define SET_COUNT(field)                                                                           \
+    json_object_set_new(object, #field, json_integer((json_int_t)status->field))
+#define SET_NUMBER(field) json_object_set_new(object, #field, reef_json_number(status->field))
+    SET_COUNT(step);
+    SET_COUNT(stream_bytes);
+    SET_COUNT(carried_bytes);
+    SET_COUNT(skipped_bytes);
+    SET_COUNT(generation);
+    SET_COUNT(generation_step);
+    SET_COUNT(opened_at);
+    SET_COUNT(suspicious);
+    SET_NUMBER(bits_per_byte);
+    SET_NUMBER(last_bits_per_byte);
+    SET_NUMBER(learning_rate);
+    SET_COUNT(experts);
+    SET_COUNT(experts_open);
+    SET_COUNT(dirty_since_step);
+    SET_NUMBER(seconds_forward);
+    SET_NUMBER(seconds_backward);
+    SET_NUMBER(seconds_router);
+    SET_NUMBER(seconds_experts);
+    SET_NUMBER(seconds_update);
+    SET_NUMBER(seconds_commit);
+#undef SET_NUMBER
+#undef SET_COUNT
+}
+
+json_t *reef_monitor_status(reef_monitor *monitor) {
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, monitor->progress);
+    totals sum = sum_up(monitor);
+    double rate = bytes_per_second(monitor);
+    json_t *object = json_object();
+    json_object_set_new(object, "pool", reef_json_text(monitor->pool));
+    json_object_set_new(object, "pid", json_integer(getpid()));
+    json_object_set_new(object, "version", json_string(REEF_VERSION_TEXT));
+    json_object_set_new(object, "state", json_string(reef_training_state_text(view.state)));
+    json_object_set_new(object, "uptime_s",
+                        reef_json_number((double)(uv_hrtime() - monitor->started_ns) / 1e9));
+    json_object_set_new(object, "threads", json_integer((json_int_t)monitor->threads));
+    json_object_set_new(object, "kernels", json_string(reef_kernels_name()));
+    json_object_set_new(object, "sources", sources_json(monitor));
+    json_object_set_new(object, "queue_bytes", json_integer((json_int_t)view.queue_bytes));
+    json_object_set_new(object, "bytes_per_s", reef_json_number(rate));
+    json_object_set_new(object, "eta_s", reef_json_number(seconds_left(&sum, rate)));
+    set_trainer_fields(object, &view.trainer);
+    json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
+    json_object_set_new(object, "commit_error",
+                        view.failing[0] ? reef_json_text(view.failing) : json_null());
+    return object;
+}
+
+// ---- for people ----------------------------------------------------------------------------------
+
+static void format_bytes(char *out, size_t room, double bytes) {
+    static const char *const UNITS[] = {"B", "kB", "MB", "GB", "TB"};
+    size_t unit = 0;
+    for (; bytes >= 999.5 && unit < 4; unit++) bytes /= 1000;
+    snprintf(out, room, unit && bytes < 99.5 ? "%.1f %s" : "%.0f %s", bytes, UNITS[unit]);
+}
+
+static void format_left(char *out, size_t room, double seconds) {
+    if (isnan(seconds) || seconds > 1e7) {
+        snprintf(out, room, "unknown");
+        return;
+    }
+    uint64_t left = (uint64_t)seconds;
+    if (left >= 3600)
+        snprintf(out, room, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, left / 3600, left / 60 % 60,
+                 left % 60);
+    else
+        snprintf(out, room, "%" PRIu64 ":%02" PRIu64, left / 60, left % 60);
+}
+
+// "45 % of 1.3 MB" when every source has a size, "0.6 MB" otherwise.
+static void format_share(char *out, size_t room, const totals *sum) {
+    char bytes[16];
+    bool sized = sum->file_bytes && sum->file_cursor == sum->accepted;
+    format_bytes(bytes, sizeof(bytes), (double)(sized ? sum->file_bytes : sum->accepted));
+    if (sized)
+        snprintf(out, room, "%.0f %% of %s",
+                 floor(100.0 * (double)sum->file_cursor / (double)sum->file_bytes), bytes);
+    else
+        snprintf(out, room, "%s", bytes);
+}
+
+// The state comes first and the least important last, because a narrow terminal cuts the end off.
+void reef_monitor_line(reef_monitor *monitor, char *out, size_t room) {
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, monitor->progress);
+    totals sum = sum_up(monitor);
+    double rate = bytes_per_second(monitor);
+    char share[64], speed[16], left[32];
+    format_share(share, sizeof(share), &sum);
+    format_bytes(speed, sizeof(speed), rate);
+    format_left(left, sizeof(left), seconds_left(&sum, rate));
+    snprintf(
+        out, room, "%s%s, step %" PRIu64 ", %s, %s/s, eta %s, %.3f bits/byte, generation %" PRIu32,
+        reef_training_state_text(view.state), view.failing[0] ? ", commit failing" : "",
+        view.trainer.step, share, speed, left, view.trainer.bits_per_byte, view.trainer.generation);
+}

@@ -1,0 +1,316 @@
+// reefd: trains a pool on a stream. This file puts the parts together and owns the process: signals,
+// the loop, exit codes.
+//
+// The pool is opened, and every source checked, before anything runs. Then there are two threads of
+// ours: the loop (reading, socket, signals, progress), which never computes or waits for the disk, and
+// the trainer's (training.c). The loop ends when the trainer's thread has.
+#include "control.h"
+#include "input.h"
+#include "monitor.h"
+#include "options.h"
+#include "reef_kernels.h"
+#include "reef_trainer.h"
+#include "report.h"
+#include "training.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#define TICK_MS 500                   // rate, progress on a terminal
+#define PROGRESS_LINE_NS 10000000000u // between progress lines elsewhere
+#define SIGNAL_EXIT 128               // a shell's way to say "ended by signal n"
+
+typedef struct reef_daemon {
+    reef_options options;
+    struct sockaddr_un address;
+    reef_report report;
+    reef_input sources[REEF_INPUT_COUNT_MAX];
+    reef_progress progress[REEF_INPUT_COUNT_MAX];
+    size_t source_count;
+    reef_store *store;
+    reef_trainer *trainer;
+    reef_training *training;
+    reef_reader reader;
+    reef_monitor monitor;
+    reef_control control;
+    uv_loop_t loop;
+    uv_async_t wake;
+    uv_timer_t tick;
+    uv_signal_t terminate, interrupt;
+    uint64_t progress_ns; // when the last progress line was printed
+    bool stopping;        // told to stop, or ending
+    bool closing;         // the trainer's thread has ended and everything is being closed
+    reef_error outcome;   // what went wrong on the loop's side
+} reef_daemon;
+
+// ---- the loop's callbacks ------------------------------------------------------------------------
+
+static void stop(void *context) {
+    reef_daemon *daemon = context;
+    if (daemon->stopping) return;
+    daemon->stopping = true;
+    reef_reader_stop(&daemon->reader);
+    reef_training_stop(daemon->training);
+}
+
+static void on_signal(uv_signal_t *handle, int number) {
+    reef_daemon *daemon = handle->data;
+    // A second signal means now. What was committed is safe, the rest is read again.
+    if (daemon->stopping) _exit(SIGNAL_EXIT + number);
+    reef_report_event(&daemon->report,
+                      json_pack("{s:s, s:s}", "event", "stopping", "message",
+                                "finishing what was read; a second signal ends at once"));
+    stop(daemon);
+}
+
+static void on_read_error(void *context, const reef_error *err) {
+    reef_daemon *daemon = context;
+    daemon->outcome = *err;
+    reef_report_error(&daemon->report, err->status, err->message);
+    stop(daemon);
+}
+
+static void report_progress(reef_daemon *daemon) {
+    char line[512];
+    reef_monitor_line(&daemon->monitor, line, sizeof(line));
+    reef_report_progress(&daemon->report, line, reef_monitor_status(&daemon->monitor));
+}
+
+static void on_tick(uv_timer_t *timer) {
+    reef_daemon *daemon = timer->data;
+    reef_monitor_sample(&daemon->monitor);
+    reef_control_tick(&daemon->control);
+    bool rewritten = daemon->report.terminal && !daemon->report.json;
+    if (!rewritten && uv_hrtime() - daemon->progress_ns < PROGRESS_LINE_NS) return;
+    daemon->progress_ns = uv_hrtime();
+    report_progress(daemon);
+}
+
+static void close_all(reef_daemon *daemon) {
+    daemon->closing = true;
+    daemon->stopping = true;
+    reef_reader_stop(&daemon->reader);
+    reef_control_close(&daemon->control);
+    uv_close((uv_handle_t *)&daemon->tick, NULL);
+    uv_close((uv_handle_t *)&daemon->wake, NULL);
+    // The signals stay caught to the very end, without keeping the loop alive: see run().
+    uv_unref((uv_handle_t *)&daemon->terminate);
+    uv_unref((uv_handle_t *)&daemon->interrupt);
+}
+
+static void on_wake(uv_async_t *handle) {
+    reef_daemon *daemon = handle->data;
+    reef_control_answer(&daemon->control);
+    reef_reader_resume(&daemon->reader);
+    reef_training_view view;
+    reef_training_view_read(daemon->training, &view, NULL);
+    if (!view.ended || daemon->closing) return;
+    reef_control_answer(&daemon->control); // what was answered since, and with the end
+    close_all(daemon);
+}
+
+static void on_event(void *context, const char *json) {
+    reef_report_event_text(context, json);
+}
+
+// ---- putting it together -------------------------------------------------------------------------
+
+static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
+    for (size_t i = 0; i < daemon->options.source_count; i++) {
+        reef_input *source = &daemon->sources[i];
+        reef_status status = reef_input_open(source, daemon->options.sources[i], err);
+        daemon->source_count = i + 1; // also when it failed: it may hold a descriptor
+        if (status != REEF_OK) return status;
+        for (size_t k = 0; k < i; k++)
+            if (!strcmp(source->name, daemon->sources[k].name))
+                return reef_fail(err, REEF_INVALID,
+                                 "the source '%s' is given twice; each is read once",
+                                 daemon->options.sources[i]);
+    }
+    return REEF_OK;
+}
+
+static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
+    const reef_options *options = &daemon->options;
+    reef_status status =
+        reef_store_open(&daemon->store, options->pool, &(reef_store_options){.write = true}, err);
+    if (status != REEF_OK) return status;
+    status = reef_trainer_open(&daemon->trainer, daemon->store,
+                               &(reef_trainer_options){.threads = daemon->monitor.threads,
+                                                       .on_event = on_event,
+                                                       .context = &daemon->report},
+                               err);
+    for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
+        status =
+            reef_input_seek(&daemon->sources[i],
+                            reef_trainer_cursor(daemon->trainer, daemon->sources[i].name), err);
+    return status;
+}
+
+// Handles that do not fail to initialise on Linux share one check.
+static reef_status open_loop(reef_daemon *daemon, reef_error *err) {
+    int code = uv_loop_init(&daemon->loop);
+    if (!code) code = uv_async_init(&daemon->loop, &daemon->wake, on_wake);
+    if (!code) code = uv_timer_init(&daemon->loop, &daemon->tick);
+    if (!code) code = uv_signal_init(&daemon->loop, &daemon->terminate);
+    if (!code) code = uv_signal_init(&daemon->loop, &daemon->interrupt);
+    if (code)
+        return reef_fail(err, REEF_NO_MEMORY, "cannot set up the event loop: %s",
+                         uv_strerror(code));
+    daemon->wake.data = daemon->tick.data = daemon->terminate.data = daemon->interrupt.data =
+        daemon;
+    return REEF_OK;
+}
+
+static reef_status start_training(reef_daemon *daemon, reef_error *err) {
+    const reef_options *options = &daemon->options;
+    return reef_training_start(&daemon->training,
+                               &(reef_training_options){.store = daemon->store,
+                                                        .trainer = daemon->trainer,
+                                                        .sources = daemon->sources,
+                                                        .source_count = daemon->source_count,
+                                                        .commit_steps = options->commit_steps,
+                                                        .commit_seconds = options->commit_seconds,
+                                                        .commit_retries = options->commit_retries,
+                                                        .stay = options->stay,
+                                                        .report = &daemon->report,
+                                                        .wake = &daemon->wake},
+                               err);
+}
+
+// Wire the parts to each other. The socket is bound before the trainer's thread exists, because the
+// file mode mask that keeps it private belongs to the whole process.
+static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
+    daemon->control.loop = &daemon->loop;
+    daemon->control.monitor = &daemon->monitor;
+    daemon->control.on_stop = stop;
+    daemon->control.context = daemon;
+    reef_status status = reef_control_open(&daemon->control, &daemon->address, err);
+    if (status == REEF_OK) status = start_training(daemon, err);
+    if (status != REEF_OK) return status;
+
+    daemon->control.training = daemon->training;
+    daemon->monitor.training = daemon->training;
+    daemon->monitor.pool = daemon->options.pool;
+    daemon->monitor.sources = daemon->sources;
+    daemon->monitor.source_count = daemon->source_count;
+    daemon->monitor.progress = daemon->progress;
+    daemon->reader = (reef_reader){.loop = &daemon->loop,
+                                   .training = daemon->training,
+                                   .sources = daemon->sources,
+                                   .count = daemon->source_count,
+                                   .on_error = on_read_error,
+                                   .context = daemon};
+    return REEF_OK;
+}
+
+static void report_start(reef_daemon *daemon) {
+    reef_report_event(
+        &daemon->report,
+        json_pack("{s:s, s:o, s:o, s:I, s:I, s:s}", "event", "started", "pool",
+                  reef_json_text(daemon->options.pool), "socket",
+                  reef_json_text(daemon->address.sun_path), "pid", (json_int_t)getpid(), "threads",
+                  (json_int_t)daemon->monitor.threads, "kernels", reef_kernels_name()));
+}
+
+static void report_end(reef_daemon *daemon, const reef_training_view *view) {
+    char root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(view->last.commit.root, root);
+    reef_report_event(&daemon->report,
+                      json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "event", "ended", "step",
+                                (json_int_t)view->trainer.step, "stream_bytes",
+                                (json_int_t)view->trainer.stream_bytes, "carried_bytes",
+                                (json_int_t)view->trainer.carried_bytes, "commit",
+                                (json_int_t)view->last.commit.number, "root", root));
+}
+
+static void run_loop(reef_daemon *daemon) {
+    (void)uv_signal_start(&daemon->terminate, on_signal, SIGTERM);
+    (void)uv_signal_start(&daemon->interrupt, on_signal, SIGINT);
+    daemon->progress_ns = uv_hrtime();
+    (void)uv_timer_start(&daemon->tick, on_tick, 0, TICK_MS);
+    report_start(daemon);
+    reef_reader_resume(&daemon->reader);
+    (void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
+}
+
+// What the trainer's thread ended with, after what the loop ended with.
+static reef_status finish(reef_daemon *daemon) {
+    reef_training_view view;
+    reef_training_view_read(daemon->training, &view, NULL);
+    if (view.outcome.status != REEF_OK) {
+        reef_report_error(&daemon->report, view.outcome.status, view.outcome.message);
+        return view.outcome.status;
+    }
+    report_end(daemon, &view);
+    return daemon->outcome.status;
+}
+
+static void release(reef_daemon *daemon) {
+    reef_training_join(daemon->training);
+    reef_trainer_close(daemon->trainer);
+    reef_store_close(daemon->store);
+    for (size_t i = 0; i < daemon->source_count; i++) reef_input_close(&daemon->sources[i]);
+}
+
+// Everything between a good command line and the exit code. Handles of the loop are not closed one by
+// one after a failed start: the process ends here.
+static reef_status run(reef_daemon *daemon) {
+    reef_error err = {.status = REEF_OK};
+    reef_status status =
+        reef_address_init(&daemon->address, daemon->options.pool, daemon->options.socket, &err);
+    if (status == REEF_OK) status = reef_kernels_choose(getenv("REEF_ISA"), &err);
+    if (status == REEF_OK) status = open_sources(daemon, &err);
+    if (status == REEF_OK) status = open_pool(daemon, &err);
+    if (status == REEF_OK) status = open_loop(daemon, &err);
+    if (status == REEF_OK) status = connect_parts(daemon, &err);
+    if (status == REEF_OK) {
+        run_loop(daemon);
+        status = finish(daemon);
+    } else {
+        reef_report_error(&daemon->report, status, err.message);
+        if (daemon->control.listening) (void)unlink(daemon->address.sun_path);
+    }
+    release(daemon);
+    return status;
+}
+
+// A program that was started without one of the standard descriptors would get it for its first file,
+// and then print messages into it.
+static void hold_standard_descriptors(void) {
+    int fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+    if (fd > STDERR_FILENO) close(fd);
+}
+
+int main(int argc, char **argv) {
+    static reef_daemon daemon; // too large for comfort on a stack
+    hold_standard_descriptors();
+    (void)signal(SIGPIPE, SIG_IGN);
+
+    reef_error err;
+    reef_status status = reef_options_parse(&daemon.options, argc, argv, &err);
+    if (status == REEF_OK && daemon.options.action == REEF_ACTION_HELP) {
+        fputs(reef_options_help(), stdout);
+        return fflush(stdout) == 0 ? 0 : reef_status_exit_code(REEF_IO);
+    }
+    if (status == REEF_OK && daemon.options.action == REEF_ACTION_VERSION) {
+        printf("reefd %s\n", REEF_VERSION_TEXT);
+        return fflush(stdout) == 0 ? 0 : reef_status_exit_code(REEF_IO);
+    }
+    reef_report_init(&daemon.report, daemon.options.json_log, daemon.options.quiet);
+    daemon.monitor.started_ns = uv_hrtime();
+    daemon.monitor.threads =
+        daemon.options.threads ? daemon.options.threads : uv_available_parallelism();
+    if (status == REEF_OK)
+        status = run(&daemon);
+    else
+        reef_report_error(&daemon.report, status, err.message);
+    reef_report_release(&daemon.report);
+    return reef_status_exit_code(status);
+}

@@ -1,0 +1,41 @@
+// What reefd says on standard error: one line a message, each starting with "reefd: ", or one JSON
+// object a line. On a terminal a progress line is rewritten below them.
+//
+// Any thread may call; a lock keeps lines whole.
+#ifndef REEF_REPORT_H
+#define REEF_REPORT_H
+
+#include "reef_error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <uv.h>
+
+typedef struct reef_report {
+    bool json, quiet, terminal;
+    uv_mutex_t lock;   // protects what follows, and the order of lines
+    bool line_pending; // a progress line stands on the terminal without a newline
+} reef_report;
+
+/** The descriptor is standard error. Without a lock to be had, the process aborts. */
+void reef_report_init(reef_report *report, bool json, bool quiet);
+void reef_report_release(reef_report *report);
+
+/** An error; said even when quiet. */
+void reef_report_error(reef_report *report, reef_status status, const char *message);
+/** A remark that matters, such as a retry; said even when quiet. `event` names it in JSON. */
+void reef_report_warning(reef_report *report, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/** Something worth telling, as a JSON object with at least "event"; takes the reference. */
+void reef_report_event(reef_report *report, json_t *event);
+/** The same, from text. Text that is no object is said as it is. */
+void reef_report_event_text(reef_report *report, const char *json);
+/** Where things stand, `line` for people and `object` for programs; takes the reference. */
+void reef_report_progress(reef_report *report, const char *line, json_t *object);
+
+/** A string value; bytes that are not UTF-8 become '?', since JSON cannot hold them. */
+json_t *reef_json_text(const char *text);
+/** A number, or null when it is not finite, which JSON cannot hold. */
+json_t *reef_json_number(double value);
+
+#endif

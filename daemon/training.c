@@ -1,0 +1,552 @@
+// The trainer's thread; see training.h.
+//
+// What decides the result is the order of bytes and of commands, never time: a commit may come between
+// any two steps. A commit that fails leaves the state in memory as it was and is tried again after a
+// pause, a bounded number of times.
+#include "training.h"
+
+#include "ring.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NS_PER_SECOND 1000000000u
+#define NOT_ENDED UINT64_MAX
+
+struct reef_training {
+    // set before the thread starts
+    reef_training_options options;
+    uv_thread_t thread;
+    // the trainer's thread only
+    uint64_t committed_ns; // when the last commit was
+    uint64_t commit_steps; // steps since
+    bool dirty;            // something was accepted since
+    bool served;           // the last piece of work was a request
+    bool drained;          // the last source's end was dealt with
+    bool stop_seen;        // a pause between commits was cut short
+    uv_mutex_t lock;       // protects everything below
+    uv_cond_t changed;     // something below changed that the trainer may wait for
+    reef_ring ring;
+    uint64_t *ends; // ring position where each source ended, or NOT_ENDED
+    size_t current; // source of the byte at the ring's head; source_count after the last
+    reef_progress *progress;
+    reef_request *requests; // first come first
+    reef_request *answered;
+    bool blocked; // the loop found no room and wants to be woken
+    bool stopping;
+    uint64_t keep_until; // when stopping: position after the last byte that must not be dropped
+    reef_training_view view;
+};
+
+const char *reef_training_state_text(reef_training_state state) {
+    static const char *const TEXTS[] = {
+#define REEF_TRAINING_STATE_TEXT(name, text) text,
+        REEF_TRAINING_STATE_LIST(REEF_TRAINING_STATE_TEXT)
+#undef REEF_TRAINING_STATE_TEXT
+    };
+    return TEXTS[state];
+}
+
+// ---- the loop's side -----------------------------------------------------------------------------
+
+bool reef_training_space(reef_training *training, uint8_t **at, size_t *count) {
+    uv_mutex_lock(&training->lock);
+    bool room = reef_ring_space(&training->ring, at, count);
+    if (!room) training->blocked = true;
+    uv_mutex_unlock(&training->lock);
+    return room;
+}
+
+void reef_training_fill(reef_training *training, size_t count) {
+    uv_mutex_lock(&training->lock);
+    reef_ring_fill(&training->ring, count);
+    uv_cond_signal(&training->changed);
+    uv_mutex_unlock(&training->lock);
+}
+
+void reef_training_source_end(reef_training *training, size_t source) {
+    uv_mutex_lock(&training->lock);
+    training->ends[source] = training->ring.tail;
+    uv_cond_signal(&training->changed);
+    uv_mutex_unlock(&training->lock);
+}
+
+// Bytes of a file may be dropped only when nothing after them has to be kept: the order of the stream
+// is part of the result.
+static uint64_t last_kept_position(const reef_training *training) {
+    uint64_t kept = training->ring.head;
+    for (size_t i = training->current; i < training->options.source_count; i++) {
+        uint64_t end = training->ends[i] == NOT_ENDED ? training->ring.tail : training->ends[i];
+        uint64_t begin = i == 0 ? 0 : training->ends[i - 1];
+        if (!training->options.sources[i].path && end > begin && end > kept) kept = end;
+        if (training->ends[i] == NOT_ENDED) break; // nothing was read of the ones after it
+    }
+    return kept;
+}
+
+void reef_training_stop(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    if (!training->stopping) {
+        training->stopping = true;
+        training->keep_until = last_kept_position(training);
+        if (training->view.state < REEF_STATE_DRAINING) training->view.state = REEF_STATE_DRAINING;
+        uv_cond_signal(&training->changed);
+    }
+    uv_mutex_unlock(&training->lock);
+}
+
+static void append(reef_request **list, reef_request *request) {
+    while (*list) list = &(*list)->next;
+    request->next = NULL;
+    *list = request;
+}
+
+reef_status reef_training_request(reef_training *training, reef_request *request, reef_error *err) {
+    uv_mutex_lock(&training->lock);
+    bool ended = training->view.ended;
+    if (!ended) {
+        append(&training->requests, request);
+        uv_cond_signal(&training->changed);
+    }
+    uv_mutex_unlock(&training->lock);
+    return ended ? reef_fail(err, REEF_BUSY, "the daemon is ending") : REEF_OK;
+}
+
+reef_request *reef_training_answered(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    reef_request *list = training->answered;
+    training->answered = NULL;
+    uv_mutex_unlock(&training->lock);
+    return list;
+}
+
+void reef_training_view_read(reef_training *training,
+                             reef_training_view *view,
+                             reef_progress *progress) {
+    uv_mutex_lock(&training->lock);
+    *view = training->view;
+    view->queue_bytes = reef_ring_count(&training->ring);
+    if (progress)
+        memcpy(progress, training->progress, training->options.source_count * sizeof(*progress));
+    uv_mutex_unlock(&training->lock);
+}
+
+// ---- what to do next -----------------------------------------------------------------------------
+
+typedef enum work_kind { WORK_REQUEST, WORK_COMMIT, WORK_FEED, WORK_DRAIN, WORK_END } work_kind;
+
+typedef struct work {
+    work_kind kind;
+    reef_request *request;
+    size_t source;
+    const uint8_t *bytes;
+    size_t count;
+} work;
+
+static uint64_t commit_deadline(const reef_training *training) {
+    double seconds = training->options.commit_seconds;
+    if (!training->dirty || seconds <= 0) return UINT64_MAX;
+    return training->committed_ns + (uint64_t)(seconds * NS_PER_SECOND);
+}
+
+static bool commit_is_due(const reef_training *training) {
+    uint64_t steps = training->options.commit_steps;
+    if (steps && training->commit_steps >= steps) return true;
+    return uv_hrtime() >= commit_deadline(training);
+}
+
+// Step over sources that ended where the head stands.
+static void skip_ended_sources(reef_training *training) {
+    while (training->current < training->options.source_count &&
+           training->ends[training->current] == training->ring.head) {
+        training->progress[training->current].ended = true;
+        training->current++;
+    }
+}
+
+static size_t next_bytes(reef_training *training, const uint8_t **at) {
+    skip_ended_sources(training);
+    if (training->current == training->options.source_count) return 0;
+    uint64_t end = training->ends[training->current];
+    if (end == NOT_ENDED) end = training->ring.tail;
+    if (training->stopping && end > training->keep_until) end = training->keep_until;
+    return end > training->ring.head ? reef_ring_view(&training->ring, end, at) : 0;
+}
+
+static bool find_work(reef_training *training, work *next) {
+    *next = (work){.source = training->current};
+    next->count = next_bytes(training, &next->bytes);
+    next->source = training->current;
+    // After a request a step goes first, so that clients who ask without pause cannot stop training.
+    if (training->requests && !(training->served && next->count)) {
+        next->kind = WORK_REQUEST;
+        next->request = training->requests;
+        training->requests = next->request->next;
+        return true;
+    }
+    if (commit_is_due(training)) {
+        next->kind = WORK_COMMIT;
+        return true;
+    }
+    next->kind = WORK_FEED;
+    if (next->count) return true;
+    if (training->stopping) {
+        next->kind = WORK_END;
+        return true;
+    }
+    if (training->current < training->options.source_count) return false;
+    if (!training->drained) {
+        next->kind = WORK_DRAIN;
+        return true;
+    }
+    next->kind = WORK_END;
+    return !training->options.stay;
+}
+
+static void wait_for_change(reef_training *training) {
+    uint64_t deadline = commit_deadline(training);
+    uint64_t now = uv_hrtime();
+    if (deadline == UINT64_MAX)
+        uv_cond_wait(&training->changed, &training->lock);
+    else if (deadline > now)
+        (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
+}
+
+static void set_state(reef_training *training, reef_training_state state) {
+    // Draining and ending are never taken back.
+    if (training->view.state < REEF_STATE_DRAINING || state > training->view.state)
+        training->view.state = state;
+}
+
+static work next_work(reef_training *training) {
+    work next;
+    uv_mutex_lock(&training->lock);
+    while (!find_work(training, &next)) {
+        set_state(training, REEF_STATE_WAITING);
+        wait_for_change(training);
+    }
+    if (next.kind == WORK_FEED) set_state(training, REEF_STATE_TRAINING);
+    training->served = next.kind == WORK_REQUEST;
+    uv_mutex_unlock(&training->lock);
+    return next;
+}
+
+// ---- commits -------------------------------------------------------------------------------------
+
+static void refresh_view(reef_training *training) {
+    reef_trainer_status status;
+    reef_trainer_status_read(training->options.trainer, &status);
+    uv_mutex_lock(&training->lock);
+    training->view.trainer = status;
+    uv_mutex_unlock(&training->lock);
+}
+
+static void note_commit(reef_training *training, const reef_commit *commit, double ms) {
+    training->committed_ns = uv_hrtime();
+    training->commit_steps = 0;
+    training->dirty = false;
+    uv_mutex_lock(&training->lock);
+    training->view.last = (reef_commit_view){.commit = *commit, .ms = ms};
+    training->view.failing[0] = 0;
+    uv_mutex_unlock(&training->lock);
+}
+
+static reef_status commit_once(reef_training *training, reef_error *err) {
+    reef_commit commit;
+    uint64_t begin = uv_hrtime();
+    reef_status status = reef_trainer_commit(training->options.trainer, &commit, err);
+    if (status == REEF_OK) note_commit(training, &commit, (double)(uv_hrtime() - begin) / 1e6);
+    refresh_view(training);
+    return status;
+}
+
+static bool worth_retrying(reef_status status) {
+    return status == REEF_FULL || status == REEF_IO || status == REEF_NO_MEMORY ||
+           status == REEF_BUSY;
+}
+
+// Returns false when a stop cut the pause short: then the next try is the last.
+static bool pause_for(reef_training *training, uint64_t seconds) {
+    uint64_t deadline = uv_hrtime() + seconds * NS_PER_SECOND;
+    uv_mutex_lock(&training->lock);
+    uint64_t now = uv_hrtime();
+    while (now < deadline && (!training->stopping || training->stop_seen)) {
+        (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
+        now = uv_hrtime();
+    }
+    bool cut = now < deadline;
+    if (cut) training->stop_seen = true;
+    uv_mutex_unlock(&training->lock);
+    return !cut;
+}
+
+static void note_failure(reef_training *training, const reef_error *err) {
+    uv_mutex_lock(&training->lock);
+    snprintf(training->view.failing, sizeof(training->view.failing), "%s", err->message);
+    uv_mutex_unlock(&training->lock);
+}
+
+static reef_status commit_with_retries(reef_training *training, reef_error *err) {
+    uint32_t retries = training->options.commit_retries;
+    bool waited = true;
+    for (uint32_t attempt = 0;; attempt++) {
+        reef_status status = commit_once(training, err);
+        if (status == REEF_OK) {
+            if (attempt)
+                reef_report_warning(training->options.report, "commit_recovered",
+                                    "the commit went through");
+            return REEF_OK;
+        }
+        note_failure(training, err);
+        if (!worth_retrying(status) || attempt == retries || !waited) return status;
+        uint64_t seconds = 1u << attempt;
+        reef_report_warning(
+            training->options.report, "commit_failed",
+            "%s; nothing committed is lost, the rest is kept in memory: trying again in %" PRIu64
+            " s (%" PRIu32 " of %" PRIu32 ")",
+            err->message, seconds, attempt + 1, retries);
+        waited = pause_for(training, seconds);
+    }
+}
+
+// Seal, grow, freeze and snapshot commit by themselves; the record is in the pool.
+static reef_status read_commit(reef_store *store, reef_commit *commit, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, commit, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static reef_status note_own_commit(reef_training *training, double ms, reef_error *err) {
+    reef_commit commit;
+    reef_status status = read_commit(training->options.store, &commit, err);
+    if (status == REEF_OK && commit.number != training->view.last.commit.number)
+        note_commit(training, &commit, ms);
+    return status;
+}
+
+// ---- the pieces of work --------------------------------------------------------------------------
+
+static reef_status run_request(reef_training *training, reef_request *request, reef_error *err) {
+    reef_trainer *trainer = training->options.trainer;
+    switch (request->kind) {
+    case REEF_REQUEST_COMMIT:
+        return training->dirty ? commit_once(training, err) : REEF_OK;
+    case REEF_REQUEST_SEAL:
+        return reef_trainer_seal(trainer, err);
+    case REEF_REQUEST_GROW:
+        return reef_trainer_grow(trainer, request->side, err);
+    case REEF_REQUEST_FREEZE:
+        return reef_trainer_freeze(trainer, &request->freeze, &request->changed, err);
+    case REEF_REQUEST_SNAPSHOT:
+        return reef_trainer_snapshot(trainer, request->name, &request->snapshot, err);
+    }
+    return reef_fail(err, REEF_INVALID, "unknown request %d", (int)request->kind);
+}
+
+// A command that fails is its sender's concern; training goes on.
+static void serve(reef_training *training, reef_request *request) {
+    request->error = (reef_error){.status = REEF_OK};
+    uint64_t begin = uv_hrtime();
+    reef_status status = run_request(training, request, &request->error);
+    if (status == REEF_OK)
+        status = note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6, &request->error);
+    request->error.status = status;
+    // The change may be in memory although its commit failed: the next commit writes it.
+    if (worth_retrying(status)) training->dirty = true;
+    refresh_view(training);
+    uv_mutex_lock(&training->lock);
+    request->trainer = training->view.trainer;
+    request->last = training->view.last;
+    append(&training->answered, request);
+    uv_mutex_unlock(&training->lock);
+    (void)uv_async_send(training->options.wake);
+}
+
+static void took(reef_training *training, const work *piece, size_t taken) {
+    uint64_t cursor = reef_trainer_cursor(training->options.trainer,
+                                          training->options.sources[piece->source].name);
+    uv_mutex_lock(&training->lock);
+    reef_ring_take(&training->ring, taken);
+    training->progress[piece->source].cursor = cursor;
+    skip_ended_sources(training);
+    bool room = training->blocked && reef_ring_count(&training->ring) < REEF_QUEUE_BYTES_LOW;
+    if (room) training->blocked = false;
+    uv_mutex_unlock(&training->lock);
+    if (room) (void)uv_async_send(training->options.wake);
+}
+
+static reef_status feed(reef_training *training, const work *piece, reef_error *err) {
+    size_t taken = 0, steps = 0;
+    reef_status status =
+        reef_trainer_feed(training->options.trainer, training->options.sources[piece->source].name,
+                          piece->bytes, piece->count, &taken, &steps, err);
+    if (status != REEF_OK) return status;
+    assert(taken <= piece->count);
+    training->dirty = true;
+    training->commit_steps += steps;
+    took(training, piece, taken);
+    refresh_view(training);
+    return REEF_OK;
+}
+
+static bool nothing_ever_came(const reef_training *training) {
+    for (size_t i = 0; i < training->options.source_count; i++)
+        if (training->progress[i].cursor) return false;
+    return true;
+}
+
+static void end_state(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    set_state(training, REEF_STATE_ENDING);
+    uv_mutex_unlock(&training->lock);
+}
+
+// The last source has ended: run the steps that held-back batches still allow, and commit.
+static reef_status drain(reef_training *training, reef_error *err) {
+    training->drained = true;
+    if (!training->options.stay) end_state(training);
+    if (!training->options.source_count) return REEF_OK;
+    if (nothing_ever_came(training)) {
+        if (!training->options.stay)
+            return reef_fail(err, REEF_NOT_FOUND,
+                             "the stream is empty: no source has a single byte");
+        reef_report_warning(training->options.report, "empty", "no source has a single byte");
+        return REEF_OK;
+    }
+    reef_status status = REEF_OK;
+    const char *name = training->options.sources[training->options.source_count - 1].name;
+    for (size_t steps = 1, taken = 0; status == REEF_OK && steps;) {
+        status = reef_trainer_feed(training->options.trainer, name, (const uint8_t *)"", 0, &taken,
+                                   &steps, err);
+        if (steps) training->dirty = true;
+    }
+    refresh_view(training);
+    if (status == REEF_OK && training->dirty) status = commit_with_retries(training, err);
+    return status;
+}
+
+static reef_status run(reef_training *training, reef_error *err) {
+    reef_status status = REEF_OK;
+    while (status == REEF_OK) {
+        work next = next_work(training);
+        switch (next.kind) {
+        case WORK_REQUEST:
+            serve(training, next.request);
+            break;
+        case WORK_COMMIT:
+            status = commit_with_retries(training, err);
+            break;
+        case WORK_FEED:
+            status = feed(training, &next, err);
+            break;
+        case WORK_DRAIN:
+            status = drain(training, err);
+            break;
+        case WORK_END:
+            return REEF_OK;
+        }
+    }
+    return status;
+}
+
+static void move_unserved(reef_training *training) {
+    while (training->requests) {
+        reef_request *request = training->requests;
+        training->requests = request->next;
+        request->error.status = reef_fail(&request->error, REEF_BUSY, "the daemon is ending");
+        append(&training->answered, request);
+    }
+}
+
+static void training_main(void *argument) {
+    reef_training *training = argument;
+    reef_error err = {.status = REEF_OK};
+    reef_status status = run(training, &err);
+    end_state(training);
+    if (status == REEF_OK && training->dirty) status = commit_with_retries(training, &err);
+    err.status = status;
+
+    uv_mutex_lock(&training->lock);
+    move_unserved(training);
+    training->view.ended = true;
+    training->view.outcome = err;
+    uv_mutex_unlock(&training->lock);
+    (void)uv_async_send(training->options.wake);
+}
+
+// ---- life ----------------------------------------------------------------------------------------
+
+static void training_free(reef_training *training) {
+    uv_cond_destroy(&training->changed);
+    uv_mutex_destroy(&training->lock);
+    reef_ring_release(&training->ring);
+    free(training->ends);
+    free(training->progress);
+    free(training);
+}
+
+// Memory, lock and condition; on failure nothing is left.
+static reef_status training_new(reef_training **out,
+                                const reef_training_options *options,
+                                reef_error *err) {
+    size_t count = options->source_count + 1; // never a request for nothing
+    reef_training *training = calloc(1, sizeof(*training));
+    if (!training) return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's thread");
+    training->options = *options;
+    if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
+        abort(); // out of kernel memory
+    training->ends = calloc(count, sizeof(*training->ends));
+    training->progress = calloc(count, sizeof(*training->progress));
+    reef_status status =
+        training->ends && training->progress
+            ? reef_ring_init(&training->ring, err)
+            : reef_fail(err, REEF_NO_MEMORY, "no memory for %zu sources", options->source_count);
+    if (status != REEF_OK) {
+        training_free(training);
+        return status;
+    }
+    *out = training;
+    return REEF_OK;
+}
+
+reef_status reef_training_start(reef_training **out,
+                                const reef_training_options *options,
+                                reef_error *err) {
+    *out = NULL;
+    reef_training *training = NULL;
+    reef_status status = training_new(&training, options, err);
+    if (status != REEF_OK) return status;
+
+    for (size_t i = 0; i < options->source_count; i++) {
+        training->ends[i] = NOT_ENDED;
+        training->progress[i].cursor =
+            reef_trainer_cursor(options->trainer, options->sources[i].name);
+    }
+    training->committed_ns = uv_hrtime();
+    training->view.state = REEF_STATE_WAITING;
+    reef_trainer_status_read(options->trainer, &training->view.trainer);
+    status = read_commit(options->store, &training->view.last.commit, err);
+    if (status == REEF_OK) {
+        int code = uv_thread_create(&training->thread, training_main, training);
+        if (code)
+            status =
+                reef_fail(err, REEF_NO_MEMORY, "no thread for training: %s", uv_strerror(code));
+    }
+    if (status != REEF_OK) {
+        training_free(training);
+        return status;
+    }
+    *out = training;
+    return REEF_OK;
+}
+
+void reef_training_join(reef_training *training) {
+    if (!training) return;
+    (void)uv_thread_join(&training->thread);
+    training_free(training);
+}

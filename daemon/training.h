@@ -1,0 +1,129 @@
+// The trainer's thread, and everything that the loop hands to it or learns from it.
+//
+//        loop                                    trainer's thread
+//   space / fill / source_end   --- bytes --->   reef_trainer_feed, one step at a time
+//   request                     --- queue --->   served between two steps
+//   answered                    <-- done ----
+//   view                        <-- copy -----   refreshed after every step
+//   stop                        ------------->   the last step, a commit, the end
+//
+// No call on the loop's side waits for a step or for the disk: the lock is only ever held for copies.
+#ifndef REEF_TRAINING_H
+#define REEF_TRAINING_H
+
+#include "input.h"
+#include "reef_error.h"
+#include "reef_trainer.h"
+#include "report.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+// name on the wire
+#define REEF_TRAINING_STATE_LIST(X)                                                                \
+    X(TRAINING, "training") /* bytes are there and steps are made */                               \
+    X(WAITING, "waiting")   /* for bytes, or with --stay for commands */                           \
+    X(DRAINING, "draining") /* told to stop; what was read is being finished */                    \
+    X(ENDING, "ending")     /* the last commit */
+
+typedef enum reef_training_state {
+#define REEF_TRAINING_STATE_ENUM(name, text) REEF_STATE_##name,
+    REEF_TRAINING_STATE_LIST(REEF_TRAINING_STATE_ENUM)
+#undef REEF_TRAINING_STATE_ENUM
+} reef_training_state;
+
+const char *reef_training_state_text(reef_training_state state);
+
+typedef enum reef_request_kind {
+    REEF_REQUEST_COMMIT,
+    REEF_REQUEST_SEAL,
+    REEF_REQUEST_GROW,
+    REEF_REQUEST_FREEZE,
+    REEF_REQUEST_SNAPSHOT,
+} reef_request_kind;
+
+/** A last commit, and how long it took. */
+typedef struct reef_commit_view {
+    reef_commit commit;
+    double ms; // 0 for one that an earlier process made
+} reef_commit_view;
+
+/** Something that only the trainer can do. Made by the loop, lent to the trainer until answered. */
+typedef struct reef_request {
+    reef_request_kind kind;
+    uint32_t side;                      // grow
+    reef_freeze freeze;                 // freeze
+    char name[REEF_NAME_BYTES_MAX + 1]; // snapshot
+    // the answer
+    reef_error error; // status REEF_OK when it worked
+    uint64_t changed; // freeze
+    reef_snapshot snapshot;
+    reef_trainer_status trainer;
+    reef_commit_view last;
+    // the loop's own
+    void *owner; // who waits for it; NULL when they went away
+    struct reef_request *next;
+} reef_request;
+
+typedef struct reef_training_options {
+    reef_store *store;     // open for writing; outlives the training
+    reef_trainer *trainer; // belongs to the trainer's thread from start to join
+    reef_input *sources;   // names and paths are read; the rest is the loop's
+    size_t source_count;
+    uint64_t commit_steps;
+    double commit_seconds;
+    uint32_t commit_retries;
+    bool stay;
+    reef_report *report;
+    uv_async_t *wake; // sent when the loop should look: room, answers, the end
+} reef_training_options;
+
+typedef struct reef_training_view {
+    reef_training_state state;
+    reef_trainer_status trainer;
+    reef_commit_view last;
+    uint64_t queue_bytes;
+    char failing[256]; // why the last commit failed, while it is tried again; empty otherwise
+    bool ended;
+    reef_error outcome; // once ended
+} reef_training_view;
+
+/** One source as the trainer sees it. */
+typedef struct reef_progress {
+    uint64_t cursor; // bytes accepted
+    bool ended;      // all of it was accepted
+} reef_progress;
+
+REEF_MUST_CHECK reef_status reef_training_start(reef_training **out,
+                                                const reef_training_options *options,
+                                                reef_error *err);
+/** Wait for the thread, which must have been told to stop or have ended. Accepts NULL. */
+void reef_training_join(reef_training *training);
+
+// ---- the loop's side -----------------------------------------------------------------------------
+
+/** Lend free queue space; false when the queue is full, and the loop is woken when it is not. */
+bool reef_training_space(reef_training *training, uint8_t **at, size_t *count);
+/** `count` bytes of the lent space came in, from the source that is being read. */
+void reef_training_fill(reef_training *training, size_t count);
+/** Source number `source` has no more bytes; the next ones are of the one after it. */
+void reef_training_source_end(reef_training *training, size_t source);
+/**
+ * Finish and end. Bytes of files that still wait are left for the next run, which reads them again;
+ * those of standard input exist nowhere else and are trained.
+ */
+void reef_training_stop(reef_training *training);
+/** Hand over a request. BUSY when the training has ended; the request is then still the caller's. */
+REEF_MUST_CHECK reef_status reef_training_request(reef_training *training,
+                                                  reef_request *request,
+                                                  reef_error *err);
+/** The requests answered since the last call, as a list. After the end also those left unserved. */
+reef_request *reef_training_answered(reef_training *training);
+/** A copy of where things stand. `progress` (source count) may be NULL. */
+void reef_training_view_read(reef_training *training,
+                             reef_training_view *view,
+                             reef_progress *progress);
+
+#endif

@@ -1,0 +1,59 @@
+// Matrix products: the one door to BLAS.
+//
+// What always holds: OpenBLAS runs on the calling thread alone, so that our workers decide what runs
+// where and a product has the same bits whichever thread computes it and whatever the others do.
+// Measured with OpenBLAS 0.3.21 on Zen 5 (kernels "Haswell" and "SkylakeX", M from 1 to 192): with M,
+// N, K and strides fixed, a row of C never depends on the other rows of A, not even on NaN in them.
+// It does depend on M and, with the Haswell kernels, on the row's place among the M rows: callers
+// that want equal bits keep a row at its place in a piece of fixed height.
+#include "reef_kernels.h"
+
+#include <cblas.h>
+
+#include <assert.h>
+#include <limits.h>
+#include <pthread.h>
+
+static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
+
+static void set_up_blas(void) {
+    openblas_set_num_threads(1);
+}
+
+const char *reef_gemm_name(void) {
+    return openblas_get_corename();
+}
+
+// C = beta * C, for products over nothing.
+static void scale(size_t M, size_t N, float beta, float *c, size_t ldc) {
+    for (size_t i = 0; i < M; i++)
+        for (size_t j = 0; j < N; j++) c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
+}
+
+void reef_gemm(bool transpose_a,
+               bool transpose_b,
+               size_t M,
+               size_t N,
+               size_t K,
+               float alpha,
+               const float *a,
+               size_t lda,
+               const float *b,
+               size_t ldb,
+               float beta,
+               float *c,
+               size_t ldc) {
+    if (M == 0 || N == 0) return;
+    if (K == 0) {
+        scale(M, N, beta, c, ldc);
+        return;
+    }
+    assert(M <= INT_MAX && N <= INT_MAX && K <= INT_MAX);
+    assert(lda <= INT_MAX && ldb <= INT_MAX && ldc <= INT_MAX);
+    assert(lda >= (transpose_a ? M : K) && ldb >= (transpose_b ? K : N) && ldc >= N);
+
+    pthread_once(&blas_once, set_up_blas);
+    cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+                transpose_b ? CblasTrans : CblasNoTrans, (blasint)M, (blasint)N, (blasint)K, alpha,
+                a, (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
+}

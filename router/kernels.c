@@ -1,0 +1,136 @@
+// Which kernels run: the best set this CPU has, or the one that was asked for.
+//
+// What always holds: every entry of a table computes the same thing as the plain one up to rounding,
+// and each is a function of its inputs and sizes alone. The loops themselves are in kernels_plain.c
+// and kernels_vector.h.
+#include "kernels.h"
+
+#include "reef_kernels.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+// Set on first use. Threads that race store the same pointer.
+static _Atomic(const reef_kernel_table *) chosen;
+
+#if defined(__x86_64__)
+static bool cpu_runs_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool cpu_runs_avx512(void) {
+    return cpu_runs_avx2() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+// NULL when there is no such table or this CPU does not run it.
+static const reef_kernel_table *find_table(const char *name) {
+#if defined(__x86_64__)
+    if (strcmp(name, reef_kernels_avx512.name) == 0)
+        return cpu_runs_avx512() ? &reef_kernels_avx512 : NULL;
+    if (strcmp(name, reef_kernels_avx2.name) == 0)
+        return cpu_runs_avx2() ? &reef_kernels_avx2 : NULL;
+#endif
+    return strcmp(name, reef_kernels_plain.name) == 0 ? &reef_kernels_plain : NULL;
+}
+
+static const reef_kernel_table *best_table(void) {
+    const reef_kernel_table *table = find_table("avx512");
+    if (table == NULL) table = find_table("avx2");
+    return table != NULL ? table : &reef_kernels_plain;
+}
+
+const reef_kernel_table *reef_kernels(void) {
+    const reef_kernel_table *table = atomic_load_explicit(&chosen, memory_order_relaxed);
+    if (table == NULL) {
+        table = best_table();
+        atomic_store_explicit(&chosen, table, memory_order_relaxed);
+    }
+    return table;
+}
+
+const char *reef_kernels_name(void) {
+    return reef_kernels()->name;
+}
+
+reef_status reef_kernels_choose(const char *name, reef_error *err) {
+    const reef_kernel_table *table = name == NULL ? best_table() : find_table(name);
+    if (table == NULL)
+        return reef_fail(
+            err, REEF_INVALID,
+            "no kernels \"%s\" on this CPU; there are plain, avx2 and avx512, and \"%s\" "
+            "is the best that runs here",
+            name, best_table()->name);
+    atomic_store_explicit(&chosen, table, memory_order_relaxed);
+    return REEF_OK;
+}
+
+float reef_dot(size_t D, const float *a, const float *b) {
+    return reef_kernels()->dot(D, a, b);
+}
+
+void reef_axpy(size_t D, float *y, float alpha, const float *x) {
+    reef_kernels()->axpy(D, y, alpha, x);
+}
+
+void reef_dot_rows(size_t K,
+                   size_t D,
+                   float *out,
+                   const float *x,
+                   const float *rows,
+                   size_t stride,
+                   const uint32_t *indices) {
+    reef_kernels()->dot_rows(K, D, out, x, rows, stride, indices);
+}
+
+void reef_axpy_rows(size_t K,
+                    size_t D,
+                    float *y,
+                    const float *alpha,
+                    const float *rows,
+                    size_t stride,
+                    const uint32_t *indices) {
+    reef_kernels()->axpy_rows(K, D, y, alpha, rows, stride, indices);
+}
+
+void reef_exp(size_t D, float *y, const float *x) {
+    reef_kernels()->exp(D, y, x);
+}
+
+void reef_softmax(size_t D, float *row) {
+    if (D > 0) reef_kernels()->softmax(D, row);
+}
+
+void reef_gelu(size_t D, float *y, const float *x) {
+    reef_kernels()->gelu(D, y, x);
+}
+
+void reef_gelu_backward(size_t D, float *d_x, const float *d_y, const float *x) {
+    reef_kernels()->gelu_backward(D, d_x, d_y, x);
+}
+
+void reef_adam_update(size_t D,
+                      float *param,
+                      float *adam_m,
+                      float *adam_v,
+                      const float *grad,
+                      float scale,
+                      uint64_t count,
+                      const reef_adam *adam) {
+    assert(count >= 1);
+    double correction1 = 1 - pow(adam->beta1, (double)count);
+    double correction2 = 1 - pow(adam->beta2, (double)count);
+    adam_step step = {
+        .scale = scale,
+        .beta1 = adam->beta1,
+        .beta2 = adam->beta2,
+        .rate = (float)(adam->learning_rate / correction1),
+        .root = (float)(1 / sqrt(correction2)),
+        .epsilon = adam->epsilon,
+    };
+    reef_kernels()->adam(D, param, adam_m, adam_v, grad, &step);
+}

@@ -1,0 +1,60 @@
+// The kernels for AVX2 and FMA, eight floats at a time; compiled with -mavx2 -mfma.
+#include "kernels.h"
+
+#include <immintrin.h>
+
+#define VEC_FLOATS 8
+#define VEC_TABLE reef_kernels_avx2
+#define VEC_NAME "avx2"
+
+typedef float vec __attribute__((vector_size(32)));
+typedef int32_t vec_int __attribute__((vector_size(32)));
+
+// Of NaN and a number, the second operand comes back.
+static inline vec vec_max(vec a, vec b) {
+    return (vec)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+static inline vec vec_min(vec a, vec b) {
+    return (vec)_mm256_min_ps((__m256)a, (__m256)b);
+}
+
+static inline vec vec_sqrt(vec a) {
+    return (vec)_mm256_sqrt_ps((__m256)a);
+}
+
+// One bit per lane where a < b does not hold, NaN included.
+static inline uint32_t vec_not_below(vec a, vec b) {
+    return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_NLT_UQ));
+}
+
+static inline __m256i first_lanes(size_t count) {
+    static const int32_t mask[2 * VEC_FLOATS] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    return _mm256_loadu_si256((const __m256i_u *)(mask + VEC_FLOATS - count));
+}
+
+// The first `count` < VEC_FLOATS floats, zeros behind them.
+static inline vec load_some(size_t count, const float *from) {
+    return (vec)_mm256_maskload_ps(from, first_lanes(count));
+}
+
+static inline void store_some(size_t count, float *to, vec v) {
+    _mm256_maskstore_ps(to, first_lanes(count), (__m256)v);
+}
+
+// Lanes in a fixed tree: halves onto each other until one is left.
+static inline float sum_lanes(vec v) {
+    __m128 four =
+        _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+static inline float max_lanes(vec v) {
+    __m128 four =
+        _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+#include "kernels_vector.h"

@@ -1,0 +1,62 @@
+// The kernels for AVX-512, sixteen floats at a time; compiled with -mavx512f and its dq, bw and
+// vl extensions.
+#include "kernels.h"
+
+#include <immintrin.h>
+
+#define VEC_FLOATS 16
+#define VEC_TABLE reef_kernels_avx512
+#define VEC_NAME "avx512"
+
+typedef float vec __attribute__((vector_size(64)));
+typedef int32_t vec_int __attribute__((vector_size(64)));
+
+// Of NaN and a number, the second operand comes back.
+static inline vec vec_max(vec a, vec b) {
+    return (vec)_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+static inline vec vec_min(vec a, vec b) {
+    return (vec)_mm512_min_ps((__m512)a, (__m512)b);
+}
+
+static inline vec vec_sqrt(vec a) {
+    return (vec)_mm512_sqrt_ps((__m512)a);
+}
+
+// One bit per lane where a < b does not hold, NaN included.
+static inline uint32_t vec_not_below(vec a, vec b) {
+    return (uint32_t)_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NLT_UQ);
+}
+
+static inline __mmask16 first_lanes(size_t count) {
+    return (__mmask16)((1u << count) - 1);
+}
+
+// The first `count` < VEC_FLOATS floats, zeros behind them.
+static inline vec load_some(size_t count, const float *from) {
+    return (vec)_mm512_maskz_loadu_ps(first_lanes(count), from);
+}
+
+static inline void store_some(size_t count, float *to, vec v) {
+    _mm512_mask_storeu_ps(to, first_lanes(count), (__m512)v);
+}
+
+// Lanes in a fixed tree: halves onto each other until one is left.
+static inline float sum_lanes(vec v) {
+    __m256 eight =
+        _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+static inline float max_lanes(vec v) {
+    __m256 eight =
+        _mm256_max_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+#include "kernels_vector.h"

@@ -1,0 +1,142 @@
+// The plain kernels: one loop per definition, for any CPU. They are what the faster ones are tested
+// against, so nothing here is clever.
+#include "kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+static float dot(size_t D, const float *a, const float *b) {
+    float sum = 0;
+    for (size_t d = 0; d < D; d++) sum += a[d] * b[d];
+    return sum;
+}
+
+static void axpy(size_t D, float *y, float alpha, const float *x) {
+    for (size_t d = 0; d < D; d++) y[d] += alpha * x[d];
+}
+
+static void dot_rows(size_t K,
+                     size_t D,
+                     float *out,
+                     const float *x,
+                     const float *rows,
+                     size_t stride,
+                     const uint32_t *indices) {
+    for (size_t k = 0; k < K; k++) out[k] = dot(D, rows + indices[k] * stride, x);
+}
+
+static void axpy_rows(size_t K,
+                      size_t D,
+                      float *y,
+                      const float *alpha,
+                      const float *rows,
+                      size_t stride,
+                      const uint32_t *indices) {
+    for (size_t k = 0; k < K; k++) axpy(D, y, alpha[k], rows + indices[k] * stride);
+}
+
+// 2^n for n in -126 .. 127.
+static float power_of_two(int n) {
+    uint32_t bits = (uint32_t)(n + 127) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+// Written so that NaN fails every comparison and comes out as NaN.
+static float exp_one(float x) {
+    if (isnan(x)) return x;
+    if (x < EXP_X_MIN) return 0;
+    if (x > EXP_X_MAX) return INFINITY;
+    float n = (x * EXP_LOG2E + EXP_ROUND) - EXP_ROUND;
+    float r = (x - n * EXP_LOG2_HIGH) - n * EXP_LOG2_LOW;
+    float p = EXP_P0;
+    p = p * r + EXP_P1;
+    p = p * r + EXP_P2;
+    p = p * r + EXP_P3;
+    p = p * r + EXP_P4;
+    p = p * r + EXP_P5;
+    p = p * (r * r) + r + 1.0f;
+    int half = (int)n / 2;
+    return p * power_of_two(half) * power_of_two((int)n - half);
+}
+
+static void exp_all(size_t D, float *y, const float *x) {
+    for (size_t d = 0; d < D; d++) y[d] = exp_one(x[d]);
+}
+
+static void softmax(size_t D, float *row) {
+    float max = row[0];
+    for (size_t d = 1; d < D; d++) max = row[d] > max ? row[d] : max;
+    float sum = 0;
+    for (size_t d = 0; d < D; d++) {
+        row[d] = exp_one(row[d] - max);
+        sum += row[d];
+    }
+    for (size_t d = 0; d < D; d++) row[d] *= 1.0f / sum;
+}
+
+static void gelu(size_t D, float *y, const float *x) {
+    for (size_t d = 0; d < D; d++) {
+        float u = GELU_ROOT * (x[d] + GELU_CUBE * x[d] * x[d] * x[d]);
+        y[d] = x[d] / (1.0f + exp_one(-2.0f * u));
+    }
+}
+
+// With s = 1 / (1 + exp(-2 u)): gelu = x s and gelu' = s + x s (1 - s) 2 u'.
+static void gelu_backward(size_t D, float *d_x, const float *d_y, const float *x) {
+    for (size_t d = 0; d < D; d++) {
+        float v = x[d];
+        v = v > GELU_X_MAX ? GELU_X_MAX : v < -GELU_X_MAX ? -GELU_X_MAX : v;
+        float u = GELU_ROOT * (v + GELU_CUBE * v * v * v);
+        float slope = GELU_ROOT * (1.0f + 3.0f * GELU_CUBE * v * v); // u'
+        float s = 1.0f / (1.0f + exp_one(-2.0f * u));
+        d_x[d] = d_y[d] * (s + v * s * (1.0f - s) * 2.0f * slope);
+    }
+}
+
+static void adam(size_t D,
+                 float *param,
+                 float *adam_m,
+                 float *adam_v,
+                 const float *grad,
+                 const adam_step *step) {
+    for (size_t d = 0; d < D; d++) {
+        float g = grad[d] * step->scale;
+        adam_m[d] = step->beta1 * adam_m[d] + (1.0f - step->beta1) * g;
+        adam_v[d] = step->beta2 * adam_v[d] + (1.0f - step->beta2) * g * g;
+        param[d] -= step->rate * adam_m[d] / (sqrtf(adam_v[d]) * step->root + step->epsilon);
+    }
+}
+
+// Insertion into a sorted list. Equal scores keep the order of their indices, because a newcomer
+// stops behind the entries it does not exceed.
+static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
+    size_t count = 0;
+    for (size_t d = 0; d < D; d++) {
+        if (isnan(row[d])) return false;
+        if (count == K && row[d] <= scores[K - 1]) continue;
+        size_t place = count < K ? count++ : K - 1;
+        for (; place > 0 && scores[place - 1] < row[d]; place--) {
+            scores[place] = scores[place - 1];
+            indices[place] = indices[place - 1];
+        }
+        scores[place] = row[d];
+        indices[place] = (uint16_t)d;
+    }
+    return true;
+}
+
+const reef_kernel_table reef_kernels_plain = {
+    .name = "plain",
+    .dot = dot,
+    .axpy = axpy,
+    .dot_rows = dot_rows,
+    .axpy_rows = axpy_rows,
+    .exp = exp_all,
+    .softmax = softmax,
+    .gelu = gelu,
+    .gelu_backward = gelu_backward,
+    .adam = adam,
+    .topk = topk,
+};

@@ -1,0 +1,361 @@
+// The kernels in vectors of VEC_FLOATS floats, included once by each instruction set's file, which
+// defines the types vec and vec_int and the few operations that C has no operator for.
+//
+// What always holds: vectors are loaded from where the array starts, never from the next aligned
+// address, and sums have a fixed order; so a result depends on values and sizes alone. What is left
+// after the last whole vector is padded with zeros and goes through the same instructions, so an
+// element's result in an elementwise kernel does not depend on its place either.
+//
+// Products and sums are written apart; -ffp-contract=fast fuses them.
+#include <math.h>
+#include <string.h>
+
+static inline vec load(const float *from) {
+    vec v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline void store(float *to, vec v) {
+    memcpy(to, &v, sizeof v);
+}
+
+static inline vec broadcast(float value) {
+    return value - (vec){0}; // minus zero keeps the sign of -0
+}
+
+// Four sums hide the latency of the fused multiply-add.
+static inline float dot_inline(size_t D, const float *a, const float *b) {
+    vec sum0 = {0}, sum1 = {0}, sum2 = {0}, sum3 = {0};
+    size_t d = 0;
+    for (; d + 4 * VEC_FLOATS <= D; d += 4 * VEC_FLOATS) {
+        sum0 += load(a + d) * load(b + d);
+        sum1 += load(a + d + VEC_FLOATS) * load(b + d + VEC_FLOATS);
+        sum2 += load(a + d + 2 * VEC_FLOATS) * load(b + d + 2 * VEC_FLOATS);
+        sum3 += load(a + d + 3 * VEC_FLOATS) * load(b + d + 3 * VEC_FLOATS);
+    }
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) sum0 += load(a + d) * load(b + d);
+    if (d < D) sum1 += load_some(D - d, a + d) * load_some(D - d, b + d);
+    return sum_lanes((sum0 + sum1) + (sum2 + sum3));
+}
+
+static float dot(size_t D, const float *a, const float *b) {
+    return dot_inline(D, a, b);
+}
+
+static inline void axpy_inline(size_t D, float *y, float alpha, const float *x) {
+    vec factor = broadcast(alpha);
+    size_t d = 0;
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) store(y + d, load(y + d) + factor * load(x + d));
+    if (d < D) store_some(D - d, y + d, load_some(D - d, y + d) + factor * load_some(D - d, x + d));
+}
+
+static void axpy(size_t D, float *y, float alpha, const float *x) {
+    axpy_inline(D, y, alpha, x);
+}
+
+static inline void prefetch_row(const float *row, size_t floats) {
+    for (size_t d = 0; d < floats; d += 16) __builtin_prefetch(row + d, 0, 3);
+}
+
+static void dot_rows(size_t K,
+                     size_t D,
+                     float *out,
+                     const float *x,
+                     const float *rows,
+                     size_t stride,
+                     const uint32_t *indices) {
+    for (size_t k = 0; k < K && k < PREFETCH_ROWS; k++)
+        prefetch_row(rows + indices[k] * stride, stride);
+    for (size_t k = 0; k < K; k++) {
+        if (k + PREFETCH_ROWS < K) prefetch_row(rows + indices[k + PREFETCH_ROWS] * stride, stride);
+        out[k] = dot_inline(D, rows + indices[k] * stride, x);
+    }
+}
+
+// `count` vectors of y, which stay in registers while all rows pass.
+static inline void add_rows(size_t count,
+                            size_t K,
+                            float *y,
+                            const float *alpha,
+                            const float *rows,
+                            size_t stride,
+                            const uint32_t *indices) {
+    vec sum[8];
+    for (size_t i = 0; i < count; i++) sum[i] = load(y + i * VEC_FLOATS);
+    for (size_t k = 0; k < K; k++) {
+        const float *row = rows + indices[k] * stride;
+        vec factor = broadcast(alpha[k]);
+        for (size_t i = 0; i < count; i++) sum[i] += factor * load(row + i * VEC_FLOATS);
+    }
+    for (size_t i = 0; i < count; i++) store(y + i * VEC_FLOATS, sum[i]);
+}
+
+// In the order k = 0 .. K-1 for each element: the bits of one axpy per row.
+static void axpy_rows(size_t K,
+                      size_t D,
+                      float *y,
+                      const float *alpha,
+                      const float *rows,
+                      size_t stride,
+                      const uint32_t *indices) {
+    size_t d = 0;
+    for (; d + 8 * VEC_FLOATS <= D; d += 8 * VEC_FLOATS)
+        add_rows(8, K, y + d, alpha, rows + d, stride, indices);
+    for (; d + 4 * VEC_FLOATS <= D; d += 4 * VEC_FLOATS)
+        add_rows(4, K, y + d, alpha, rows + d, stride, indices);
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS)
+        add_rows(1, K, y + d, alpha, rows + d, stride, indices);
+    if (d == D) return;
+    for (size_t k = 0; k < K; k++)
+        axpy_inline(D - d, y + d, alpha[k], rows + indices[k] * stride + d);
+}
+
+// As in kernels_plain.c; the ends of the range are reached by clamping, which lets NaN through.
+static inline vec exp_vec(vec x) {
+    x = vec_min(broadcast(EXP_X_MAX), vec_max(broadcast(EXP_X_MIN), x));
+    vec rounded = x * EXP_LOG2E + EXP_ROUND;
+    vec n = rounded - EXP_ROUND;
+    vec r = (x - n * EXP_LOG2_HIGH) - n * EXP_LOG2_LOW;
+    vec p = r * EXP_P0 + EXP_P1;
+    p = p * r + EXP_P2;
+    p = p * r + EXP_P3;
+    p = p * r + EXP_P4;
+    p = p * r + EXP_P5;
+    p = p * (r * r) + r + 1.0f;
+    // n as an integer, and 2^n as the product of two powers that are both normal numbers.
+    vec_int whole = (vec_int)rounded - (vec_int)broadcast(EXP_ROUND);
+    vec_int half = whole >> 1;
+    vec low = (vec)((half + 127) << 23);
+    vec high = (vec)((whole - half + 127) << 23);
+    return p * low * high;
+}
+
+static void exp_all(size_t D, float *y, const float *x) {
+    size_t d = 0;
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) store(y + d, exp_vec(load(x + d)));
+    if (d < D) store_some(D - d, y + d, exp_vec(load_some(D - d, x + d)));
+}
+
+static float max_of(size_t D, const float *row) {
+    vec max = broadcast(row[0]);
+    size_t d = 0;
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) max = vec_max(load(row + d), max);
+    float most = max_lanes(max);
+    for (; d < D; d++) most = row[d] > most ? row[d] : most;
+    return most;
+}
+
+static void softmax(size_t D, float *row) {
+    vec max = broadcast(max_of(D, row));
+    vec sums = {0};
+    size_t d = 0;
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) {
+        vec e = exp_vec(load(row + d) - max);
+        store(row + d, e);
+        sums += e;
+    }
+    if (d < D) {
+        vec e = exp_vec(load_some(D - d, row + d) - max);
+        store_some(D - d, row + d, e);
+        sums += load_some(D - d, row + d); // without the padding
+    }
+    vec factor = broadcast(1.0f / sum_lanes(sums));
+    for (d = 0; d + VEC_FLOATS <= D; d += VEC_FLOATS) store(row + d, load(row + d) * factor);
+    if (d < D) store_some(D - d, row + d, load_some(D - d, row + d) * factor);
+}
+
+static inline vec gelu_vec(vec x) {
+    vec u = GELU_ROOT * (x + GELU_CUBE * x * x * x);
+    return x / (1.0f + exp_vec(-2.0f * u));
+}
+
+static void gelu(size_t D, float *y, const float *x) {
+    size_t d = 0;
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) store(y + d, gelu_vec(load(x + d)));
+    if (d < D) store_some(D - d, y + d, gelu_vec(load_some(D - d, x + d)));
+}
+
+static inline vec gelu_slope_vec(vec x) {
+    x = vec_min(broadcast(GELU_X_MAX), vec_max(broadcast(-GELU_X_MAX), x));
+    vec u = GELU_ROOT * (x + GELU_CUBE * x * x * x);
+    vec slope = GELU_ROOT * (1.0f + 3.0f * GELU_CUBE * x * x);
+    vec s = 1.0f / (1.0f + exp_vec(-2.0f * u));
+    return s + x * s * (1.0f - s) * 2.0f * slope;
+}
+
+static void gelu_backward(size_t D, float *d_x, const float *d_y, const float *x) {
+    size_t d = 0;
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS)
+        store(d_x + d, load(d_y + d) * gelu_slope_vec(load(x + d)));
+    if (d < D)
+        store_some(D - d, d_x + d,
+                   load_some(D - d, d_y + d) * gelu_slope_vec(load_some(D - d, x + d)));
+}
+
+static inline void adam_vec(vec *param, vec *adam_m, vec *adam_v, vec grad, const adam_step *step) {
+    vec g = grad * step->scale;
+    *adam_m = step->beta1 * *adam_m + (1.0f - step->beta1) * g;
+    *adam_v = step->beta2 * *adam_v + (1.0f - step->beta2) * g * g;
+    *param -= step->rate * *adam_m / (vec_sqrt(*adam_v) * step->root + step->epsilon);
+}
+
+static void adam(size_t D,
+                 float *param,
+                 float *adam_m,
+                 float *adam_v,
+                 const float *grad,
+                 const adam_step *step) {
+    size_t d = 0;
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) {
+        vec p = load(param + d), m = load(adam_m + d), v = load(adam_v + d);
+        adam_vec(&p, &m, &v, load(grad + d), step);
+        store(param + d, p);
+        store(adam_m + d, m);
+        store(adam_v + d, v);
+    }
+    if (d < D) {
+        size_t rest = D - d;
+        vec p = load_some(rest, param + d);
+        vec m = load_some(rest, adam_m + d);
+        vec v = load_some(rest, adam_v + d);
+        adam_vec(&p, &m, &v, load_some(rest, grad + d), step);
+        store_some(rest, param + d, p);
+        store_some(rest, adam_m + d, m);
+        store_some(rest, adam_v + d, v);
+    }
+}
+
+// The best K of a row are found in three passes without a branch per score: a bound that at least K
+// scores reach, the few scores that reach it, and their order by counting. 1,024 scores, K = 17:
+// a fifth of the time of insertion into a sorted list, whose branches the CPU cannot foresee.
+enum {
+    BLOCK = 64, // scores that are compared together; one bit each in 64
+    BLOCK_VECS = BLOCK / VEC_FLOATS,
+    CANDIDATES_MAX = 2 * BLOCK, // more take the slow way; ties only, or K near BLOCK
+};
+
+// Scores that may be among the best, in the order of the row.
+typedef struct candidates {
+    size_t count;
+    float scores[CANDIDATES_MAX + BLOCK];
+    uint16_t indices[CANDIDATES_MAX + BLOCK];
+} candidates;
+
+// The K-th largest of `count` vectors of values: the least of those that fewer than K others exceed.
+static float kth_largest(size_t count, const vec *values, size_t K) {
+    float each[BLOCK];
+    for (size_t i = 0; i < count; i++) store(each + i * VEC_FLOATS, values[i]);
+
+    vec minus_least = broadcast(-INFINITY);
+    for (size_t i = 0; i < count; i++) {
+        vec_int above = {0};
+        for (size_t n = 0; n < count * VEC_FLOATS; n++) above -= broadcast(each[n]) > values[i];
+        vec_int fewer = above < (int32_t)K;
+        vec_int others = ~fewer & (vec_int)broadcast(-INFINITY);
+        minus_least = vec_max((vec)((fewer & (vec_int)-values[i]) | others), minus_least);
+    }
+    return -max_lanes(minus_least);
+}
+
+// A bound that at least K <= BLOCK of D >= BLOCK scores reach: the K-th largest of BLOCK maxima, each
+// over the scores at one place of every whole block. For a small K the maxima are folded onto each
+// other, as long as K is at most three quarters of them: fewer to rank, and hardly more candidates.
+static float lower_bound(size_t D, const float *row, size_t K) {
+    vec most[BLOCK_VECS];
+    for (size_t i = 0; i < BLOCK_VECS; i++) most[i] = load(row + i * VEC_FLOATS);
+    for (size_t d = BLOCK; d + BLOCK <= D; d += BLOCK)
+        for (size_t i = 0; i < BLOCK_VECS; i++)
+            most[i] = vec_max(load(row + d + i * VEC_FLOATS), most[i]);
+
+    size_t count = BLOCK_VECS;
+    while (count > 1 && 4 * K <= 3 * (count / 2 * VEC_FLOATS)) {
+        count /= 2;
+        for (size_t i = 0; i < count; i++) most[i] = vec_max(most[count + i], most[i]);
+    }
+    return kth_largest(count, most, K);
+}
+
+// Collect the scores that are not below the bound, NaN included. False when they are too many.
+static bool collect(size_t D, const float *row, float bound, candidates *found) {
+    const vec least = broadcast(bound);
+    size_t count = 0;
+    size_t d = 0;
+    for (; d + BLOCK <= D; d += BLOCK) {
+        uint64_t reached = 0;
+        for (size_t i = 0; i < BLOCK_VECS; i++)
+            reached |= (uint64_t)vec_not_below(load(row + d + i * VEC_FLOATS), least)
+                       << (i * VEC_FLOATS);
+        for (; reached != 0; reached &= reached - 1) {
+            size_t index = d + (size_t)__builtin_ctzll(reached);
+            found->scores[count] = row[index];
+            found->indices[count++] = (uint16_t)index;
+        }
+        if (count > CANDIDATES_MAX) return false;
+    }
+    for (; d < D; d++) {
+        found->scores[count] = row[d];
+        found->indices[count] = (uint16_t)d;
+        count += !(row[d] < bound);
+    }
+    found->count = count;
+    return count <= CANDIDATES_MAX;
+}
+
+// A candidate's place is the number of those before it in the order: higher scores, and equal ones
+// that stand before it in the row.
+static void place(const candidates *found, size_t K, float *scores, uint16_t *indices) {
+    vec_int lanes;
+    for (int i = 0; i < VEC_FLOATS; i++) lanes[i] = i;
+    for (size_t first = 0; first < found->count; first += VEC_FLOATS) {
+        const vec these = load(found->scores + first);
+        const vec_int here = lanes + (int32_t)first;
+        vec_int before = {0};
+        for (size_t n = 0; n < found->count; n++) {
+            vec other = broadcast(found->scores[n]);
+            before -= (other > these) | ((other == these) & (here > (int32_t)n));
+        }
+        int32_t places[VEC_FLOATS];
+        memcpy(places, &before, sizeof places);
+        for (size_t i = 0; i < VEC_FLOATS && first + i < found->count; i++) {
+            if ((size_t)places[i] >= K) continue;
+            scores[places[i]] = found->scores[first + i];
+            indices[places[i]] = found->indices[first + i];
+        }
+    }
+}
+
+static bool has_nan(size_t D, const float *x) {
+    bool found = false;
+    for (size_t d = 0; d < D; d++) found |= x[d] != x[d];
+    return found;
+}
+
+static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
+    candidates found;
+    bool few = true;
+    if (D >= BLOCK && K <= BLOCK)
+        few = collect(D, row, lower_bound(D, row, K), &found);
+    else if (D <= CANDIDATES_MAX)
+        few = collect(D, row, -INFINITY, &found);
+    else
+        few = false;
+    if (!few) return reef_kernels_plain.topk(D, row, K, scores, indices);
+    if (has_nan(found.count, found.scores)) return false;
+    place(&found, K, scores, indices);
+    return true;
+}
+
+const reef_kernel_table VEC_TABLE = {
+    .name = VEC_NAME,
+    .dot = dot,
+    .axpy = axpy,
+    .dot_rows = dot_rows,
+    .axpy_rows = axpy_rows,
+    .exp = exp_all,
+    .softmax = softmax,
+    .gelu = gelu,
+    .gelu_backward = gelu_backward,
+    .adam = adam,
+    .topk = topk,
+};

@@ -1,0 +1,171 @@
+// Product keys: expert ids of key pairs, and the choice of the best pairs without looking at all of
+// them (He 2024 eq. 4-5; Lample et al. 2019).
+//
+// What always holds: the choice equals that of an exhaustive search which sorts all pairs by rounded
+// score, and by id among equals. Both lists sorted by score, places counted from 0:
+//
+//   - A pair at places (p, q) has (p+1)(q+1) - 1 others at or before both its places, none of which
+//     scores less, since rounding keeps order. So the topk best *scores* are found among the pairs
+//     with (p+1)(q+1) <= topk, the candidates: 50 instead of 256 for topk = 16. Let T be the worst
+//     of those scores. Every pair that scores more than T is a candidate.
+//   - Pairs that score exactly T may also stand outside the candidates, because sub-scores were
+//     equal or because sums rounded to one number, and they may have lower ids. Every outside pair
+//     has an outside pair of the frontier, (p, topk / (p+1)), at or before both its places. If the
+//     frontier scores less than T throughout, no outside pair ties, and the candidates decide.
+//   - Otherwise the pairs that score T are searched in id order, which stops when enough are found.
+//     On real-valued data that happens to about one query in 100,000; on ties throughout (a query of
+//     zeros) it stops after topk pairs.
+#include "product_key.h"
+
+#include "kernels.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+reef_expert_id reef_expert_id_of(uint32_t i, uint32_t j) {
+    uint32_t m = i > j ? i : j;
+    return m * m + (i == m ? m + (m - j) : i);
+}
+
+void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j) {
+    // Exact: ids have 32 bits, so the root of m*m - 1 is far enough below m for a double.
+    uint32_t m = (uint32_t)sqrt((double)id);
+    uint32_t place = id - m * m;
+    *i = place < m ? place : m;
+    *j = place < m ? m : 2 * m - place;
+}
+
+// Larger keys are better: first by score, then by the lower id. Adding zero makes -0 equal to 0.
+static uint64_t key_of(float score, reef_expert_id id) {
+    uint32_t bits;
+    score += 0.0f;
+    memcpy(&bits, &score, sizeof bits);
+    uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return (uint64_t)ordered << 32 | (uint32_t)~id;
+}
+
+static float score_at(const pair_lists *lists, size_t p, size_t q) {
+    return lists->score_a[p] + lists->score_b[q];
+}
+
+static void insert_pair(const pair_lists *lists, size_t count, uint64_t key, uint32_t places) {
+    size_t at = count;
+    for (; at > 0 && lists->keys[at - 1] < key; at--) {
+        lists->keys[at] = lists->keys[at - 1];
+        lists->places[at] = lists->places[at - 1];
+    }
+    lists->keys[at] = key;
+    lists->places[at] = places;
+}
+
+// Sort the topk best candidates into keys and places.
+static void sort_candidates(const pair_lists *lists) {
+    const size_t topk = lists->topk;
+    size_t count = 0;
+
+    for (size_t p = 0; p < topk; p++) {
+        for (size_t q = 0; (p + 1) * (q + 1) <= topk; q++) {
+            reef_expert_id id = reef_expert_id_of(lists->row_a[p], lists->row_b[q]);
+            uint64_t key = key_of(score_at(lists, p, q), id);
+            bool full = count == topk;
+            if (full && key < lists->keys[topk - 1]) {
+                if (key >> 32 < lists->keys[topk - 1] >> 32) break; // what follows scores no more
+                continue;
+            }
+            insert_pair(lists, full ? topk - 1 : count, key, (uint32_t)(p << 16 | q));
+            if (!full) count++;
+        }
+    }
+}
+
+// Does a pair outside the candidates score as much as the worst of the chosen? `kept` is how long the
+// lists are: topk + 1, or side when there is no more.
+static bool frontier_ties(const pair_lists *lists, size_t kept, float worst) {
+    for (size_t p = 0; p < kept; p++) {
+        size_t q = lists->topk / (p + 1);
+        if (q < kept && score_at(lists, p, q) >= worst) return true;
+    }
+    return false;
+}
+
+// Where chosen pairs are written.
+typedef struct chosen_pairs {
+    size_t count, topk;
+    reef_expert_id *indices;
+    uint16_t *index_a;
+    uint16_t *index_b;
+    float *scores;
+} chosen_pairs;
+
+static void choose_pair(chosen_pairs *out, size_t i, size_t j, float score) {
+    out->indices[out->count] = reef_expert_id_of((uint32_t)i, (uint32_t)j);
+    out->index_a[out->count] = (uint16_t)i;
+    out->index_b[out->count] = (uint16_t)j;
+    out->scores[out->count] = score;
+    out->count++;
+}
+
+// Walk the shells m = 0, 1, .. in id order: (i, m) with i rising below m, then (m, j) with j falling
+// from m. Only rows that reach `tie` with the best of the other table can take part.
+static void choose_ties(const pair_lists *lists,
+                        const float *score_a,
+                        const float *score_b,
+                        float tie,
+                        chosen_pairs *out) {
+    const float best_a = lists->score_a[0];
+    const float best_b = lists->score_b[0];
+    size_t count_a = 0;
+    size_t count_b = 0;
+
+    for (size_t m = 0; m < lists->side; m++) {
+        bool reaches_a = score_a[m] + best_b >= tie;
+        bool reaches_b = best_a + score_b[m] >= tie;
+        for (size_t n = 0; reaches_b && n < count_a; n++) {
+            size_t i = lists->tied_a[n];
+            if (score_a[i] + score_b[m] == tie) choose_pair(out, i, m, tie);
+            if (out->count == out->topk) return;
+        }
+        if (reaches_b) lists->tied_b[count_b++] = (uint16_t)m;
+        for (size_t n = count_b; reaches_a && n > 0; n--) {
+            size_t j = lists->tied_b[n - 1];
+            if (score_a[m] + score_b[j] == tie) choose_pair(out, m, j, tie);
+            if (out->count == out->topk) return;
+        }
+        if (reaches_a) lists->tied_a[count_a++] = (uint16_t)m;
+    }
+}
+
+bool reef_pairs_choose(const pair_lists *lists,
+                       const float *score_a,
+                       const float *score_b,
+                       reef_expert_id *indices,
+                       uint16_t *index_a,
+                       uint16_t *index_b,
+                       float *scores) {
+    const size_t topk = lists->topk;
+    const size_t kept = topk < lists->side ? topk + 1 : topk;
+    const reef_kernel_table *kernels = reef_kernels();
+
+    if (!kernels->topk(lists->side, score_a, kept, lists->score_a, lists->row_a)) return false;
+    if (!kernels->topk(lists->side, score_b, kept, lists->score_b, lists->row_b)) return false;
+    float best = score_at(lists, 0, 0);
+    if (!isfinite(best) || !isfinite(score_at(lists, topk - 1, topk - 1))) return false;
+
+    sort_candidates(lists);
+    uint32_t last = lists->places[topk - 1];
+    float worst = score_at(lists, last >> 16, last & 0xffff);
+    bool ties = frontier_ties(lists, kept, worst);
+
+    chosen_pairs out = {0, topk, indices, index_a, index_b, scores};
+    for (size_t k = 0; k < topk; k++) {
+        size_t p = lists->places[k] >> 16;
+        size_t q = lists->places[k] & 0xffff;
+        float score = score_at(lists, p, q);
+        if (ties && score == worst) break;
+        choose_pair(&out, lists->row_a[p], lists->row_b[q], score);
+    }
+    if (ties) choose_ties(lists, score_a, score_b, worst, &out);
+    assert(out.count == topk);
+    return true;
+}

@@ -1,0 +1,403 @@
+// The router's two passes, as lists of phases that the workers run piece by piece.
+//
+//   forward    pieces of rows   raw query = x Wq (+ bias when folded)
+//              feature panels   batch norm over all rows               train mode with batch norm
+//              pieces of rows   scores tile by tile, choice of pairs, softmax
+//   backward   groups of pieces d_score, d_query, sub-key gradients of the group
+//              key rows         sub-key gradients summed over groups
+//              feature panels   backward of the batch norm             train mode with batch norm
+//              panels and pieces  d_Wq = x^T d_query, and d_x += d_query Wq^T
+//
+// What always holds: how the work is cut depends on the sizes alone, every output is written by one
+// piece, and sums over groups run in their order. So the bits do not depend on the workers. Backward
+// holds the choice of experts fixed.
+#include "query.h"
+#include "tape.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+// One panel of d_Wq: large enough for BLAS, small enough that sixteen threads have work at d_model 256.
+enum { WEIGHT_PANEL_ROWS = 64, WEIGHT_PANEL_COLUMNS = 256 };
+// Rows of a sub-key table that one piece of the sum over groups covers.
+enum { KEY_PANEL_ROWS = 64 };
+
+/** One pass: the caller's arguments and what follows from them. */
+typedef struct router_pass {
+    const reef_router_shape *shape;
+    const reef_router_params *params;
+    bool normalise; // train mode with batch norm
+    bool folded;
+    const float *x;
+    const uint8_t *piece_active;
+    const reef_router_tape *tape;
+    size_t rows, piece_rows, piece_count;
+    size_t width; // of all heads' queries: H * d_key
+
+    // forward
+    atomic_size_t bad_row; // lowest row with a query or score that is not finite; SIZE_MAX for none
+
+    // backward
+    const float *d_gate;
+    float *d_x;
+    reef_router_params *grads;
+    size_t group_count;
+    size_t panel_count; // of d_Wq
+
+    _Atomic uint64_t slots_taken; // one bit per slot of the tape's scratch
+} router_pass;
+
+static router_pass pass_begin(const reef_router_shape *shape,
+                              const reef_router_params *params,
+                              reef_router_mode mode,
+                              size_t rows,
+                              const float *x,
+                              const uint8_t *piece_active,
+                              const reef_router_tape *tape) {
+    assert(rows <= tape->rows_max && rows % tape->piece_rows == 0);
+    bool train = mode == REEF_ROUTER_TRAIN;
+    assert(!train || tape->d_query != NULL); // the tape was made for a backward
+    return (router_pass){
+        .shape = shape,
+        .params = params,
+        .normalise = train && shape->batch_norm,
+        .folded = !train,
+        .x = x,
+        .piece_active = train ? NULL : piece_active,
+        .tape = tape,
+        .rows = rows,
+        .piece_rows = tape->piece_rows,
+        .piece_count = rows / tape->piece_rows,
+        .width = shape->head_count * shape->d_key,
+        .bad_row = SIZE_MAX,
+    };
+}
+
+static bool is_active(const router_pass *pass, size_t piece) {
+    return pass->piece_active == NULL || pass->piece_active[piece] != 0;
+}
+
+// ---- slots ---------------------------------------------------------------------------------------
+
+// The lowest free slot, so that as many slots are in use (and in cache) as there are threads. Which
+// one a piece gets does not matter: nothing is left in it.
+static size_t take_slot(router_pass *pass) {
+    const size_t count = pass->tape->slot_count;
+    const uint64_t all = count == 64 ? UINT64_MAX : ((uint64_t)1 << count) - 1;
+    uint64_t taken = atomic_load_explicit(&pass->slots_taken, memory_order_relaxed);
+    for (;;) {
+        uint64_t free_slots = ~taken & all;
+        if (free_slots == 0) { // more than 64 threads run pieces; one of them is about to finish
+            sched_yield();
+            taken = atomic_load_explicit(&pass->slots_taken, memory_order_relaxed);
+            continue;
+        }
+        uint64_t lowest = free_slots & -free_slots;
+        if (atomic_compare_exchange_weak_explicit(&pass->slots_taken, &taken, taken | lowest,
+                                                  memory_order_acquire, memory_order_relaxed))
+            return (size_t)__builtin_ctzll(lowest);
+    }
+}
+
+static void give_slot(router_pass *pass, size_t slot) {
+    atomic_fetch_and_explicit(&pass->slots_taken, ~((uint64_t)1 << slot), memory_order_release);
+}
+
+// ---- forward -------------------------------------------------------------------------------------
+
+static void note_bad_row(router_pass *pass, size_t row) {
+    size_t lowest = atomic_load_explicit(&pass->bad_row, memory_order_relaxed);
+    while (row < lowest &&
+           !atomic_compare_exchange_weak_explicit(&pass->bad_row, &lowest, row,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+// x Wq of one piece. Returns false when a query is not finite.
+static bool project(router_pass *pass, size_t piece) {
+    const size_t first = piece * pass->piece_rows;
+    float *out = pass->normalise ? pass->tape->query_raw : pass->tape->query;
+    bool finite = true;
+
+    reef_gemm(false, false, pass->piece_rows, pass->width, pass->shape->d_model, 1,
+              pass->x + first * pass->shape->d_model, pass->shape->d_model, pass->params->w_query,
+              pass->width, 0, out + first * pass->width, pass->width);
+    for (size_t row = first; row < first + pass->piece_rows; row++) {
+        if (pass->folded)
+            reef_axpy(pass->width, out + row * pass->width, 1, pass->params->query_bias);
+        if (query_is_finite(pass->width, out + row * pass->width)) continue;
+        note_bad_row(pass, row);
+        finite = false;
+    }
+    return finite;
+}
+
+// Scores of `count` queries against one table; `half` is where in a query its half begins.
+static void score(const router_pass *pass, size_t first, size_t count, size_t half, float *tile) {
+    const size_t d_key = pass->shape->d_key;
+    const float *sub_keys = half == 0 ? pass->params->sub_keys_a : pass->params->sub_keys_b;
+    reef_gemm(false, true, count, pass->shape->side, d_key / 2, 1,
+              pass->tape->query + first * d_key + half, d_key, sub_keys, d_key / 2, 0, tile,
+              pass->shape->side);
+}
+
+// Experts of one piece. Its queries, heads and all, go through in tiles whose scores stay in cache.
+static void choose(router_pass *pass, const tape_slot *slot, size_t piece) {
+    const reef_router_tape *tape = pass->tape;
+    const size_t side = pass->shape->side;
+    const size_t topk = pass->shape->topk;
+    const size_t heads = pass->shape->head_count;
+    const size_t first = piece * pass->piece_rows * heads;
+    const size_t end = first + pass->piece_rows * heads;
+
+    for (size_t tile = first; tile < end; tile += tape->tile_rows) {
+        size_t count = end - tile < tape->tile_rows ? end - tile : tape->tile_rows;
+        score(pass, tile, count, 0, slot->tile_a);
+        score(pass, tile, count, pass->shape->d_key / 2, slot->tile_b);
+        for (size_t n = 0; n < count; n++) {
+            size_t query = tile + n;
+            float *gate = tape->gate + query * topk;
+            bool finite =
+                reef_pairs_choose(&slot->lists, slot->tile_a + n * side, slot->tile_b + n * side,
+                                  tape->indices + query * topk, tape->index_a + query * topk,
+                                  tape->index_b + query * topk, gate);
+            if (!finite) {
+                note_bad_row(pass, query / heads);
+                return;
+            }
+            reef_softmax(topk, gate);
+        }
+    }
+}
+
+static void project_piece(void *context, size_t piece) {
+    project(context, piece);
+}
+
+static void normalise_panel(void *context, size_t panel) {
+    const router_pass *pass = context;
+    const size_t c = panel * PANEL_WIDTH;
+    const size_t count = pass->width - c < PANEL_WIDTH ? pass->width - c : PANEL_WIDTH;
+    query_norm_forward(pass->rows, count, pass->width, pass->tape->query + c,
+                       pass->tape->batch_mean + c, pass->tape->batch_var + c,
+                       pass->tape->query_raw + c, pass->params->bn_scale + c,
+                       pass->params->bn_shift + c);
+}
+
+static void choose_piece(void *context, size_t piece) {
+    router_pass *pass = context;
+    const size_t first = piece * pass->piece_rows;
+
+    if (!is_active(pass, piece)) return;
+    if (!pass->normalise && !project(pass, piece)) return;
+    // After a batch norm the queries are new.
+    for (size_t row = first; pass->normalise && row < first + pass->piece_rows; row++) {
+        if (query_is_finite(pass->width, pass->tape->query + row * pass->width)) continue;
+        note_bad_row(pass, row);
+        return;
+    }
+    size_t number = take_slot(pass);
+    tape_slot slot = tape_slot_at(pass->tape, pass->shape, number);
+    choose(pass, &slot, piece);
+    give_slot(pass, number);
+}
+
+static size_t norm_panels(const router_pass *pass) {
+    return (pass->width + PANEL_WIDTH - 1) / PANEL_WIDTH;
+}
+
+reef_status reef_router_forward(const reef_router_shape *shape,
+                                const reef_router_params *params,
+                                reef_router_mode mode,
+                                reef_workers *workers,
+                                size_t rows,
+                                const float *x,
+                                const uint8_t *piece_active,
+                                reef_router_tape *tape,
+                                reef_error *err) {
+    router_pass pass = pass_begin(shape, params, mode, rows, x, piece_active, tape);
+
+    if (pass.normalise) reef_workers_run(workers, pass.piece_count, project_piece, &pass);
+    // One bad row would spoil the statistics of all: it is named before that.
+    if (pass.bad_row == SIZE_MAX) {
+        if (pass.normalise) reef_workers_run(workers, norm_panels(&pass), normalise_panel, &pass);
+        reef_workers_run(workers, pass.piece_count, choose_piece, &pass);
+    }
+    if (pass.bad_row != SIZE_MAX)
+        return reef_fail(
+            err, REEF_INVALID,
+            "the router's query of row %zu of %zu is not finite, or scores beyond what a "
+            "float holds",
+            (size_t)pass.bad_row, rows);
+    return REEF_OK;
+}
+
+// ---- backward ------------------------------------------------------------------------------------
+
+// d_score[k] = gate[k] * (d_gate[k] - sum over l of gate[l] * d_gate[l])
+static void softmax_backward(size_t K, float *d_score, const float *d_gate, const float *gate) {
+    double mean = 0;
+    for (size_t k = 0; k < K; k++) mean += (double)gate[k] * d_gate[k];
+    for (size_t k = 0; k < K; k++) d_score[k] = gate[k] * (d_gate[k] - (float)mean);
+}
+
+// Gradient of one query through the scores of its chosen pairs, and of their sub-keys where wanted.
+static void unscore(const router_pass *pass,
+                    const tape_slot *slot,
+                    size_t query,
+                    float *d_keys_a, // (side, d_key / 2) accumulated into; NULL when not wanted
+                    float *d_keys_b) {
+    const reef_router_tape *tape = pass->tape;
+    const size_t topk = pass->shape->topk;
+    const size_t half = pass->shape->d_key / 2;
+    const float *q = tape->query + query * 2 * half;
+    float *d_q = tape->d_query + query * 2 * half;
+
+    softmax_backward(topk, slot->d_score, pass->d_gate + query * topk, tape->gate + query * topk);
+    for (size_t k = 0; k < topk; k++) {
+        slot->rows_a[k] = tape->index_a[query * topk + k];
+        slot->rows_b[k] = tape->index_b[query * topk + k];
+    }
+    memset(d_q, 0, 2 * half * sizeof *d_q);
+    reef_axpy_rows(topk, half, d_q, slot->d_score, pass->params->sub_keys_a, half, slot->rows_a);
+    reef_axpy_rows(topk, half, d_q + half, slot->d_score, pass->params->sub_keys_b, half,
+                   slot->rows_b);
+    if (d_keys_a == NULL) return;
+    for (size_t k = 0; k < topk; k++) {
+        reef_axpy(half, d_keys_a + slot->rows_a[k] * half, slot->d_score[k], q);
+        reef_axpy(half, d_keys_b + slot->rows_b[k] * half, slot->d_score[k], q + half);
+    }
+}
+
+static void unscore_piece(const router_pass *pass,
+                          const tape_slot *slot,
+                          size_t piece,
+                          float *d_keys_a,
+                          float *d_keys_b) {
+    const size_t heads = pass->shape->head_count;
+    const size_t first = piece * pass->piece_rows;
+
+    if (is_active(pass, piece)) {
+        for (size_t n = 0; n < pass->piece_rows * heads; n++)
+            unscore(pass, slot, first * heads + n, d_keys_a, d_keys_b);
+    } else if (pass->grads != NULL) { // d_Wq sums over all rows
+        size_t floats = pass->piece_rows * pass->width;
+        memset(pass->tape->d_query + first * pass->width, 0, floats * sizeof(float));
+    }
+}
+
+static float *group_grads(const router_pass *pass, size_t group) {
+    return pass->tape->piece_grads + group * pass->shape->side * pass->shape->d_key;
+}
+
+// Without gradients of parameters a group is one piece.
+static void unscore_group(void *context, size_t group) {
+    router_pass *pass = context;
+    const size_t table = pass->shape->side * pass->shape->d_key / 2;
+    size_t number = take_slot(pass);
+    tape_slot slot = tape_slot_at(pass->tape, pass->shape, number);
+
+    if (pass->grads == NULL) {
+        unscore_piece(pass, &slot, group, NULL, NULL);
+    } else {
+        float *d_keys = group_grads(pass, group);
+        memset(d_keys, 0, 2 * table * sizeof *d_keys);
+        size_t piece = group * pass->piece_count / pass->group_count;
+        size_t end = (group + 1) * pass->piece_count / pass->group_count;
+        for (; piece < end; piece++) unscore_piece(pass, &slot, piece, d_keys, d_keys + table);
+    }
+    give_slot(pass, number);
+}
+
+// Add the groups' gradients of some rows of both tables, in the order of the groups.
+static void sum_key_panel(void *context, size_t panel) {
+    const router_pass *pass = context;
+    const size_t half = pass->shape->d_key / 2;
+    const size_t table = pass->shape->side * half;
+    const size_t first = panel * KEY_PANEL_ROWS;
+    const size_t rest = pass->shape->side - first;
+    const size_t count = (rest < KEY_PANEL_ROWS ? rest : KEY_PANEL_ROWS) * half;
+
+    for (size_t group = 0; group < pass->group_count; group++) {
+        const float *d_keys = group_grads(pass, group) + first * half;
+        reef_axpy(count, pass->grads->sub_keys_a + first * half, 1, d_keys);
+        reef_axpy(count, pass->grads->sub_keys_b + first * half, 1, d_keys + table);
+    }
+}
+
+static void unnormalise_panel(void *context, size_t panel) {
+    const router_pass *pass = context;
+    const size_t c = panel * PANEL_WIDTH;
+    const size_t count = pass->width - c < PANEL_WIDTH ? pass->width - c : PANEL_WIDTH;
+    query_norm_backward(pass->rows, count, pass->width, pass->tape->d_query + c,
+                        pass->grads->bn_scale + c, pass->grads->bn_shift + c,
+                        pass->tape->query_raw + c, pass->tape->batch_mean + c,
+                        pass->tape->batch_var + c, pass->params->bn_scale + c);
+}
+
+static size_t panels_across(size_t size, size_t panel) {
+    return (size + panel - 1) / panel;
+}
+
+// A rectangle of d_Wq += x^T d_query.
+static void weight_panel(const router_pass *pass, size_t panel) {
+    const size_t D = pass->shape->d_model;
+    const size_t across = panels_across(pass->width, WEIGHT_PANEL_COLUMNS);
+    const size_t d = panel / across * WEIGHT_PANEL_ROWS;
+    const size_t c = panel % across * WEIGHT_PANEL_COLUMNS;
+
+    reef_gemm(true, false, D - d < WEIGHT_PANEL_ROWS ? D - d : WEIGHT_PANEL_ROWS,
+              pass->width - c < WEIGHT_PANEL_COLUMNS ? pass->width - c : WEIGHT_PANEL_COLUMNS,
+              pass->rows, 1, pass->x + d, D, pass->tape->d_query + c, pass->width, 1,
+              pass->grads->w_query + d * pass->width + c, pass->width);
+}
+
+// d_x += d_query Wq^T of one piece.
+static void unproject(const router_pass *pass, size_t piece) {
+    const size_t D = pass->shape->d_model;
+    const size_t first = piece * pass->piece_rows;
+
+    if (!is_active(pass, piece)) return;
+    reef_gemm(false, true, pass->piece_rows, D, pass->width, 1,
+              pass->tape->d_query + first * pass->width, pass->width, pass->params->w_query,
+              pass->width, 1, pass->d_x + first * D, D);
+}
+
+static void unproject_piece(void *context, size_t piece) {
+    const router_pass *pass = context;
+    if (piece < pass->panel_count)
+        weight_panel(pass, piece);
+    else
+        unproject(pass, piece - pass->panel_count);
+}
+
+void reef_router_backward(const reef_router_shape *shape,
+                          const reef_router_params *params,
+                          reef_router_mode mode,
+                          reef_workers *workers,
+                          size_t rows,
+                          const float *x,
+                          const uint8_t *piece_active,
+                          reef_router_tape *tape,
+                          const float *d_gate,
+                          float *d_x,
+                          reef_router_params *grads) {
+    router_pass pass = pass_begin(shape, params, mode, rows, x, piece_active, tape);
+    assert(tape->d_query != NULL);
+    assert(grads != NULL || pass.folded);
+    pass.d_gate = d_gate;
+    pass.d_x = d_x;
+    pass.grads = grads;
+    pass.group_count = grads == NULL ? pass.piece_count : tape_group_count(pass.piece_count);
+
+    reef_workers_run(workers, pass.group_count, unscore_group, &pass);
+    if (grads != NULL) {
+        reef_workers_run(workers, panels_across(shape->side, KEY_PANEL_ROWS), sum_key_panel, &pass);
+        pass.panel_count = panels_across(shape->d_model, WEIGHT_PANEL_ROWS) *
+                           panels_across(pass.width, WEIGHT_PANEL_COLUMNS);
+    }
+    if (pass.normalise) reef_workers_run(workers, norm_panels(&pass), unnormalise_panel, &pass);
+    reef_workers_run(workers, pass.panel_count + pass.piece_count, unproject_piece, &pass);
+}

@@ -1,0 +1,166 @@
+// The router's memory: what a forward leaves behind, and the scratch of forward and backward.
+//
+// What always holds: one block per tape, carved here by one list of every array and its size, so that
+// neither pass allocates. Scratch is cut into slots that pieces borrow while they run; pages of slots
+// that never run at once are never touched.
+#include "tape.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64 };
+// Slots are claimed in one 64-bit mask, see route.c.
+enum { SLOTS_MAX = 64 };
+// Rows of a score tile: as many as keep both tables' scores in a second-level cache.
+enum { TILE_BYTES = 512 * 1024, TILE_ROWS_MIN = 16, TILE_ROWS_MAX = 128 };
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static size_t most(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+reef_status reef_router_shape_check(const reef_router_shape *shape, reef_error *err) {
+    const struct {
+        const char *name;
+        size_t value, max;
+    } sizes[] = {
+        {"d_model", shape->d_model, REEF_WIDTH_MAX},
+        {"head_count", shape->head_count, REEF_HEAD_COUNT_MAX},
+        {"d_key", shape->d_key, REEF_WIDTH_MAX},
+        {"side", shape->side, REEF_SIDE_MAX},
+        {"topk", shape->topk, REEF_SIDE_MAX},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value == 0 || sizes[i].value > sizes[i].max)
+            return reef_fail(err, REEF_INVALID, "%s is %zu; choose 1 to %zu", sizes[i].name,
+                             sizes[i].value, sizes[i].max);
+    if (shape->d_key % 2 != 0)
+        return reef_fail(
+            err, REEF_INVALID,
+            "d_key is %zu; choose an even number, each half meets one table of sub-keys",
+            shape->d_key);
+    if (shape->topk > shape->side)
+        return reef_fail(err, REEF_INVALID,
+                         "topk is %zu but there are %zu sub-keys a side; choose at most as many",
+                         shape->topk, shape->side);
+    return REEF_OK;
+}
+
+// The next `bytes` of the block at `*offset`; NULL while the block is only measured.
+static void *carve(unsigned char *block, size_t *offset, size_t bytes) {
+    void *array = block == NULL ? NULL : block + *offset;
+    *offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return array;
+}
+
+size_t tape_group_count(size_t piece_count) {
+    return least(piece_count, TAPE_GROUPS_MAX);
+}
+
+// Lay out one slot at `block` (NULL: only measure) and return its bytes.
+static size_t carve_slot(tape_slot *slot,
+                         unsigned char *block,
+                         const reef_router_shape *shape,
+                         size_t tile_rows) {
+    const size_t kept = shape->topk + 1;
+    size_t at = 0;
+
+    slot->tile_a = carve(block, &at, tile_rows * shape->side * sizeof(float));
+    slot->tile_b = carve(block, &at, tile_rows * shape->side * sizeof(float));
+    slot->d_score = carve(block, &at, shape->topk * sizeof(float));
+    slot->rows_a = carve(block, &at, shape->topk * sizeof(uint32_t));
+    slot->rows_b = carve(block, &at, shape->topk * sizeof(uint32_t));
+    slot->lists.side = shape->side;
+    slot->lists.topk = shape->topk;
+    slot->lists.score_a = carve(block, &at, kept * sizeof(float));
+    slot->lists.score_b = carve(block, &at, kept * sizeof(float));
+    slot->lists.row_a = carve(block, &at, kept * sizeof(uint16_t));
+    slot->lists.row_b = carve(block, &at, kept * sizeof(uint16_t));
+    slot->lists.keys = carve(block, &at, shape->topk * sizeof(uint64_t));
+    slot->lists.places = carve(block, &at, shape->topk * sizeof(uint32_t));
+    slot->lists.tied_a = carve(block, &at, shape->side * sizeof(uint16_t));
+    slot->lists.tied_b = carve(block, &at, shape->side * sizeof(uint16_t));
+    return at;
+}
+
+tape_slot tape_slot_at(const reef_router_tape *tape,
+                       const reef_router_shape *shape,
+                       size_t number) {
+    assert(number < tape->slot_count);
+    tape_slot slot;
+    float *start = tape->scratch + number * tape->slot_floats;
+    carve_slot(&slot, (unsigned char *)start, shape, tape->tile_rows);
+    return slot;
+}
+
+// Lay out the whole tape at `block` (NULL: only measure) and return its bytes.
+static size_t carve_tape(reef_router_tape *tape,
+                         unsigned char *block,
+                         const reef_router_shape *shape,
+                         bool backward) {
+    const size_t width = shape->head_count * shape->d_key;
+    const size_t rows = tape->rows_max;
+    const size_t chosen = rows * shape->head_count * shape->topk;
+    const size_t groups = tape_group_count(rows / tape->piece_rows);
+    size_t at = 0;
+
+    // The slots come first: the tape is released by their address.
+    tape->scratch = carve(block, &at, tape->slot_count * tape->slot_floats * sizeof(float));
+    tape->query = carve(block, &at, rows * width * sizeof(float));
+    tape->indices = carve(block, &at, chosen * sizeof(reef_expert_id));
+    tape->index_a = carve(block, &at, chosen * sizeof(uint16_t));
+    tape->index_b = carve(block, &at, chosen * sizeof(uint16_t));
+    tape->gate = carve(block, &at, chosen * sizeof(float));
+    if (!backward) return at;
+    if (shape->batch_norm) {
+        tape->query_raw = carve(block, &at, rows * width * sizeof(float));
+        tape->batch_mean = carve(block, &at, width * sizeof(float));
+        tape->batch_var = carve(block, &at, width * sizeof(float));
+    }
+    tape->d_query = carve(block, &at, rows * width * sizeof(float));
+    tape->piece_grads = carve(block, &at, groups * shape->side * shape->d_key * sizeof(float));
+    return at;
+}
+
+reef_status reef_router_tape_init(reef_router_tape *tape,
+                                  const reef_router_shape *shape,
+                                  size_t rows_max,
+                                  size_t piece_rows,
+                                  bool backward,
+                                  reef_error *err) {
+    *tape = (reef_router_tape){0};
+    reef_status status = reef_router_shape_check(shape, err);
+    if (status != REEF_OK) return status;
+    if (rows_max == 0 || rows_max > REEF_ROUTER_ROWS_MAX || piece_rows == 0 ||
+        rows_max % piece_rows != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "a router tape of %zu rows in pieces of %zu: choose a whole number of "
+                         "pieces and at most %u rows",
+                         rows_max, piece_rows, REEF_ROUTER_ROWS_MAX);
+
+    reef_router_tape laid_out = {.rows_max = rows_max, .piece_rows = piece_rows};
+    size_t fitting = TILE_BYTES / (2 * shape->side * sizeof(float));
+    laid_out.tile_rows = least(most(fitting, TILE_ROWS_MIN), TILE_ROWS_MAX);
+    laid_out.tile_rows = least(laid_out.tile_rows, piece_rows * shape->head_count);
+    laid_out.slot_count = least(rows_max / piece_rows, SLOTS_MAX);
+    tape_slot measured;
+    laid_out.slot_floats = carve_slot(&measured, NULL, shape, laid_out.tile_rows) / sizeof(float);
+
+    size_t bytes = carve_tape(&laid_out, NULL, shape, backward);
+    void *block = aligned_alloc(ALIGNMENT, bytes);
+    if (block == NULL)
+        return reef_fail(err, REEF_NO_MEMORY,
+                         "cannot allocate %zu bytes for a router tape of %zu rows", bytes,
+                         rows_max);
+    carve_tape(&laid_out, block, shape, backward);
+    *tape = laid_out;
+    return REEF_OK;
+}
+
+void reef_router_tape_release(reef_router_tape *tape) {
+    free(tape->scratch);
+    *tape = (reef_router_tape){0};
+}

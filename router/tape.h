@@ -1,0 +1,28 @@
+// How the tape's scratch is divided; private to the router.
+#ifndef TAPE_H
+#define TAPE_H
+
+#include "product_key.h"
+#include "reef_router.h"
+
+/** Groups of pieces that sum sub-key gradients apart: enough for as many threads, few enough for
+ *  memory (side * d_key floats each), and a function of the number of pieces only. */
+enum { TAPE_GROUPS_MAX = 16 };
+
+/** Scratch of one piece while it runs. */
+typedef struct tape_slot {
+    float *tile_a;    // (tile_rows, side) scores against table a
+    float *tile_b;    // (tile_rows, side)
+    float *d_score;   // (topk) gradient of the scores of one query
+    uint32_t *rows_a; // (topk) its rows of sub_keys_a
+    uint32_t *rows_b; // (topk)
+    pair_lists lists;
+} tape_slot;
+
+/** View of slot `number`; lives as long as the tape. */
+tape_slot tape_slot_at(const reef_router_tape *tape, const reef_router_shape *shape, size_t number);
+
+/** Groups that `piece_count` pieces are divided into. */
+size_t tape_group_count(size_t piece_count);
+
+#endif

@@ -1,0 +1,224 @@
+// Worker threads that share out the fixed pieces of one job at a time.
+//
+// What always holds: pieces are claimed from one counter, so each runs exactly once; which thread
+// runs a piece is left to chance and must not matter to the result. A job's fields change only while
+// no worker is inside a job, which is what the `inside` count is for:
+//
+//   run:     lock, publish job, wake, unlock | claim pieces | lock, close job, unlock | inside == 0?
+//   worker:  new job? lock, open? inside++, unlock | claim pieces | inside-- (the last one signals)
+//
+// A worker that wakes after the job was closed finds nothing and goes back to waiting, so a run never
+// waits for a thread that the scheduler has not let in yet.
+#define _GNU_SOURCE // sched_getaffinity: the cores that we may run on, not the cores there are
+
+#include "reef_kernels.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// Rounds of waiting before a thread sleeps; one is some tens of cycles, all of them about 20 to 40
+// microseconds: longer than the gap between two phases of a step, shorter than a wake-up costs twice.
+enum { SPIN_ROUNDS = 2000 };
+// A bound against nonsense; memory for the stacks runs out first.
+enum { THREADS_MAX = 4096 };
+
+struct reef_workers {
+    size_t thread_count;
+    size_t thread_started; // of thread_count - 1
+    int spin_rounds; // 0 where threads outnumber cores: a spinning thread keeps a working one out
+    pthread_t *threads;
+
+    pthread_mutex_t
+        mutex; // protects stop, open, work, context, piece_count; guards both conditions
+    pthread_cond_t job_published;
+    pthread_cond_t all_left;
+    bool stop;
+    bool open; // the job takes more workers in
+    void (*work)(void *context, size_t piece);
+    void *context;
+    size_t piece_count;
+
+    atomic_uint job;      // number of the newest job, changed under the mutex, watched without it
+    atomic_size_t next;   // piece to claim next
+    atomic_size_t inside; // workers that may be running pieces; raised under the mutex only
+};
+
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static size_t usable_cores(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return (size_t)CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN); // more cores than a cpu_set_t holds
+    return online > 0 ? (size_t)online : 1;
+}
+
+static void claim_pieces(reef_workers *workers,
+                         size_t piece_count,
+                         void (*work)(void *context, size_t piece),
+                         void *context) {
+    for (;;) {
+        size_t piece = atomic_fetch_add_explicit(&workers->next, 1, memory_order_relaxed);
+        if (piece >= piece_count) return;
+        work(context, piece);
+    }
+}
+
+// Wait for a job newer than `seen`, and enter it. Returns false when the workers end.
+static bool enter_job(reef_workers *workers, unsigned *seen) {
+    for (int i = 0; i < workers->spin_rounds; i++) {
+        if (atomic_load_explicit(&workers->job, memory_order_relaxed) != *seen) break;
+        pause_briefly();
+    }
+    pthread_mutex_lock(&workers->mutex);
+    for (;;) {
+        unsigned job = atomic_load_explicit(&workers->job, memory_order_relaxed);
+        bool entered = job != *seen && workers->open;
+        *seen = job;
+        if (entered) atomic_fetch_add_explicit(&workers->inside, 1, memory_order_relaxed);
+        if (entered || workers->stop) break;
+        pthread_cond_wait(&workers->job_published, &workers->mutex);
+    }
+    bool stop = workers->stop;
+    pthread_mutex_unlock(&workers->mutex);
+    return !stop;
+}
+
+static void leave_job(reef_workers *workers) {
+    // Release: what this worker wrote is visible to the caller, who reads `inside` with acquire.
+    if (atomic_fetch_sub_explicit(&workers->inside, 1, memory_order_release) > 1) return;
+    // Taking the mutex makes sure that the caller is not between its check and its sleep.
+    pthread_mutex_lock(&workers->mutex);
+    pthread_cond_signal(&workers->all_left);
+    pthread_mutex_unlock(&workers->mutex);
+}
+
+static void *run_worker(void *argument) {
+    reef_workers *workers = argument;
+    unsigned seen = 0;
+
+    while (enter_job(workers, &seen)) {
+        // Unchanged while this worker is inside.
+        claim_pieces(workers, workers->piece_count, workers->work, workers->context);
+        leave_job(workers);
+    }
+    return NULL;
+}
+
+// Threads start with every signal blocked: signals belong to the program's own threads.
+static int start_threads(reef_workers *workers) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+
+    int error = 0;
+    while (error == 0 && workers->thread_started + 1 < workers->thread_count) {
+        error =
+            pthread_create(&workers->threads[workers->thread_started], NULL, run_worker, workers);
+        if (error == 0) workers->thread_started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error *err) {
+    *out = NULL;
+    size_t cores = usable_cores();
+    if (thread_count == 0) thread_count = cores;
+    if (thread_count > THREADS_MAX)
+        return reef_fail(err, REEF_INVALID, "%zu threads are more than %d", thread_count,
+                         THREADS_MAX);
+
+    reef_workers *workers = calloc(1, sizeof *workers);
+    pthread_t *threads = calloc(thread_count, sizeof *threads);
+    if (workers == NULL || threads == NULL) {
+        free(workers);
+        free(threads);
+        return reef_fail(err, REEF_NO_MEMORY, "cannot allocate %zu workers", thread_count);
+    }
+    workers->thread_count = thread_count;
+    workers->threads = threads;
+    workers->spin_rounds = thread_count <= cores ? SPIN_ROUNDS : 0;
+    pthread_mutex_init(&workers->mutex, NULL);
+    pthread_cond_init(&workers->job_published, NULL);
+    pthread_cond_init(&workers->all_left, NULL);
+
+    int error = start_threads(workers);
+    if (error != 0) {
+        size_t started = workers->thread_started;
+        reef_workers_free(workers);
+        return reef_fail(err, REEF_NO_MEMORY, "cannot start worker thread %zu of %zu: error %d",
+                         started + 1, thread_count - 1, error);
+    }
+    *out = workers;
+    return REEF_OK;
+}
+
+void reef_workers_free(reef_workers *workers) {
+    if (workers == NULL) return;
+    pthread_mutex_lock(&workers->mutex);
+    workers->stop = true;
+    pthread_cond_broadcast(&workers->job_published);
+    pthread_mutex_unlock(&workers->mutex);
+    for (size_t i = 0; i < workers->thread_started; i++) pthread_join(workers->threads[i], NULL);
+    pthread_cond_destroy(&workers->all_left);
+    pthread_cond_destroy(&workers->job_published);
+    pthread_mutex_destroy(&workers->mutex);
+    free(workers->threads);
+    free(workers);
+}
+
+size_t reef_workers_count(const reef_workers *workers) {
+    return workers == NULL ? 1 : workers->thread_count;
+}
+
+static void wait_until_all_left(reef_workers *workers) {
+    for (int i = 0; i < workers->spin_rounds; i++) {
+        if (atomic_load_explicit(&workers->inside, memory_order_acquire) == 0) return;
+        pause_briefly();
+    }
+    pthread_mutex_lock(&workers->mutex);
+    while (atomic_load_explicit(&workers->inside, memory_order_acquire) > 0)
+        pthread_cond_wait(&workers->all_left, &workers->mutex);
+    pthread_mutex_unlock(&workers->mutex);
+}
+
+void reef_workers_run(reef_workers *workers,
+                      size_t piece_count,
+                      void (*work)(void *context, size_t piece),
+                      void *context) {
+    // One piece is not worth waking anybody for.
+    if (workers == NULL || workers->thread_count == 1 || piece_count <= 1) {
+        for (size_t piece = 0; piece < piece_count; piece++) work(context, piece);
+        return;
+    }
+
+    pthread_mutex_lock(&workers->mutex);
+    assert(!workers->open); // one call at a time, and none from inside a piece
+    workers->work = work;
+    workers->context = context;
+    workers->piece_count = piece_count;
+    workers->open = true;
+    atomic_store_explicit(&workers->next, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&workers->job, 1, memory_order_relaxed);
+    pthread_cond_broadcast(&workers->job_published);
+    pthread_mutex_unlock(&workers->mutex);
+
+    claim_pieces(workers, piece_count, work, context);
+
+    pthread_mutex_lock(&workers->mutex);
+    workers->open = false; // every piece is claimed; nobody needs to come in any more
+    pthread_mutex_unlock(&workers->mutex);
+    wait_until_all_left(workers);
+}

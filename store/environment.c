@@ -1,0 +1,591 @@
+// One LMDB environment per pool and process, shared by every open store.
+//
+// LMDB forbids opening an environment twice in a process: closing one would clear the reader slots and
+// drop the POSIX locks of the other. So open pools stand in a list, found by the inode of the data
+// file, and stores count references. What always holds: at most one store of the list has the writer
+// lock; at most one write transaction runs; the map is changed or reopened only while no transaction
+// of this process is active.
+//
+//                    commit fails                     begin, nobody active
+//   open  ------------------------------->  broken  ------------------------>  open
+//     |   put finds the map full                         begin(write), nobody active
+//     +---------------------------------->  map_full  ----------------------->  open, twice the map
+#define _XOPEN_SOURCE 700 // for realpath, which POSIX has since 2008 and glibc hides without this
+#include "environment.h"
+
+#include "pool_file.h"
+#include "record.h"
+#include "store_bytes.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAP_BYTES_DEFAULT (UINT64_C(64) << 30)
+#define MAP_BYTES_MIN (UINT64_C(1) << 20)
+#define BEGIN_ATTEMPTS_MAX 1000 // of one millisecond each, while others stand in the way
+
+struct reef_environment {
+    reef_environment *next;
+    pid_t pid; // an entry that came through fork() is not ours
+    dev_t device;
+    ino_t inode;
+    char *path;
+    unsigned references; // protected by the list's mutex, like writer_fd
+    int writer_fd;       // -1: no store of this process may write
+    MDB_env *lmdb;       // NULL only after a reopening failed; changes only while active == 0
+    MDB_dbi dbis[REEF_DB_COUNT];
+    pthread_mutex_t mutex; // protects all below
+    uint32_t active;       // transactions of this process
+    bool writing;          // one of them is the write transaction
+    bool broken, map_full;
+    uint64_t map_bytes;
+};
+
+static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static reef_environment *list; // protected by list_mutex
+
+// ---- codes ---------------------------------------------------------------------------------------
+
+static reef_status fail_full(const char *path,
+                             uint64_t needed,
+                             const char *doing,
+                             reef_error *err) {
+    return reef_fail(err, REEF_FULL,
+                     "cannot %s in pool %s: the disk is full (%" PRIu64
+                     " bytes free, about %" PRIu64 " needed)",
+                     doing, path, reef_disk_free_bytes(path), needed);
+}
+
+// LMDB reports a short write as EIO: only the file system knows whether it was room that lacked. What
+// the transaction itself had already taken of it is why the margin is generous.
+static bool disk_is_full(const char *path, uint64_t needed) {
+    const uint64_t margin_bytes = UINT64_C(1) << 20;
+    uint64_t free_bytes = reef_disk_free_bytes(path);
+    return free_bytes != UINT64_MAX && free_bytes < needed + margin_bytes;
+}
+
+static reef_status lmdb_fail(
+    const char *path, int code, uint64_t needed, const char *doing, reef_error *err) {
+    reef_status status = REEF_IO;
+    switch (code) {
+    case ENOSPC:
+    case EDQUOT:
+        return fail_full(path, needed, doing, err);
+    case EIO:
+        if (disk_is_full(path, needed)) return fail_full(path, needed, doing, err);
+        break;
+    case MDB_MAP_FULL:
+        return reef_fail(err, REEF_FULL,
+                         "cannot %s in pool %s: the map is full; begin again, it will be larger",
+                         doing, path);
+    case MDB_TXN_FULL:
+        status = REEF_FULL;
+        break;
+    case MDB_NOTFOUND:
+        status = REEF_NOT_FOUND;
+        break;
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+        status = REEF_CORRUPT;
+        break;
+    case MDB_INVALID:
+        status = REEF_INVALID;
+        break;
+    case MDB_VERSION_MISMATCH:
+        status = REEF_VERSION;
+        break;
+    case MDB_READERS_FULL:
+        return reef_fail(err, REEF_BUSY, "cannot %s in pool %s: all %d reader slots are taken",
+                         doing, path, REEF_READERS_MAX);
+    case MDB_MAP_RESIZED:
+    case EAGAIN:
+    case EBUSY:
+        status = REEF_BUSY;
+        break;
+    case ENOMEM:
+        status = REEF_NO_MEMORY;
+        break;
+    default:
+        break;
+    }
+    return reef_fail(err, status, "cannot %s in pool %s: %s", doing, path, mdb_strerror(code));
+}
+
+reef_status reef_environment_fail(const reef_environment *environment,
+                                  int code,
+                                  uint64_t bytes_needed,
+                                  const char *doing,
+                                  reef_error *err) {
+    return lmdb_fail(environment->path, code, bytes_needed, doing, err);
+}
+
+// ---- opening LMDB --------------------------------------------------------------------------------
+
+// LMDB prints before it aborts; a library does not.
+static void on_lmdb_assert(MDB_env *lmdb, const char *message) {
+    (void)lmdb;
+    (void)message;
+}
+
+static reef_status databases_open(reef_environment *environment,
+                                  bool create,
+                                  bool read_only,
+                                  reef_error *err) {
+    MDB_txn *txn = NULL;
+    int code = mdb_txn_begin(environment->lmdb, NULL, create && !read_only ? 0 : MDB_RDONLY, &txn);
+    for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++)
+        code = mdb_dbi_open(txn, reef_db_name(db), create ? MDB_CREATE : 0, &environment->dbis[db]);
+    if (code != 0) {
+        mdb_txn_abort(txn);
+        return reef_environment_fail(environment, code, 0, "open the databases", err);
+    }
+    code = mdb_txn_commit(txn); // of a read transaction too: an abort would close the handles again
+    return code == 0 ? REEF_OK
+                     : reef_environment_fail(environment, code, 0, "create the databases", err);
+}
+
+static void lmdb_close(reef_environment *environment) {
+    mdb_env_close(environment->lmdb); // accepts NULL
+    environment->lmdb = NULL;
+}
+
+static int lmdb_map(reef_environment *environment, bool read_only) {
+    int code = mdb_env_create(&environment->lmdb);
+    if (code != 0) return code;
+    mdb_env_set_assert(environment->lmdb, on_lmdb_assert);
+    code = mdb_env_set_maxdbs(environment->lmdb, REEF_DB_COUNT);
+    if (code == 0) code = mdb_env_set_maxreaders(environment->lmdb, REEF_READERS_MAX);
+    if (code == 0) code = mdb_env_set_mapsize(environment->lmdb, environment->map_bytes);
+    // Readers open for writing as well: a writer of this process may come to share the environment.
+    unsigned flags = MDB_NOTLS | (read_only ? MDB_RDONLY : 0);
+    if (code == 0) code = mdb_env_open(environment->lmdb, environment->path, flags, 0600);
+    return code;
+}
+
+static reef_status lmdb_open(reef_environment *environment, bool create, reef_error *err) {
+    bool read_only = false;
+    reef_status status = reef_pool_lock_reserve(environment->path, &read_only, err);
+    if (status != REEF_OK) return status;
+    int code = lmdb_map(environment, read_only);
+    if (code == EACCES || code == EROFS) {
+        lmdb_close(environment);
+        read_only = true;
+        code = lmdb_map(environment, true);
+    }
+    if (code != 0) {
+        lmdb_close(environment);
+        if (code == ENOMEM)
+            return reef_fail(err, REEF_NO_MEMORY,
+                             "cannot map pool %s into %" PRIu64 " bytes of address space",
+                             environment->path, environment->map_bytes);
+        return reef_environment_fail(environment, code, 0, "open the environment", err);
+    }
+    MDB_envinfo info;
+    if (mdb_env_info(environment->lmdb, &info) == 0) environment->map_bytes = info.me_mapsize;
+    mdb_reader_check(environment->lmdb, &(int){0}); // slots of processes that died
+    status = databases_open(environment, create, read_only, err);
+    if (status != REEF_OK) lmdb_close(environment);
+    return status;
+}
+
+// ---- the format record ---------------------------------------------------------------------------
+
+// meta "format": the version as u32. Its key, header and encoding stay the same in every version.
+static reef_status format_read(const reef_environment *environment, MDB_txn *txn, reef_error *err) {
+    const reef_key key = {.db = REEF_DB_META, .name = REEF_FORMAT_NAME};
+    reef_key_bytes encoded;
+    reef_status status = reef_key_encode(&key, &encoded, err);
+    assert(status == REEF_OK);
+    MDB_val key_value = {.mv_size = encoded.bytes, .mv_data = encoded.data};
+    MDB_val value;
+    int code = mdb_get(txn, environment->dbis[REEF_DB_META], &key_value, &value);
+    if (code == MDB_NOTFOUND)
+        return reef_fail(err, REEF_INVALID, "%s is no pool: it has no format version",
+                         environment->path);
+    if (code != 0)
+        return reef_environment_fail(environment, code, 0, "read the format version", err);
+
+    reef_view view;
+    uint8_t content[REEF_HASH_BYTES];
+    status = reef_record_parse(&key, &encoded, value.mv_data, value.mv_size, &view, content, err);
+    if (status != REEF_OK) return status;
+    uint8_t version[4];
+    if (view.bytes < sizeof(version))
+        return reef_fail(err, REEF_CORRUPT, "pool %s: the format version is cut short",
+                         environment->path);
+    memcpy(version, view.data, sizeof(version));
+    if (reef_get_le32(version) != REEF_FORMAT_VERSION)
+        return reef_fail(err, REEF_VERSION,
+                         "pool %s has format version %" PRIu32 ", this program reads version %u",
+                         environment->path, reef_get_le32(version), REEF_FORMAT_VERSION);
+    return REEF_OK;
+}
+
+static reef_status format_check(const reef_environment *environment, reef_error *err) {
+    MDB_txn *txn = NULL;
+    int code = mdb_txn_begin(environment->lmdb, NULL, MDB_RDONLY, &txn);
+    if (code != 0) return reef_environment_fail(environment, code, 0, "begin a transaction", err);
+    reef_status status = format_read(environment, txn, err);
+    mdb_txn_abort(txn);
+    return status;
+}
+
+static int put(
+    MDB_txn *txn, MDB_dbi dbi, void *key, size_t key_bytes, void *data, size_t data_bytes) {
+    MDB_val key_value = {.mv_size = key_bytes, .mv_data = key};
+    MDB_val value = {.mv_size = data_bytes, .mv_data = data};
+    return mdb_put(txn, dbi, &key_value, &value, 0);
+}
+
+static reef_status format_write(const reef_environment *environment, reef_error *err) {
+    const reef_key key = {.db = REEF_DB_META, .name = REEF_FORMAT_NAME};
+    reef_key_bytes encoded;
+    reef_status status = reef_key_encode(&key, &encoded, err);
+    assert(status == REEF_OK);
+
+    uint8_t record[REEF_RECORD_HEADER_BYTES + 4];
+    uint8_t *payload = record + REEF_RECORD_HEADER_BYTES;
+    uint8_t sum_key[1 + REEF_KEY_BYTES_MAX] = {REEF_DB_META};
+    uint8_t sum[REEF_SUM_BYTES] = {0}; // commit 0: before the first
+    reef_put_le32(payload, REEF_FORMAT_VERSION);
+    reef_record_content_hash(REEF_DB_META, &encoded, REEF_U32, payload, 4, sum + 8);
+    reef_record_header_write(record, &key, &encoded, REEF_U32, 0, 4, sum + 8);
+    memcpy(sum_key + 1, encoded.data, encoded.bytes);
+
+    MDB_txn *txn = NULL;
+    int code = mdb_txn_begin(environment->lmdb, NULL, 0, &txn);
+    if (code == 0)
+        code = put(txn, environment->dbis[REEF_DB_META], encoded.data, encoded.bytes, record,
+                   sizeof(record));
+    if (code == 0)
+        code =
+            put(txn, environment->dbis[REEF_DB_SUMS], sum_key, 1 + encoded.bytes, sum, sizeof(sum));
+    if (code == 0) {
+        code = mdb_txn_commit(txn);
+    } else {
+        mdb_txn_abort(txn);
+    }
+    return code == 0 ? REEF_OK
+                     : reef_environment_fail(environment, code, 0, "write the format version", err);
+}
+
+// ---- the list ------------------------------------------------------------------------------------
+
+static void environment_free(reef_environment *environment) {
+    if (environment == NULL) return;
+    lmdb_close(environment);
+    reef_writer_unlock(environment->writer_fd);
+    pthread_mutex_destroy(&environment->mutex);
+    free(environment->path);
+    free(environment);
+}
+
+static reef_status environment_new(reef_environment **out,
+                                   const char *path,
+                                   uint64_t map_bytes,
+                                   reef_error *err) {
+    *out = calloc(1, sizeof(**out));
+    if (*out == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "out of memory while opening pool %s", path);
+    (*out)->pid = getpid();
+    (*out)->writer_fd = -1;
+    pthread_mutex_init(&(*out)->mutex, NULL);
+    if (map_bytes == 0) map_bytes = MAP_BYTES_DEFAULT;
+    if (map_bytes < MAP_BYTES_MIN) map_bytes = MAP_BYTES_MIN;
+    const uint64_t granule = 65536; // LMDB wants whole pages, of whatever size they are
+    (*out)->map_bytes = (map_bytes + granule - 1) / granule * granule;
+    // The absolute path: the environment may be reopened after the process has changed directory.
+    (*out)->path = realpath(path, NULL);
+    if ((*out)->path != NULL) return REEF_OK;
+    int code = errno;
+    environment_free(*out);
+    *out = NULL;
+    return lmdb_fail(path, code, 0, "resolve the path", err);
+}
+
+static reef_environment *list_find(dev_t device, ino_t inode) {
+    for (reef_environment *e = list; e != NULL; e = e->next)
+        if (e->pid == getpid() && e->device == device && e->inode == inode) return e;
+    return NULL;
+}
+
+static void list_remove(const reef_environment *environment) {
+    for (reef_environment **p = &list; *p != NULL; p = &(*p)->next) {
+        if (*p == environment) {
+            *p = environment->next;
+            return;
+        }
+    }
+}
+
+static reef_status list_add(reef_environment *environment, reef_error *err) {
+    reef_status status =
+        reef_pool_file_identify(environment->path, &environment->device, &environment->inode, err);
+    if (status != REEF_OK) return status;
+    environment->references = 1;
+    environment->next = list;
+    list = environment;
+    return REEF_OK;
+}
+
+// Called with the list locked, as are the two below.
+static reef_status share(reef_environment *environment, bool write, reef_error *err) {
+    if (write && environment->writer_fd >= 0)
+        return reef_writer_busy(environment->path, (long)getpid(), err);
+    if (write) {
+        reef_status status = reef_writer_lock(environment->path, &environment->writer_fd, err);
+        if (status != REEF_OK) return status;
+    }
+    environment->references++;
+    return REEF_OK;
+}
+
+static reef_status open_existing(reef_environment **out,
+                                 const char *path,
+                                 const reef_environment_options *options,
+                                 reef_error *err) {
+    dev_t device;
+    ino_t inode;
+    reef_environment *environment = NULL;
+    reef_status status = reef_pool_file_identify(path, &device, &inode, err);
+    if (status != REEF_OK) return status;
+    *out = list_find(device, inode);
+    if (*out != NULL) return share(*out, options->write, err);
+
+    status = reef_pool_file_check(path, err);
+    if (status != REEF_OK) return status;
+    status = environment_new(&environment, path, options->map_bytes, err);
+    if (status != REEF_OK) return status;
+    if (options->write) status = reef_writer_lock(environment->path, &environment->writer_fd, err);
+    if (status == REEF_OK) status = lmdb_open(environment, false, err);
+    if (status == REEF_OK) status = format_check(environment, err);
+    if (status == REEF_OK) status = list_add(environment, err);
+    if (status == REEF_OK) {
+        *out = environment;
+    } else {
+        environment_free(environment);
+    }
+    return status;
+}
+
+static reef_status open_new(reef_environment **out,
+                            const char *path,
+                            const reef_environment_options *options,
+                            reef_error *err) {
+    bool made = false;
+    reef_environment *environment = NULL;
+    reef_status status = reef_pool_directory_make(path, &made, err);
+    if (status != REEF_OK) return status;
+    status = environment_new(&environment, path, options->map_bytes, err);
+    if (status == REEF_OK)
+        status = reef_writer_lock(environment->path, &environment->writer_fd, err);
+    bool locked = status == REEF_OK;
+    // Two creators may meet in one empty directory. The lock decides; who comes late finds a pool.
+    if (locked) status = reef_pool_file_absent(environment->path, err);
+    bool ours = status == REEF_OK;
+    if (ours) status = lmdb_open(environment, true, err);
+    if (status == REEF_OK) status = format_write(environment, err);
+    if (status == REEF_OK) status = reef_pool_directory_sync(environment->path, err);
+    if (status == REEF_OK) status = list_add(environment, err);
+    if (status != REEF_OK) {
+        if (ours) reef_pool_directory_unmake(environment->path, made);
+        environment_free(environment);
+        return status;
+    }
+    if (!options->write) { // created to be read by whoever comes
+        reef_writer_unlock(environment->writer_fd);
+        environment->writer_fd = -1;
+    }
+    *out = environment;
+    return REEF_OK;
+}
+
+reef_status reef_environment_open(reef_environment **out,
+                                  const char *path,
+                                  const reef_environment_options *options,
+                                  reef_error *err) {
+    *out = NULL;
+    pthread_mutex_lock(&list_mutex);
+    reef_environment *environment = NULL;
+    reef_status status = options->create ? open_new(&environment, path, options, err)
+                                         : open_existing(&environment, path, options, err);
+    pthread_mutex_unlock(&list_mutex);
+    if (status == REEF_OK) *out = environment;
+    return status;
+}
+
+void reef_environment_close(reef_environment *environment, bool write) {
+    pthread_mutex_lock(&list_mutex);
+    assert(environment->references > 0 && environment->pid == getpid());
+    if (write) {
+        reef_writer_unlock(environment->writer_fd);
+        environment->writer_fd = -1;
+    }
+    if (--environment->references == 0) {
+        assert(environment->active == 0); // a transaction outlived its store
+        list_remove(environment);
+        environment_free(environment);
+    }
+    pthread_mutex_unlock(&list_mutex);
+}
+
+const char *reef_environment_path(const reef_environment *environment) {
+    return environment->path;
+}
+
+MDB_env *reef_environment_lmdb(const reef_environment *environment) {
+    return environment->lmdb;
+}
+
+MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db) {
+    return environment->dbis[db];
+}
+
+void reef_environment_fork_lock(void) {
+    pthread_mutex_lock(&list_mutex);
+}
+
+void reef_environment_fork_unlock(void) {
+    pthread_mutex_unlock(&list_mutex);
+}
+
+void reef_environment_forget_inherited(void) {
+    for (reef_environment *e = list; e != NULL; e = e->next) {
+        // Only the descriptor: the lock is the open file's, and stays with the parent's copy of it.
+        if (e->writer_fd >= 0) close(e->writer_fd);
+        e->writer_fd = -1;
+    }
+    list = NULL; // leaked on purpose: LMDB must not be closed by a process that did not open it
+}
+
+// ---- transactions --------------------------------------------------------------------------------
+
+static reef_status reopen(reef_environment *environment, reef_error *err) {
+    lmdb_close(environment);
+    reef_status status = reef_pool_file_check(environment->path, err);
+    if (status == REEF_OK) status = lmdb_open(environment, false, err);
+    environment->broken = status != REEF_OK;
+    return status;
+}
+
+// Twice the map when less than a quarter of it is free: address space costs nothing, and a write
+// transaction that runs out of it is lost.
+static reef_status grow_if_needed(reef_environment *environment, reef_error *err) {
+    MDB_envinfo info;
+    MDB_stat stat;
+    if (mdb_env_info(environment->lmdb, &info) != 0 || mdb_env_stat(environment->lmdb, &stat) != 0)
+        return REEF_OK;
+    uint64_t used_bytes = ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
+    uint64_t map_bytes = info.me_mapsize;
+    if (!environment->map_full && used_bytes <= map_bytes - map_bytes / 4) return REEF_OK;
+    environment->map_full = false;
+    environment->map_bytes = 2 * map_bytes;
+    if (mdb_env_set_mapsize(environment->lmdb, environment->map_bytes) == 0) return REEF_OK;
+    // LMDB has let go of the old map by now; without more address space, take that one again.
+    environment->map_bytes = map_bytes;
+    return reopen(environment, err);
+}
+
+typedef enum begin_outcome { BEGUN, AGAIN, FAILED } begin_outcome;
+
+// Put the environment in order and count the transaction in.
+static begin_outcome enter(reef_environment *environment, bool write, reef_error *err) {
+    begin_outcome outcome = BEGUN;
+    reef_status status = REEF_OK;
+    pthread_mutex_lock(&environment->mutex);
+    if (write && environment->writing) {
+        status = reef_fail(err, REEF_BUSY, "pool %s: a write transaction is already running",
+                           environment->path);
+    } else if (environment->active > 0 &&
+               (environment->broken || (write && environment->map_full))) {
+        outcome = AGAIN;
+        (void)reef_fail(
+            err, REEF_BUSY,
+            "pool %s must be mapped anew after a commit failed or the map was full, but "
+            "read transactions are still running",
+            environment->path);
+    } else if (environment->active == 0) {
+        if (environment->broken || environment->lmdb == NULL) status = reopen(environment, err);
+        if (status == REEF_OK && write) status = grow_if_needed(environment, err);
+    }
+    if (status != REEF_OK) outcome = FAILED;
+    if (outcome == BEGUN) {
+        environment->active++;
+        if (write) environment->writing = true;
+    }
+    pthread_mutex_unlock(&environment->mutex);
+    return outcome;
+}
+
+// Another process made the map larger. Ours can follow as soon as nobody here uses it.
+static void follow_map(reef_environment *environment) {
+    pthread_mutex_lock(&environment->mutex);
+    if (environment->active == 0 && environment->lmdb != NULL) {
+        MDB_envinfo info;
+        if (mdb_env_set_mapsize(environment->lmdb, 0) != 0)
+            environment->broken = true;
+        else if (mdb_env_info(environment->lmdb, &info) == 0)
+            environment->map_bytes = info.me_mapsize;
+    }
+    pthread_mutex_unlock(&environment->mutex);
+}
+
+static begin_outcome begin_once(reef_environment *environment,
+                                bool write,
+                                MDB_txn **out,
+                                reef_error *err) {
+    begin_outcome outcome = enter(environment, write, err);
+    if (outcome != BEGUN) return outcome;
+    int code = mdb_txn_begin(environment->lmdb, NULL, write ? 0 : MDB_RDONLY, out);
+    if (code == MDB_READERS_FULL) mdb_reader_check(environment->lmdb, &(int){0});
+    if (code == 0) return BEGUN;
+    (void)reef_environment_fail(environment, code, 0, "begin a transaction", err);
+    if (code == MDB_PANIC) reef_environment_break(environment);
+    reef_environment_end(environment, write);
+    if (code == MDB_MAP_RESIZED) follow_map(environment);
+    return code == MDB_MAP_RESIZED || code == MDB_READERS_FULL || code == MDB_PANIC ? AGAIN
+                                                                                    : FAILED;
+}
+
+reef_status reef_environment_begin(reef_environment *environment,
+                                   bool write,
+                                   MDB_txn **out,
+                                   reef_error *err) {
+    reef_error reason = {.status = REEF_OK};
+    *out = NULL;
+    for (int i = 0; i < BEGIN_ATTEMPTS_MAX; i++) {
+        begin_outcome outcome = begin_once(environment, write, out, &reason);
+        if (outcome == BEGUN) return REEF_OK;
+        if (outcome == FAILED) break;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return reef_fail(err, reason.status, "%s", reason.message);
+}
+
+void reef_environment_end(reef_environment *environment, bool write) {
+    pthread_mutex_lock(&environment->mutex);
+    assert(environment->active > 0);
+    environment->active--;
+    if (write) environment->writing = false;
+    pthread_mutex_unlock(&environment->mutex);
+}
+
+void reef_environment_break(reef_environment *environment) {
+    pthread_mutex_lock(&environment->mutex);
+    environment->broken = true;
+    pthread_mutex_unlock(&environment->mutex);
+}
+
+void reef_environment_map_full(reef_environment *environment) {
+    pthread_mutex_lock(&environment->mutex);
+    environment->map_full = true;
+    pthread_mutex_unlock(&environment->mutex);
+}

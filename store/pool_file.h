@@ -1,0 +1,66 @@
+// The pool's directory and files, looked at without mapping them. Private to the store.
+#ifndef REEF_POOL_FILE_H
+#define REEF_POOL_FILE_H
+
+#include "reef_error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define REEF_READERS_MAX 1024
+
+/** `path` and a file name in it, on the heap; NULL when out of memory. */
+char *reef_pool_file_path(const char *path, const char *file);
+
+/**
+ * Make the directory for a new pool, or accept an existing empty one.
+ *
+ * made  written: whether the directory was made here
+ * Errors: INVALID when anything but an empty directory is there; FULL, IO.
+ */
+REEF_MUST_CHECK reef_status reef_pool_directory_make(const char *path, bool *made, reef_error *err);
+
+/** INVALID when the directory has come to hold a pool, or part of one, in the meantime. */
+REEF_MUST_CHECK reef_status reef_pool_file_absent(const char *path, reef_error *err);
+
+/** Undo a creation that failed half-way: remove the pool's files, and the directory if `made`. */
+void reef_pool_directory_unmake(const char *path, bool made);
+
+/** Make creation durable: sync the directory and its parent. */
+REEF_MUST_CHECK reef_status reef_pool_directory_sync(const char *path, reef_error *err);
+
+/** Device and inode of the data file. Errors: NOT_FOUND no such path; INVALID no pool; IO. */
+REEF_MUST_CHECK reef_status reef_pool_file_identify(const char *path,
+                                                    dev_t *device,
+                                                    ino_t *inode,
+                                                    reef_error *err);
+
+/**
+ * Is the data file safe to map? LMDB trusts what it reads: a file that is shorter than its tree is
+ * SIGBUS later, a broken root page anything at all. Both are found here with pread.
+ *
+ * Errors: INVALID no LMDB file, or none with our databases; VERSION another LMDB format; CORRUPT
+ * truncated, or a damaged page near the roots; IO.
+ */
+REEF_MUST_CHECK reef_status reef_pool_file_check(const char *path, reef_error *err);
+
+/**
+ * Give LMDB's lock file all its blocks. LMDB writes to it through a shared map, which on a full disk
+ * would be SIGBUS. Only while this process has the environment closed: closing any descriptor of the
+ * file drops the process's POSIX locks on it. *read_only is set when the file cannot be written.
+ */
+REEF_MUST_CHECK reef_status reef_pool_lock_reserve(const char *path,
+                                                   bool *read_only,
+                                                   reef_error *err);
+
+/** Take the pool's writer lock; *fd is closed to let go. BUSY names the pool and the holder's pid. */
+REEF_MUST_CHECK reef_status reef_writer_lock(const char *path, int *fd, reef_error *err);
+void reef_writer_unlock(int fd); // accepts -1
+/** "pool ... is open for writing by process ..." */
+REEF_MUST_CHECK reef_status reef_writer_busy(const char *path, long pid, reef_error *err);
+
+/** Free bytes of the file system that holds `path`, as this user sees it; UINT64_MAX if unknown. */
+uint64_t reef_disk_free_bytes(const char *path);
+
+#endif

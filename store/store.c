@@ -1,0 +1,50 @@
+// Opening and closing a pool. The work is in environment.c, which a process's stores of one pool share.
+#include "store_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+reef_status reef_store_open(reef_store **out,
+                            const char *path,
+                            const reef_store_options *options,
+                            reef_error *err) {
+    const reef_store_options standard = {0};
+    if (options == NULL) options = &standard;
+    *out = NULL;
+    if (path == NULL || *path == '\0')
+        return reef_fail(err, REEF_INVALID, "the pool's path is empty");
+    reef_store *store = calloc(1, sizeof(*store));
+    char *copy = strdup(path);
+    reef_status status = REEF_OK;
+    if (store == NULL || copy == NULL) {
+        status = reef_fail(err, REEF_NO_MEMORY, "out of memory while opening pool %s", path);
+        goto cleanup;
+    }
+    status = reef_environment_open(&store->environment, path,
+                                   &(reef_environment_options){.create = options->create,
+                                                               .write = options->write,
+                                                               .map_bytes = options->map_bytes},
+                                   err);
+    if (status != REEF_OK) goto cleanup;
+    store->path = copy;
+    store->write = options->write;
+    *out = store; // the caller owns it now
+    store = NULL;
+    copy = NULL;
+
+cleanup:
+    free(copy);
+    free(store);
+    return status;
+}
+
+void reef_store_close(reef_store *store) {
+    if (store == NULL) return;
+    reef_environment_close(store->environment, store->write);
+    free(store->path);
+    free(store);
+}
+
+const char *reef_store_path(const reef_store *store) {
+    return store->path;
+}

@@ -1,0 +1,98 @@
+// What the store's files share: the transaction, raw records, the walk over `sums`. Not for other rooms.
+#ifndef REEF_STORE_PRIVATE_H
+#define REEF_STORE_PRIVATE_H
+
+#include "environment.h"
+#include "record.h"
+#include "reef_store.h"
+
+struct reef_store {
+    reef_environment *environment;
+    char *path; // as it was given
+    bool write;
+};
+
+struct reef_txn {
+    reef_store *store;
+    reef_environment *environment;
+    MDB_txn *lmdb;
+    reef_txn_mode mode;
+    uint64_t commit;        // the number this write transaction will have; 0 in a read
+    uint64_t bytes_written; // payload bytes so far
+    uint32_t generation_count, sealed_count; // sealed ones are 0 .. sealed_count - 1
+    bool hashed_changed;                     // something in the root hash was written or removed
+    bool snapshot_unfinished; // a snapshot of this very commit waits for its number and root
+    reef_error failure;       // of the first write that LMDB refused: then there is no commit
+};
+
+/** A cursor over one database; `done` after the last record. Good until the transaction ends. */
+typedef struct reef_cursor {
+    MDB_cursor *lmdb;
+    MDB_val key, value; // of the current record
+    bool done;
+} reef_cursor;
+
+/** Stand on the first record whose key is not below `from` (all when from_bytes is 0). */
+REEF_MUST_CHECK reef_status reef_cursor_open(reef_cursor *cursor,
+                                             reef_txn *txn,
+                                             reef_db db,
+                                             const void *from,
+                                             size_t from_bytes,
+                                             reef_error *err);
+REEF_MUST_CHECK reef_status reef_cursor_next(reef_cursor *cursor, reef_txn *txn, reef_error *err);
+void reef_cursor_close(reef_cursor *cursor);
+
+/** reef_record_put and reef_record_delete without the rules on who may write what. */
+REEF_MUST_CHECK reef_status reef_record_store(reef_txn *txn,
+                                              const reef_key *key,
+                                              reef_dtype dtype,
+                                              const void *payload,
+                                              size_t bytes,
+                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_record_remove(reef_txn *txn, const reef_key *key, reef_error *err);
+
+/** Check a record under a cursor, its sum included. `name` backs key->name. */
+REEF_MUST_CHECK reef_status reef_record_verify(reef_txn *txn,
+                                               reef_db db,
+                                               const reef_cursor *cursor,
+                                               reef_key *key,
+                                               char name[REEF_NAME_BYTES_MAX + 1],
+                                               reef_view *view,
+                                               reef_error *err);
+
+/** Remember the first failure of a write transaction and pass its status on. */
+reef_status reef_txn_failed(reef_txn *txn,
+                            reef_status status,
+                            const reef_error *reason,
+                            reef_error *err);
+/** INVALID unless this is a write transaction that can still commit. */
+REEF_MUST_CHECK reef_status reef_txn_writable(const reef_txn *txn, reef_error *err);
+
+/** The greatest first field (u32) below `limit` of a database's keys; NOT_FOUND (silent) when none. */
+REEF_MUST_CHECK reef_status
+reef_db_last_u32(reef_txn *txn, reef_db db, uint32_t limit, uint32_t *out, reef_error *err);
+
+/** Fill generation_count and sealed_count from the pool. */
+REEF_MUST_CHECK reef_status reef_txn_generations_load(reef_txn *txn, reef_error *err);
+/** Write a generation's record, without the rules of reef_generation_put. */
+REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,
+                                                  const reef_generation *generation,
+                                                  reef_error *err);
+/** Give snapshots made in this transaction the commit they belong to. */
+REEF_MUST_CHECK reef_status reef_snapshots_finish(reef_txn *txn,
+                                                  const reef_commit *commit,
+                                                  reef_error *err);
+
+/** The root hash of the whole pool as the transaction sees it; uses step and stream_bytes. */
+REEF_MUST_CHECK reef_status reef_root_hash(reef_txn *txn,
+                                           uint64_t step,
+                                           uint64_t stream_bytes,
+                                           uint8_t out[REEF_HASH_BYTES],
+                                           reef_error *err);
+/** The root of one generation: its tensors, experts and flags. */
+REEF_MUST_CHECK reef_status reef_generation_root(reef_txn *txn,
+                                                 uint32_t generation,
+                                                 uint8_t out[REEF_HASH_BYTES],
+                                                 reef_error *err);
+
+#endif

@@ -1,0 +1,183 @@
+// The check in a child process, so that a damaged map costs the child and not the daemon.
+//
+//   parent                          child
+//     fork  ------------------------> opens the pool itself, checks
+//     reads frames until the end <--- DAMAGE text, DAMAGE text, ..., RESULT status report message
+//     waitpid                         _exit
+//
+// A child that dies before its RESULT died of the pool: of a page that is not in the file (SIGBUS), or
+// of LMDB following a broken page (SIGSEGV, SIGABRT).
+#include "verify.h"
+
+#include "environment.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef enum frame_kind { DAMAGE = 1, RESULT = 2 } frame_kind;
+
+// A fixed size below PIPE_BUF: frames are written and read whole. Parent and child are one program.
+typedef struct frame {
+    frame_kind kind;
+    reef_status status;
+    reef_check_report report;
+    char text[sizeof(((reef_error *)0)->message)];
+} frame;
+
+static bool write_all(int fd, const void *data, size_t bytes) {
+    const char *p = data;
+    while (bytes > 0) {
+        ssize_t done = write(fd, p, bytes);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return false;
+        p += done;
+        bytes -= (size_t)done;
+    }
+    return true;
+}
+
+// False at the end of the pipe.
+static bool read_all(int fd, void *data, size_t bytes) {
+    char *p = data;
+    while (bytes > 0) {
+        ssize_t done = read(fd, p, bytes);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return false;
+        p += done;
+        bytes -= (size_t)done;
+    }
+    return true;
+}
+
+// ---- the child -----------------------------------------------------------------------------------
+
+static void child_on_damage(void *context, const char *what) {
+    frame f;
+    memset(&f, 0, sizeof(f)); // padding too: these bytes leave the process
+    f.kind = DAMAGE;
+    snprintf(f.text, sizeof(f.text), "%s", what);
+    if (!write_all(*(int *)context, &f, sizeof(f))) _exit(1); // nobody listens any more
+}
+
+// Signals end the child, whatever the program does about them, and leave no core file behind.
+static void child_signals(void) {
+    static const int signals[] = {SIGBUS, SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGPIPE};
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        (void)sigaction(signals[i], &standard, NULL);
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+}
+
+static void child_run(int fd, const char *path, reef_verify_work work) {
+    frame f;
+    reef_error reason = {0};
+    memset(&f, 0, sizeof(f));
+    f.kind = RESULT;
+    child_signals();
+    reef_environment_forget_inherited();
+    f.status = work(path, child_on_damage, &fd, &f.report, &reason);
+    memcpy(f.text, reason.message, sizeof(f.text));
+    _exit(write_all(fd, &f, sizeof(f)) ? 0 : 1);
+}
+
+// ---- the parent ----------------------------------------------------------------------------------
+
+static const char *signal_text(int number) {
+    switch (number) {
+    case SIGBUS:
+        return "SIGBUS: its file is shorter than its trees, or the disk failed";
+    case SIGSEGV:
+        return "SIGSEGV: a page of its trees is damaged";
+    case SIGABRT:
+        return "SIGABRT: a page of its trees is damaged";
+    default:
+        return "a signal";
+    }
+}
+
+static reef_status child_died(pid_t child, const char *path, reef_error *err) {
+    int how = 0;
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
+    }
+    bool stopped = WIFSIGNALED(how) && (WTERMSIG(how) == SIGKILL || WTERMSIG(how) == SIGTERM);
+    if (stopped)
+        return reef_fail(err, REEF_IO, "checking pool %s ended early: its process was stopped", path);
+    if (WIFSIGNALED(how))
+        return reef_fail(err, REEF_CORRUPT, "checking pool %s ended with %s", path,
+                         signal_text(WTERMSIG(how)));
+    return reef_fail(err, REEF_CORRUPT, "checking pool %s ended without a result, exit status %d", path,
+                     WEXITSTATUS(how));
+}
+
+static void child_wait(pid_t child) {
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+reef_status reef_verify_in_child(const char *path,
+                                 reef_verify_work work,
+                                 void (*on_damage)(void *context, const char *what),
+                                 void *context,
+                                 reef_check_report *report,
+                                 reef_error *err) {
+    int ends[2];
+    frame f;
+    uint64_t damaged = 0;
+    *report = (reef_check_report){0};
+    if (pipe(ends) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
+    reef_environment_fork_lock();
+    pid_t child = fork();
+    reef_environment_fork_unlock(); // in the child too: it has this thread, and the lock with it
+    if (child == 0) {
+        close(ends[0]);
+        child_run(ends[1], path, work);
+    }
+    close(ends[1]);
+    if (child < 0) {
+        close(ends[0]);
+        return reef_fail(err, REEF_IO, "cannot start a process to check pool %s: %s", path,
+                         strerror(errno));
+    }
+    bool finished = false;
+    while (!finished && read_all(ends[0], &f, sizeof(f))) {
+        finished = f.kind == RESULT;
+        if (finished) break;
+        damaged++;
+        if (on_damage != NULL) on_damage(context, f.text);
+    }
+    close(ends[0]);
+    if (!finished) {
+        report->damaged = damaged;
+        return child_died(child, path, err);
+    }
+    child_wait(child);
+    *report = f.report;
+    return f.status == REEF_OK ? REEF_OK : reef_fail(err, f.status, "%s", f.text);
+}
+
+static reef_status open_and_check(const char *path,
+                                  void (*on_damage)(void *context, const char *what),
+                                  void *context,
+                                  reef_check_report *report,
+                                  reef_error *err) {
+    reef_store *store = NULL;
+    reef_status status = reef_store_open(&store, path, &(reef_store_options){0}, err);
+    if (status != REEF_OK) return status;
+    status = reef_store_check(store, on_damage, context, report, err);
+    reef_store_close(store);
+    return status;
+}
+
+reef_status reef_store_verify(const char *path,
+                              void (*on_damage)(void *context, const char *what),
+                              void *context,
+                              reef_check_report *report,
+                              reef_error *err) {
+    return reef_verify_in_child(path, open_and_check, on_damage, context, report, err);
+}

@@ -1,0 +1,117 @@
+// Pools for tests: a fixture with an empty pool open for writing, and calls that must succeed.
+//
+// Include after <cmocka.h>. The calls use assertions of cmocka, so they belong into the test's own
+// process; a forked child checks statuses itself and ends with _exit.
+#ifndef POOL_H
+#define POOL_H
+
+#include "draw.h"
+#include "reef_store.h"
+#include "temp_dir.h"
+
+#include <fcntl.h>
+
+typedef struct pool_fixture {
+    char directory[TEMP_DIR_BYTES]; // of the test; removed with it
+    char path[TEMP_DIR_BYTES];      // of the pool
+    reef_store *store;              // open for writing
+} pool_fixture;
+
+static inline void must(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
+}
+
+/** The call failed with this status, and its message contains `part`. */
+static inline void must_fail(reef_status status,
+                             reef_status expected,
+                             const reef_error *err,
+                             const char *part) {
+    if (status != expected)
+        fail_msg("%s instead of %s: %s", reef_status_text(status), reef_status_text(expected),
+                 status == REEF_OK ? "" : err->message);
+    if (strstr(err->message, part) == NULL) fail_msg("\"%s\" is not in: %s", part, err->message);
+    assert_int_equal(err->status, expected);
+}
+
+static inline reef_store *pool_open(const char *path, bool create, bool write) {
+    reef_error err;
+    reef_store *store = NULL;
+    must(reef_store_open(&store, path, &(reef_store_options){.create = create, .write = write}, &err),
+         &err);
+    return store;
+}
+
+static inline reef_txn *pool_begin(reef_store *store, reef_txn_mode mode) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    must(reef_txn_begin(&txn, store, mode, &err), &err);
+    return txn;
+}
+
+static inline reef_commit pool_commit(reef_txn *txn, uint64_t step) {
+    reef_error err;
+    reef_commit commit = {.step = step, .stream_bytes = 100 * step, .unix_ms = 1};
+    must(reef_txn_commit(txn, &commit, &err), &err);
+    return commit;
+}
+
+static inline void pool_put(reef_txn *txn, const reef_key *key, const void *payload, size_t bytes) {
+    reef_error err;
+    must(reef_record_put(txn, key, REEF_BYTES, payload, bytes, &err), &err);
+}
+
+static inline void on_unexpected_damage(void *context, const char *what) {
+    (void)context;
+    print_error("damage: %s\n", what);
+}
+
+/** The pool checks clean; returns what was looked at. */
+static inline reef_check_report pool_check(reef_store *store) {
+    reef_error err;
+    reef_check_report report;
+    must(reef_store_check(store, on_unexpected_damage, NULL, &report, &err), &err);
+    assert_int_equal(report.damaged, 0);
+    return report;
+}
+
+static inline void pool_open_generation(reef_txn *txn, uint32_t number) {
+    reef_error err;
+    const reef_generation generation = {.generation = number,
+                                        .parent = number == 0 ? 0 : number - 1,
+                                        .side = 4,
+                                        .first_id = 16 * (uint64_t)number,
+                                        .dtype = REEF_F32,
+                                        .opened_step = 10 * (uint64_t)number};
+    must(reef_generation_put(txn, &generation, &err), &err);
+}
+
+static inline void fill(uint8_t *out, size_t bytes, uint64_t seed) {
+    for (size_t i = 0; i < bytes; i++) out[i] = (uint8_t)(draw_bits(&seed) >> 32);
+}
+
+static inline int pool_setup(void **state) {
+    pool_fixture *f = calloc(1, sizeof(*f));
+    assert(f != NULL);
+    temp_dir_new(f->directory);
+    temp_dir_join(f->path, f->directory, "pool");
+    f->store = pool_open(f->path, true, true);
+    *state = f;
+    return 0;
+}
+
+static inline int pool_teardown(void **state) {
+    pool_fixture *f = *state;
+    reef_store_close(f->store);
+    temp_dir_remove(f->directory);
+    free(f);
+    return 0;
+}
+
+/** Close the fixture's pool and open it again. */
+static inline void pool_reopen(pool_fixture *f) {
+    reef_store_close(f->store);
+    f->store = NULL;
+    f->store = pool_open(f->path, false, true);
+}
+
+#endif

@@ -1,0 +1,90 @@
+// See program.h. Output goes through files, so no program can block on a full pipe.
+#define _XOPEN_SOURCE 700 // nftw
+
+#include "program.h"
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char *read_back(FILE *file) {
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    long bytes = ftell(file);
+    assert_true(bytes >= 0);
+    rewind(file);
+    char *text = calloc((size_t)bytes + 1, 1);
+    assert_non_null(text);
+    assert_int_equal(fread(text, 1, (size_t)bytes, file), (size_t)bytes);
+    fclose(file);
+    return text;
+}
+
+static void become(const char *const *argv, FILE *in, FILE *out, FILE *err) {
+    if (dup2(fileno(in), STDIN_FILENO) < 0 || dup2(fileno(out), STDOUT_FILENO) < 0 ||
+        dup2(fileno(err), STDERR_FILENO) < 0)
+        _exit(126);
+    execv(argv[0], (char *const *)argv);
+    _exit(127);
+}
+
+void program_run(program *program, const char *const *argv, const char *input) {
+    FILE *in = tmpfile(), *out = tmpfile(), *err = tmpfile();
+    assert_true(in && out && err);
+    if (input) assert_true(fputs(input, in) >= 0);
+    rewind(in);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) become(argv, in, out, err);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    program->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    assert_int_not_equal(program->code, 127); // it is not there
+    fclose(in);
+    program->out = read_back(out);
+    program->err = read_back(err);
+}
+
+void program_release(program *program) {
+    free(program->out);
+    free(program->err);
+    program->out = NULL;
+    program->err = NULL;
+}
+
+size_t line_count(const char *text) {
+    size_t count = 0;
+    for (const char *c = text; *c; c++) count += *c == '\n' || c[1] == '\0';
+    return count;
+}
+
+char *test_directory_new(void) {
+    const char *parent = getenv("TMPDIR");
+    if (!parent || !parent[0]) parent = "/tmp";
+    size_t bytes = strlen(parent) + sizeof("/reef-test-XXXXXX");
+    char *path = calloc(bytes, 1);
+    assert_non_null(path);
+    snprintf(path, bytes, "%s/reef-test-XXXXXX", parent);
+    assert_non_null(mkdtemp(path));
+    return path;
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk) {
+    (void)info;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
+void test_directory_remove(char *path) {
+    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    free(path);
+}

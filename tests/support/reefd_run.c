@@ -1,0 +1,242 @@
+// See reefd_run.h. REEFD_PATH is the program under test; the build defines it.
+#include "reefd_run.h"
+
+#include "reef_daemon.h"
+#include "reef_trainer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define AWAIT_MS_MAX 60000
+#define AWAIT_STEP_MS 5
+
+// ---- files ---------------------------------------------------------------------------------------
+
+void sandbox_make(sandbox *box) {
+    const char *root = getenv("TMPDIR");
+    snprintf(box->directory, sizeof(box->directory), "%s/reefd_XXXXXX", root && strlen(root) < 100 ? root : "/tmp");
+    assert_non_null(mkdtemp(box->directory));
+    snprintf(box->pool, sizeof(box->pool), "%s/pool", box->directory);
+    snprintf(box->text, sizeof(box->text), "%s/text", box->directory);
+    snprintf(box->messages, sizeof(box->messages), "%s/messages", box->directory);
+}
+
+static void remove_directory(const char *path) {
+    DIR *directory = opendir(path);
+    if (!directory) return;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char name[512];
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+        if (unlink(name) != 0) remove_directory(name);
+    }
+    closedir(directory);
+    (void)rmdir(path);
+}
+
+void sandbox_remove(sandbox *box) {
+    remove_directory(box->directory);
+}
+
+void sandbox_remove_pool(const sandbox *box) {
+    remove_directory(box->pool);
+}
+
+void sandbox_make_pool(const sandbox *box) {
+    reef_error err = {0};
+    reef_config config;
+    reef_config_default(&config);
+    config.layers = 2;
+    config.d_model = 16;
+    config.attention_heads = 2;
+    config.context = 16;
+    config.batch = 2;
+    config.heads = 2;
+    config.topk = 2;
+    config.d_key = 8;
+    config.side = 4;
+    config.side_new = 4;
+    config.reservoir_bytes = 4096;
+    config.reservoir_window = 64;
+    sandbox_remove_pool(box);
+    reef_status status = reef_pool_init(box->pool, &config, &err);
+    if (status != REEF_OK) fail_msg("reef_pool_init: %s", err.message);
+}
+
+static uint64_t draw(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+void write_text(const char *path, size_t bytes, uint64_t seed) {
+    static const char *const SYLLABLES[] = {"ka", "lo", "mi", "ren", "tu", "sa", "vel", "o", "shi", "an"};
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (size_t written = 0; written < bytes;) {
+        char word[32] = "";
+        for (uint64_t i = 0, count = 1 + draw(&seed) % 3; i < count; i++) strcat(word, SYLLABLES[draw(&seed) % 10]);
+        strcat(word, draw(&seed) % 8 ? " " : ".\n");
+        size_t length = strlen(word);
+        if (length > bytes - written) length = bytes - written;
+        assert_int_equal(fwrite(word, 1, length, file), length);
+        written += length;
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+char *read_text(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    long size = ftell(file);
+    assert_true(size >= 0);
+    rewind(file);
+    char *text = calloc((size_t)size + 1, 1);
+    assert_non_null(text);
+    size_t count = fread(text, 1, (size_t)size, file);
+    assert_int_equal(fclose(file), 0);
+    if (bytes) *bytes = count;
+    return text;
+}
+
+// ---- the process ---------------------------------------------------------------------------------
+
+// In the child: nothing but system calls.
+static void become_reefd(const char *messages, int input, char *const *arguments) {
+    int in = input >= 0 ? input : open("/dev/null", O_RDONLY);
+    int out = open(messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (in < 0 || out < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0) _exit(126);
+    for (int fd = 3; fd < 256; fd++) close(fd);
+    execv(REEFD_PATH, arguments);
+    _exit(127);
+}
+
+pid_t reefd_start(const sandbox *box, int input, const char *const *arguments) {
+    char *list[REEFD_ARGUMENTS_MAX + 2] = {(char *)(uintptr_t)REEFD_PATH};
+    for (size_t i = 0; arguments[i]; i++) {
+        assert_true(i < REEFD_ARGUMENTS_MAX);
+        list[i + 1] = (char *)(uintptr_t)arguments[i];
+    }
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) become_reefd(box->messages, input, list);
+    return pid;
+}
+
+int reefd_wait(pid_t pid) {
+    int state = 0;
+    while (waitpid(pid, &state, 0) < 0) assert_int_equal(errno, EINTR);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : REEFD_SIGNALLED + WTERMSIG(state);
+}
+
+int reefd_run(const sandbox *box, int input, const char *const *arguments) {
+    return reefd_wait(reefd_start(box, input, arguments));
+}
+
+int reefd_said(const sandbox *box, const char *text) {
+    char *messages = read_text(box->messages, NULL);
+    int found = strstr(messages, text) != NULL;
+    if (!found) print_message("looked for '%s' in:\n%s", text, messages);
+    free(messages);
+    return found;
+}
+
+// ---- the pool ------------------------------------------------------------------------------------
+
+reef_commit pool_commit(const sandbox *box) {
+    reef_error err = {0};
+    reef_store *store = NULL;
+    reef_txn *txn = NULL;
+    reef_commit commit = {0};
+    reef_status status = reef_store_open(&store, box->pool, &(reef_store_options){0}, &err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, &err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &commit, &err);
+    reef_txn_abort(txn);
+    reef_store_close(store);
+    if (status != REEF_OK) fail_msg("reading the last commit: %s", err.message);
+    return commit;
+}
+
+static void on_damage(void *context, const char *what) {
+    (void)context;
+    print_message("damage: %s\n", what);
+}
+
+void pool_check(const sandbox *box) {
+    reef_error err = {0};
+    reef_store *store = NULL;
+    reef_check_report report = {0};
+    reef_status status = reef_store_open(&store, box->pool, &(reef_store_options){0}, &err);
+    if (status == REEF_OK) status = reef_store_check(store, on_damage, NULL, &report, &err);
+    reef_store_close(store);
+    if (status != REEF_OK) fail_msg("checking the pool: %s", err.message);
+    assert_int_equal(report.damaged, 0);
+}
+
+// ---- questions -----------------------------------------------------------------------------------
+
+void sleep_ms(unsigned ms) {
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    while (nanosleep(&pause, &pause) != 0 && errno == EINTR) {
+    }
+}
+
+void reefd_await(const sandbox *box, pid_t pid) {
+    for (unsigned waited = 0; waited < AWAIT_MS_MAX; waited += AWAIT_STEP_MS) {
+        char *result = NULL;
+        reef_status status = reef_daemon_call(box->pool, NULL, "{\"command\": \"status\"}", &result, NULL);
+        free(result);
+        if (status == REEF_OK) return;
+        if (waitpid(pid, NULL, WNOHANG) != 0) break;
+        sleep_ms(AWAIT_STEP_MS);
+    }
+    char *messages = read_text(box->messages, NULL);
+    fail_msg("reefd does not answer; it said: %s", messages);
+}
+
+json_t *reefd_ask(const sandbox *box, const char *request) {
+    reef_error err = {0};
+    char *text = NULL;
+    reef_status status = reef_daemon_call(box->pool, NULL, request, &text, &err);
+    if (status != REEF_OK) fail_msg("%s: %s", request, err.message);
+    json_t *result = json_loads(text, JSON_DECODE_ANY, NULL);
+    assert_non_null(result);
+    free(text);
+    return result;
+}
+
+reef_status reefd_refuses(const sandbox *box, const char *request) {
+    reef_error err = {0};
+    char *text = NULL;
+    reef_status status = reef_daemon_call(box->pool, NULL, request, &text, &err);
+    if (status == REEF_OK) fail_msg("%s was accepted: %s", request, text);
+    assert_null(text);
+    assert_true(err.message[0] != 0);
+    return status;
+}
+
+int64_t reefd_count(const sandbox *box, const char *key) {
+    json_t *status = reefd_ask(box, "{\"command\": \"status\"}");
+    json_t *value = json_object_get(status, key);
+    assert_true(json_is_integer(value));
+    int64_t count = json_integer_value(value);
+    json_decref(status);
+    return count;
+}
+
+size_t test_effort(size_t few, size_t many) {
+    return getenv("REEF_TEST_FULL") ? many : few;
+}

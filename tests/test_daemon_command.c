@@ -1,0 +1,172 @@
+// Commands of the control socket: strict parsing, and answers that say what happened.
+#include "command.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static reef_status parse(reef_command *command, const char *line, reef_error *err) {
+    return reef_command_parse(command, line, strlen(line), err);
+}
+
+static void each_command_is_understood(void **state) {
+    (void)state;
+    reef_command command;
+    reef_error err;
+    assert_int_equal(parse(&command, "{\"command\": \"status\"}", &err), REEF_OK);
+    assert_int_equal(command.kind, REEF_COMMAND_STATUS);
+    assert_int_equal(parse(&command, "{\"command\": \"stop\"}", &err), REEF_OK);
+    assert_int_equal(command.kind, REEF_COMMAND_STOP);
+    assert_int_equal(parse(&command, "{\"command\": \"commit\"}", &err), REEF_OK);
+    assert_int_equal(command.kind, REEF_COMMAND_TRAINER);
+    assert_int_equal(command.request.kind, REEF_REQUEST_COMMIT);
+    assert_int_equal(parse(&command, "{\"command\": \"seal\"}", &err), REEF_OK);
+    assert_int_equal(command.request.kind, REEF_REQUEST_SEAL);
+    assert_int_equal(parse(&command, "{\"side\": 5, \"command\": \"grow\"}", &err), REEF_OK);
+    assert_int_equal(command.request.kind, REEF_REQUEST_GROW);
+    assert_int_equal(command.request.side, 5);
+    assert_int_equal(parse(&command, "{\"command\": \"snapshot\", \"name\": \"a.b\"}", &err), REEF_OK);
+    assert_int_equal(command.request.kind, REEF_REQUEST_SNAPSHOT);
+    assert_string_equal(command.request.name, "a.b");
+}
+
+static void freeze_takes_everything_unless_told_otherwise(void **state) {
+    (void)state;
+    reef_command command;
+    reef_error err;
+    assert_int_equal(parse(&command, "{\"command\": \"freeze\"}", &err), REEF_OK);
+    const reef_freeze *freeze = &command.request.freeze;
+    assert_int_equal(freeze->layer, -1);
+    assert_int_equal(freeze->first, 0);
+    assert_true(freeze->last > UINT32_MAX);
+    assert_true(freeze->usage_quantile == 0.0);
+    assert_false(freeze->thaw || freeze->dry_run);
+    assert_int_equal(parse(&command,
+                           "{\"command\": \"freeze\", \"layer\": 1, \"first\": 2, \"last\": 3, "
+                           "\"usage_quantile\": 0.5, \"thaw\": true, \"dry_run\": true}",
+                           &err),
+                     REEF_OK);
+    assert_int_equal(freeze->layer, 1);
+    assert_int_equal(freeze->first, 2);
+    assert_int_equal(freeze->last, 3);
+    assert_true(freeze->usage_quantile == 0.5);
+    assert_true(freeze->thaw && freeze->dry_run);
+    assert_int_equal(parse(&command, "{\"command\": \"thaw\", \"usage_quantile\": 0}", &err), REEF_OK);
+    assert_true(freeze->thaw);
+    assert_false(freeze->dry_run);
+}
+
+static void what_is_not_understood_is_refused_with_a_reason(void **state) {
+    (void)state;
+    static const char *const LINES[] = {
+        "",
+        "garbage",
+        "[]",
+        "7",
+        "{}",
+        "{\"command\": 5}",
+        "{\"command\": \"nonsense\"}",
+        "{\"command\": \"status\"} trailing",
+        "{\"command\": \"status\", \"command\": \"stop\"}",
+        "{\"command\": \"status\", \"verbose\": true}",
+        "{\"command\": \"grow\"}",
+        "{\"command\": \"grow\", \"side\": 0}",
+        "{\"command\": \"grow\", \"side\": -4}",
+        "{\"command\": \"grow\", \"side\": 4294967296}",
+        "{\"command\": \"grow\", \"side\": 4.5}",
+        "{\"command\": \"grow\", \"side\": \"4\"}",
+        "{\"command\": \"freeze\", \"layr\": 0}",
+        "{\"command\": \"freeze\", \"layer\": -2}",
+        "{\"command\": \"freeze\", \"layer\": 99}",
+        "{\"command\": \"freeze\", \"first\": -1}",
+        "{\"command\": \"freeze\", \"first\": 5, \"last\": 4}",
+        "{\"command\": \"freeze\", \"usage_quantile\": 1}",
+        "{\"command\": \"freeze\", \"usage_quantile\": -0.1}",
+        "{\"command\": \"snapshot\"}",
+        "{\"command\": \"snapshot\", \"name\": 7}",
+        "{\"command\": \"snapshot\", \"name\": \"0123456789012345678901234567890123456789012345678901234567890123456\"}",
+        "\xff\xfe",
+        "{\"command\": \"\xff\"}",
+    };
+    for (size_t i = 0; i < sizeof(LINES) / sizeof(*LINES); i++) {
+        reef_command command;
+        reef_error err = {0};
+        if (parse(&command, LINES[i], &err) != REEF_INVALID) fail_msg("accepted: %s", LINES[i]);
+        assert_true(err.message[0] != 0);
+        json_t *answer = reef_answer_error(&err);
+        assert_true(json_is_false(json_object_get(answer, "ok")));
+        char *text = json_dumps(answer, JSON_COMPACT);
+        assert_non_null(text); // whatever came in, the answer is JSON
+        assert_null(strchr(text, '\n'));
+        free(text);
+        json_decref(answer);
+    }
+}
+
+static void random_bytes_are_never_a_command(void **state) {
+    (void)state;
+    uint64_t seed = 3;
+    char line[64];
+    for (size_t round = 0; round < 20000; round++) {
+        // Half of the lines are a good one with one byte changed.
+        size_t count = (size_t)(round % sizeof(line));
+        static const char GOOD[] = "{\"command\": \"grow\", \"side\": 12}";
+        if (round % 2) {
+            count = sizeof(GOOD) - 1;
+            memcpy(line, GOOD, count);
+        }
+        for (size_t i = 0; i < (round % 2 ? 1 : count); i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            line[round % 2 ? (seed >> 40) % count : i] = (char)(seed >> 33);
+        }
+        reef_command command;
+        reef_error err;
+        reef_status status = reef_command_parse(&command, line, count, &err);
+        if (status == REEF_OK) {
+            assert_int_equal(command.request.kind, REEF_REQUEST_GROW);
+            assert_true(command.request.side >= 1);
+        }
+    }
+}
+
+static void a_failed_request_answers_its_own_error(void **state) {
+    (void)state;
+    reef_request request = {.kind = REEF_REQUEST_GROW};
+    (void)reef_fail(&request.error, REEF_FULL, "no room for \xff");
+    json_t *answer = reef_command_answer(&request);
+    json_t *error = json_object_get(answer, "error");
+    assert_string_equal(json_string_value(json_object_get(error, "status")), "full");
+    assert_string_equal(json_string_value(json_object_get(error, "message")), "no room for ?");
+    json_decref(answer);
+}
+
+static void answers_carry_what_the_trainer_did(void **state) {
+    (void)state;
+    reef_request request = {.kind = REEF_REQUEST_FREEZE, .changed = 12};
+    request.last.commit.number = 4;
+    request.last.commit.root[0] = 0xab;
+    json_t *answer = reef_command_answer(&request);
+    assert_true(json_is_true(json_object_get(answer, "ok")));
+    json_t *result = json_object_get(answer, "result");
+    assert_int_equal(json_integer_value(json_object_get(result, "changed")), 12);
+    json_t *last = json_object_get(result, "last_commit");
+    assert_int_equal(json_integer_value(json_object_get(last, "number")), 4);
+    assert_string_equal(json_string_value(json_object_get(last, "root")), "ab000000000000000000000000000000");
+    json_decref(answer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_command_is_understood),
+        cmocka_unit_test(freeze_takes_everything_unless_told_otherwise),
+        cmocka_unit_test(what_is_not_understood_is_refused_with_a_reason),
+        cmocka_unit_test(random_bytes_are_never_a_command),
+        cmocka_unit_test(a_failed_request_answers_its_own_error),
+        cmocka_unit_test(answers_carry_what_the_trainer_did),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

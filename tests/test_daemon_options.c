@@ -1,0 +1,142 @@
+// The command line of reefd: what is accepted, and that what is refused is named.
+#include "options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PARSE(options, err, ...) parse(options, err, (const char *const[]){"reefd", __VA_ARGS__, NULL})
+
+static reef_status parse(reef_options *options, reef_error *err, const char *const *list) {
+    static char *arguments[64];
+    int count = 0;
+    for (; list[count]; count++) arguments[count] = (char *)(uintptr_t)list[count];
+    arguments[count] = NULL;
+    return reef_options_parse(options, count, arguments, err);
+}
+
+static void options_have_their_documented_defaults(void **state) {
+    (void)state;
+    reef_options options;
+    reef_error err;
+    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", "file:a"), REEF_OK);
+    assert_string_equal(options.pool, "p");
+    assert_int_equal(options.source_count, 1);
+    assert_string_equal(options.sources[0], "file:a");
+    assert_int_equal(options.threads, 0);
+    assert_int_equal(options.commit_steps, 50);
+    assert_true(options.commit_seconds == 10.0);
+    assert_int_equal(options.commit_retries, 5);
+    assert_null(options.socket);
+    assert_false(options.stay || options.json_log || options.quiet);
+}
+
+static void every_option_is_taken(void **state) {
+    (void)state;
+    reef_options options;
+    reef_error err;
+    assert_int_equal(PARSE(&options, &err, "--pool=p", "--source", "a", "--source=-", "--threads", "3",
+                           "--commit-steps", "7", "--commit-seconds", "0.5", "--commit-retries", "0", "--socket", "s",
+                           "--stay", "--json-log", "--quiet"),
+                     REEF_OK);
+    assert_int_equal(options.source_count, 2);
+    assert_string_equal(options.sources[1], "-");
+    assert_int_equal(options.threads, 3);
+    assert_int_equal(options.commit_steps, 7);
+    assert_true(options.commit_seconds == 0.5);
+    assert_int_equal(options.commit_retries, 0);
+    assert_string_equal(options.socket, "s");
+    assert_true(options.stay && options.json_log && options.quiet);
+}
+
+static void a_stay_needs_no_source(void **state) {
+    (void)state;
+    reef_options options;
+    reef_error err;
+    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--stay"), REEF_OK);
+    assert_int_equal(PARSE(&options, &err, "--pool", "p"), REEF_INVALID);
+    assert_non_null(strstr(err.message, "--source"));
+}
+
+static void help_and_version_need_nothing_else(void **state) {
+    (void)state;
+    reef_options options;
+    reef_error err;
+    assert_int_equal(PARSE(&options, &err, "--help", "--nonsense"), REEF_OK);
+    assert_int_equal(options.action, REEF_ACTION_HELP);
+    assert_int_equal(PARSE(&options, &err, "--version"), REEF_OK);
+    assert_int_equal(options.action, REEF_ACTION_VERSION);
+    // Every option is in the help.
+    static const char *const NAMES[] = {"--pool",    "--source",  "--threads",  "--commit-steps", "--commit-seconds",
+                                        "--socket",  "--stay",    "--json-log", "--quiet",        "--commit-retries",
+                                        "--version", "REEF_ISA"};
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
+        assert_non_null(strstr(reef_options_help(), NAMES[i]));
+}
+
+static void what_is_refused_is_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *arguments[4];
+        const char *named;
+    } CASES[] = {
+        {{"--frobnicate"}, "'--frobnicate'"},
+        {{"-x"}, "'-x'"},
+        {{"--pool"}, "'--pool'"},
+        {{"--stay=yes"}, "'--stay=yes'"},
+        {{"stray", "--pool", "p"}, "'stray'"},
+        {{"--source", "a"}, "--pool"},
+        {{"--pool", "", "--stay"}, "--pool"},
+        {{"--threads", "0"}, "--threads '0'"},
+        {{"--threads", "1025"}, "--threads '1025'"},
+        {{"--threads", "-1"}, "--threads '-1'"},
+        {{"--threads", "2x"}, "--threads '2x'"},
+        {{"--threads", ""}, "--threads ''"},
+        {{"--commit-steps", "99999999999999999999999"}, "--commit-steps"},
+        {{"--commit-seconds", "nan"}, "--commit-seconds 'nan'"},
+        {{"--commit-seconds", "-1"}, "--commit-seconds '-1'"},
+        {{"--commit-seconds", "soon"}, "--commit-seconds 'soon'"},
+        {{"--commit-retries", "11"}, "--commit-retries '11'"},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
+        reef_options options;
+        reef_error err = {0};
+        const char *list[6] = {"reefd"};
+        memcpy(list + 1, CASES[i].arguments, sizeof(CASES[i].arguments));
+        assert_int_equal(parse(&options, &err, list), REEF_INVALID);
+        if (!strstr(err.message, CASES[i].named)) fail_msg("'%s' does not name %s", err.message, CASES[i].named);
+    }
+}
+
+static void too_many_sources_are_refused(void **state) {
+    (void)state;
+    static char *arguments[2 * REEF_INPUT_COUNT_MAX + 8];
+    int count = 0;
+    reef_options options;
+    reef_error err;
+    static char words[][16] = {"reefd", "--pool", "p", "--source", "a"};
+    for (int i = 0; i < 3; i++) arguments[count++] = words[i];
+    for (int i = 0; i < REEF_INPUT_COUNT_MAX + 1; i++) {
+        arguments[count++] = words[3];
+        arguments[count++] = words[4];
+    }
+    assert_int_equal(reef_options_parse(&options, count - 2, arguments, &err), REEF_OK);
+    assert_int_equal(options.source_count, REEF_INPUT_COUNT_MAX);
+    assert_int_equal(reef_options_parse(&options, count, arguments, &err), REEF_INVALID);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_have_their_documented_defaults),
+        cmocka_unit_test(every_option_is_taken),
+        cmocka_unit_test(a_stay_needs_no_source),
+        cmocka_unit_test(help_and_version_need_nothing_else),
+        cmocka_unit_test(what_is_refused_is_named),
+        cmocka_unit_test(too_many_sources_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

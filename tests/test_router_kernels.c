@@ -1,0 +1,423 @@
+// Kernels: every instruction set against plain definitions in double, over all sizes up to a few
+// vectors and all alignments of a float.
+#include "kernels.h"
+
+#include "draw.h"
+#include "gradcheck.h"
+#include "reef_kernels.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SIZE_MAX_TESTED = 67, OFFSETS = 4, ROWS = 9 };
+
+// Sizes small and large, and a start that is no vector's alignment.
+enum { CAPACITY = 400 };
+static const size_t large_sizes[] = {128, 129, 255, 256, 391};
+
+typedef void (*size_test)(size_t D, size_t offset);
+
+static void for_every_size(size_test test) {
+    for (size_t offset = 0; offset < OFFSETS; offset++) {
+        for (size_t D = 0; D <= SIZE_MAX_TESTED; D++) test(D, offset);
+        for (size_t n = 0; n < sizeof large_sizes / sizeof *large_sizes; n++)
+            test(large_sizes[n], offset);
+    }
+}
+
+// `value` is within `ulps` units in the last place of the true one, or of the smallest normal number.
+static void assert_ulps(double truth, float value, double ulps) {
+    double unit = fmax(fabs(truth), FLT_MIN) * FLT_EPSILON;
+    if (!(fabs(value - truth) <= ulps * unit))
+        fail_msg("%.9g instead of %.9g, %.2f ulp", value, truth, fabs(value - truth) / unit);
+}
+
+static void check_dot(size_t D, size_t offset) {
+    float a[CAPACITY + OFFSETS], b[CAPACITY + OFFSETS];
+    uint64_t seed = D;
+    draw_floats(&seed, CAPACITY + OFFSETS, a, -1, 1);
+    draw_floats(&seed, CAPACITY + OFFSETS, b, -1, 1);
+    double truth = 0, size = 0;
+    for (size_t d = 0; d < D; d++) {
+        truth += (double)a[offset + d] * b[offset + d];
+        size += fabs((double)a[offset + d] * b[offset + d]);
+    }
+    float value = reef_dot(D, a + offset, b + offset);
+    assert_true(fabs(value - truth) <= 1e-6 * size);
+
+    // The same values from another address: the same bits.
+    float moved[CAPACITY + OFFSETS];
+    memcpy(moved + 1, a + offset, D * sizeof *a);
+    float again = reef_dot(D, moved + 1, b + offset);
+    assert_memory_equal(&value, &again, sizeof value);
+}
+
+static void dot_is_the_sum_of_products(void **state) {
+    (void)state;
+    for_every_size(check_dot);
+}
+
+static void check_axpy(size_t D, size_t offset) {
+    float x[CAPACITY + OFFSETS], y[CAPACITY + OFFSETS], before[CAPACITY + OFFSETS];
+    uint64_t seed = D;
+    draw_floats(&seed, CAPACITY + OFFSETS, x, -1, 1);
+    draw_floats(&seed, CAPACITY + OFFSETS, y, -1, 1);
+    memcpy(before, y, sizeof y);
+    reef_axpy(D, y + offset, 0.7f, x + offset);
+    for (size_t d = 0; d < CAPACITY + OFFSETS; d++) {
+        if (d < offset || d >= offset + D)
+            assert_true(y[d] == before[d]); // nothing around is touched
+        else
+            assert_true(fabs(y[d] - (before[d] + (double)0.7f * x[d])) < 2e-7);
+    }
+}
+
+static void axpy_adds_a_multiple_and_touches_nothing_else(void **state) {
+    (void)state;
+    for_every_size(check_axpy);
+}
+
+static const uint32_t gathered[ROWS] = {3, 0, 8, 3, 5, 1, 1, 7, 2};
+
+static void check_rows(size_t D, size_t offset) {
+    static float rows[ROWS * (CAPACITY + OFFSETS)];
+    const size_t stride = CAPACITY + 1;
+    float x[CAPACITY + OFFSETS], out[ROWS];
+    float y[CAPACITY + OFFSETS], expected[CAPACITY + OFFSETS];
+    uint64_t seed = D;
+    draw_floats(&seed, sizeof rows / sizeof *rows, rows, -1, 1);
+    draw_floats(&seed, CAPACITY + OFFSETS, x, -1, 1);
+    draw_floats(&seed, CAPACITY + OFFSETS, y, -1, 1);
+    memcpy(expected, y, sizeof y);
+    for (size_t K = 0; K <= ROWS; K++) {
+        reef_dot_rows(K, D, out, x + offset, rows + offset, stride, gathered);
+        for (size_t k = 0; k < K; k++) {
+            float one = reef_dot(D, rows + offset + gathered[k] * stride, x + offset);
+            assert_memory_equal(&out[k], &one, sizeof one);
+            reef_axpy(D, expected + offset, out[k], rows + offset + gathered[k] * stride);
+        }
+        reef_axpy_rows(K, D, y + offset, out, rows + offset, stride, gathered);
+        assert_memory_equal(y, expected, sizeof y);
+    }
+}
+
+static void gathered_rows_have_the_bits_of_single_ones(void **state) {
+    (void)state;
+    for_every_size(check_rows);
+}
+
+static void check_exp(size_t D, size_t offset) {
+    float x[CAPACITY + OFFSETS], y[CAPACITY + OFFSETS];
+    uint64_t seed = D;
+    draw_floats(&seed, CAPACITY + OFFSETS, x, -20, 20);
+    for (size_t d = 0; d < CAPACITY + OFFSETS; d++) y[d] = -7;
+    reef_exp(D, y + offset, x + offset);
+    for (size_t d = 0; d < CAPACITY + OFFSETS; d++) {
+        if (d < offset || d >= offset + D)
+            assert_true(y[d] == -7);
+        else
+            assert_ulps(exp((double)x[d]), y[d], 2);
+    }
+    reef_exp(D, x + offset, x + offset);
+    assert_memory_equal(x + offset, y + offset, D * sizeof *x); // in place
+}
+
+static void exp_is_within_two_ulp_of_libm(void **state) {
+    (void)state;
+    for_every_size(check_exp);
+    float x[CAPACITY], y[CAPACITY];
+    for (int block = -104 * 4; block < 90 * 4; block++) {
+        for (int i = 0; i < CAPACITY; i++)
+            x[i] = (float)block / 4 + (float)i * (0.25f / (float)CAPACITY);
+        reef_exp(CAPACITY, y, x);
+        for (int i = 0; i < CAPACITY; i++) {
+            double truth = exp((double)x[i]);
+            if (truth > FLT_MAX)
+                assert_true(y[i] == INFINITY || y[i] > 0.9999f * FLT_MAX);
+            else
+                assert_ulps(truth, y[i], 2);
+        }
+    }
+}
+
+static void exp_is_exact_at_its_ends(void **state) {
+    (void)state;
+    const float x[] = {0,      -0.0f,    -INFINITY, INFINITY, NAN,    -NAN,
+                       -1e30f, -FLT_MAX, -104.5f,   FLT_MAX,  88.73f, 1e30f};
+    const float expected[] = {1, 1, 0, INFINITY, NAN, NAN, 0, 0, 0, INFINITY, INFINITY, INFINITY};
+    enum { COUNT = sizeof x / sizeof *x };
+    for (size_t i = 0; i < COUNT; i++) {
+        float around[33] = {0}; // in a whole vector and behind the last one
+        for (size_t place = 0; place < 33; place++) {
+            float y[33];
+            memset(around, 0, sizeof around);
+            around[place] = x[i];
+            reef_exp(33, y, around);
+            if (isnan(expected[i]))
+                assert_true(isnan(y[place]));
+            else
+                assert_true(y[place] == expected[i] && !signbit(y[place]));
+            assert_true(y[(place + 1) % 33] == 1);
+        }
+    }
+}
+
+static void check_softmax(size_t D, size_t offset) {
+    if (D == 0) return;
+    float x[CAPACITY + OFFSETS], y[CAPACITY + OFFSETS];
+    uint64_t seed = D;
+    draw_floats(&seed, CAPACITY + OFFSETS, x, -9, 9);
+    if (D > 2) x[offset + D / 2] = -INFINITY;
+    if (D > 2) x[offset + D - 1] = -INFINITY;
+    memcpy(y, x, sizeof x);
+    reef_softmax(D, y + offset);
+    double max = -INFINITY, sum = 0, total = 0;
+    for (size_t d = offset; d < offset + D; d++) max = fmax(max, x[d]);
+    for (size_t d = offset; d < offset + D; d++) sum += exp(x[d] - max);
+    for (size_t d = 0; d < CAPACITY + OFFSETS; d++) {
+        if (d < offset || d >= offset + D) {
+            assert_true(y[d] == x[d]);
+        } else {
+            assert_ulps(exp(x[d] - max) / sum, y[d], 16); // the argument's rounding counts, too
+            total += y[d];
+        }
+    }
+    assert_true(fabs(total - 1) < 1e-6);
+}
+
+static void softmax_agrees_with_libm_and_sums_to_one(void **state) {
+    (void)state;
+    for_every_size(check_softmax);
+}
+
+static void softmax_holds_at_extremes(void **state) {
+    (void)state;
+    for (size_t D = 1; D <= 40; D++) {
+        float row[40];
+        for (size_t d = 0; d < D; d++) row[d] = 3e38f;
+        reef_softmax(D, row);
+        for (size_t d = 0; d < D; d++) assert_true(fabs(row[d] - 1.0 / (double)D) < 1e-7);
+        // One entry left by the mask, at the far end of the range of numbers.
+        for (size_t d = 0; d < D; d++) row[d] = -INFINITY;
+        row[D / 3] = -3e38f;
+        reef_softmax(D, row);
+        for (size_t d = 0; d < D; d++) assert_true(row[d] == (d == D / 3 ? 1 : 0));
+        for (size_t d = 0; d < D; d++) row[d] = 1;
+        row[D - 1] = NAN;
+        reef_softmax(D, row);
+        for (size_t d = 0; d < D; d++) assert_true(isnan(row[d]));
+    }
+}
+
+static double true_gelu(double x) {
+    return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+}
+
+static void check_gelu(size_t D, size_t offset) {
+    float x[CAPACITY + OFFSETS], y[CAPACITY + OFFSETS];
+    uint64_t seed = D;
+    draw_floats(&seed, CAPACITY + OFFSETS, x, -6, 6);
+    for (size_t d = 0; d < CAPACITY + OFFSETS; d++) y[d] = -7;
+    reef_gelu(D, y + offset, x + offset);
+    for (size_t d = 0; d < CAPACITY + OFFSETS; d++) {
+        if (d < offset || d >= offset + D)
+            assert_true(y[d] == -7);
+        else
+            assert_true(fabs(y[d] - true_gelu(x[d])) < 1e-6);
+    }
+}
+
+static void gelu_agrees_with_its_definition(void **state) {
+    (void)state;
+    for_every_size(check_gelu);
+}
+
+static void gelu_holds_at_extremes(void **state) {
+    (void)state;
+    const float x[] = {0, 50, -50, 1e20f, -1e20f, FLT_MAX, -FLT_MAX};
+    const float gelu[] = {0, 50, 0, 1e20f, 0, FLT_MAX, 0};
+    const float slope[] = {0.5f, 1, 0, 1, 0, 1, 0};
+    enum { COUNT = sizeof x / sizeof *x };
+    float ones[COUNT], y[COUNT];
+    for (size_t i = 0; i < COUNT; i++) ones[i] = 1;
+    reef_gelu(COUNT, y, x);
+    for (size_t i = 0; i < COUNT; i++) assert_true(y[i] == gelu[i]);
+    reef_gelu_backward(COUNT, y, ones, x);
+    for (size_t i = 0; i < COUNT; i++) assert_true(fabsf(y[i] - slope[i]) < 1e-6f);
+    const float not_a_number = NAN;
+    reef_gelu(1, y, &not_a_number);
+    assert_true(isnan(y[0]));
+    reef_gelu_backward(1, y, ones, &not_a_number);
+    assert_true(isnan(y[0]));
+}
+
+static double true_slope(double x) {
+    double h = 1e-5;
+    return (true_gelu(x + h) - true_gelu(x - h)) / (2 * h);
+}
+
+static void check_gelu_backward(size_t D, size_t offset) {
+    float x[CAPACITY + OFFSETS], d_y[CAPACITY + OFFSETS], d_x[CAPACITY + OFFSETS];
+    uint64_t seed = D;
+    draw_floats(&seed, CAPACITY + OFFSETS, x, -8, 8);
+    draw_floats(&seed, CAPACITY + OFFSETS, d_y, -1, 1);
+    for (size_t d = 0; d < CAPACITY + OFFSETS; d++) d_x[d] = -7;
+    reef_gelu_backward(D, d_x + offset, d_y + offset, x + offset);
+    for (size_t d = 0; d < CAPACITY + OFFSETS; d++) {
+        if (d < offset || d >= offset + D)
+            assert_true(d_x[d] == -7);
+        else
+            assert_true(fabs(d_x[d] - d_y[d] * true_slope(x[d])) < 2e-6);
+    }
+    reef_gelu_backward(D, d_y + offset, d_y + offset, x + offset);
+    assert_memory_equal(d_y + offset, d_x + offset, D * sizeof *d_x); // in place
+}
+
+static void gelu_backward_is_the_slope_of_gelu(void **state) {
+    (void)state;
+    for_every_size(check_gelu_backward);
+}
+
+typedef struct gelu_loss_context {
+    float x[37], y[37], d_y[37];
+} gelu_loss_context;
+
+static double gelu_loss(void *context) {
+    gelu_loss_context *c = context;
+    double loss = 0;
+    reef_gelu(37, c->y, c->x);
+    for (size_t i = 0; i < 37; i++) loss += (double)c->y[i] * c->d_y[i];
+    return loss;
+}
+
+static void gelu_backward_agrees_with_finite_differences(void **state) {
+    (void)state;
+    gelu_loss_context c;
+    float d_x[37];
+    uint64_t seed = 5;
+    draw_floats(&seed, 37, c.x, -3, 3);
+    draw_floats(&seed, 37, c.d_y, -1, 1);
+    reef_gelu_backward(37, d_x, c.d_y, c.x);
+    assert_true(gradcheck_error_max(37, c.x, d_x, GRADCHECK_STEP, gelu_loss, &c) < GRADCHECK_LIMIT);
+    d_x[20] += 0.01f;
+    assert_false(gradcheck_error_max(37, c.x, d_x, GRADCHECK_STEP, gelu_loss, &c) <
+                 GRADCHECK_LIMIT);
+}
+
+static void check_adam(size_t D, size_t offset) {
+    enum { LENGTH = CAPACITY + OFFSETS };
+    const reef_adam adam = {
+        .learning_rate = 3e-3f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f};
+    float param[LENGTH], m[LENGTH] = {0}, v[LENGTH] = {0}, grad[LENGTH], first[LENGTH];
+    double p2[LENGTH], m2[LENGTH] = {0}, v2[LENGTH] = {0};
+    uint64_t seed = D;
+    draw_floats(&seed, LENGTH, param, -1, 1);
+    memcpy(first, param, sizeof param);
+    for (size_t d = 0; d < LENGTH; d++) p2[d] = param[d];
+    for (uint64_t count = 1; count <= 12; count++) {
+        draw_floats(&seed, LENGTH, grad, -2, 2);
+        reef_adam_update(D, param + offset, m + offset, v + offset, grad + offset, 0.25f, count,
+                         &adam);
+        for (size_t d = offset; d < offset + D; d++) {
+            double g = 0.25 * grad[d];
+            m2[d] = (double)adam.beta1 * m2[d] + (1 - (double)adam.beta1) * g;
+            v2[d] = (double)adam.beta2 * v2[d] + (1 - (double)adam.beta2) * g * g;
+            double m_hat = m2[d] / (1 - pow((double)adam.beta1, (double)count));
+            double v_hat = v2[d] / (1 - pow((double)adam.beta2, (double)count));
+            p2[d] -= (double)adam.learning_rate * m_hat / (sqrt(v_hat) + (double)adam.epsilon);
+        }
+    }
+    for (size_t d = 0; d < LENGTH; d++) {
+        if (d < offset || d >= offset + D) {
+            assert_true(param[d] == first[d] && m[d] == 0 && v[d] == 0);
+        } else {
+            assert_true(fabs(param[d] - p2[d]) < 1e-6);
+            assert_true(fabs(m[d] - m2[d]) < 1e-6);
+            assert_true(fabs(v[d] - v2[d]) < 1e-6);
+        }
+    }
+}
+
+static void adam_follows_the_algorithm_in_double(void **state) {
+    (void)state;
+    for_every_size(check_adam);
+}
+
+static void adam_with_no_gradient_yet_moves_nothing(void **state) {
+    (void)state;
+    const reef_adam adam = {
+        .learning_rate = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
+    float param[19], m[19] = {0}, v[19] = {0};
+    const float grad[19] = {0};
+    for (size_t d = 0; d < 19; d++) param[d] = (float)d;
+    reef_adam_update(19, param, m, v, grad, 1, 1, &adam);
+    for (size_t d = 0; d < 19; d++) assert_true(param[d] == (float)d);
+    // After a very long time the bias correction is 1.
+    reef_adam_update(19, param, m, v, grad, 1, UINT64_MAX, &adam);
+    for (size_t d = 0; d < 19; d++) assert_true(param[d] == (float)d);
+}
+
+static void topk_is_that_of_the_plain_kernel(void **state) {
+    (void)state;
+    float row[CAPACITY + OFFSETS], scores[CAPACITY], expected_scores[CAPACITY];
+    uint16_t indices[CAPACITY], expected[CAPACITY];
+    uint64_t seed = 3;
+    for (size_t D = 1; D <= CAPACITY; D += D < 70 ? 1 : 37) {
+        for (size_t K = 1; K <= D; K += 1 + K / 3) {
+            size_t offset = D % OFFSETS;
+            if (K % 2 == 0)
+                draw_floats(&seed, D, row + offset, -1, 1);
+            else
+                draw_ints(&seed, D, row + offset, -3, 3);
+            assert_true(reef_kernels_plain.topk(D, row + offset, K, expected_scores, expected));
+            assert_true(reef_kernels()->topk(D, row + offset, K, scores, indices));
+            assert_memory_equal(indices, expected, K * sizeof *indices);
+            assert_memory_equal(scores, expected_scores, K * sizeof *scores);
+            row[offset + draw_bits(&seed) % D] = NAN;
+            assert_false(reef_kernels()->topk(D, row + offset, K, scores, indices));
+        }
+    }
+}
+
+static void unknown_kernels_are_refused(void **state) {
+    (void)state;
+    reef_error err;
+    const char *before = reef_kernels_name();
+    assert_int_equal(reef_kernels_choose("sse9", &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "sse9"));
+    assert_string_equal(reef_kernels_name(), before);
+}
+
+static int run_with(const char *kernels) {
+    if (reef_kernels_choose(kernels, NULL) != REEF_OK) return 0; // not on this CPU
+    print_message("kernels: %s\n", reef_kernels_name());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dot_is_the_sum_of_products),
+        cmocka_unit_test(axpy_adds_a_multiple_and_touches_nothing_else),
+        cmocka_unit_test(gathered_rows_have_the_bits_of_single_ones),
+        cmocka_unit_test(exp_is_within_two_ulp_of_libm),
+        cmocka_unit_test(exp_is_exact_at_its_ends),
+        cmocka_unit_test(softmax_agrees_with_libm_and_sums_to_one),
+        cmocka_unit_test(softmax_holds_at_extremes),
+        cmocka_unit_test(gelu_agrees_with_its_definition),
+        cmocka_unit_test(gelu_holds_at_extremes),
+        cmocka_unit_test(gelu_backward_is_the_slope_of_gelu),
+        cmocka_unit_test(gelu_backward_agrees_with_finite_differences),
+        cmocka_unit_test(adam_follows_the_algorithm_in_double),
+        cmocka_unit_test(adam_with_no_gradient_yet_moves_nothing),
+        cmocka_unit_test(topk_is_that_of_the_plain_kernel),
+        cmocka_unit_test(unknown_kernels_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) {
+    return run_with("plain") + run_with("avx2") + run_with("avx512");
+}

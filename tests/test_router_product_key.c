@@ -1,0 +1,237 @@
+// Product keys: expert ids in shell order, and the choice of pairs against exhaustive search.
+#include "product_key.h"
+
+#include "draw.h"
+#include "exhaustive_pairs.h"
+#include "reef_kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { SIDE_MAX = 300 };
+
+// One selection's lists, and its outputs with a guard element behind each.
+typedef struct fixture {
+    pair_lists lists;
+    reef_expert_id indices[SIDE_MAX + 1];
+    uint16_t index_a[SIDE_MAX + 1], index_b[SIDE_MAX + 1];
+    float scores[SIDE_MAX + 1];
+    float score_a[SIDE_MAX], score_b[SIDE_MAX];
+    float top_a[SIDE_MAX + 1], top_b[SIDE_MAX + 1];
+    uint16_t row_a[SIDE_MAX + 1], row_b[SIDE_MAX + 1];
+    uint64_t keys[SIDE_MAX];
+    uint32_t places[SIDE_MAX];
+    uint16_t tied_a[SIDE_MAX], tied_b[SIDE_MAX];
+    scored_pair pairs[SIDE_MAX * SIDE_MAX];
+} fixture;
+
+static int set_up(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    if (f == NULL) return -1;
+    f->lists = (pair_lists){
+        .score_a = f->top_a,
+        .score_b = f->top_b,
+        .row_a = f->row_a,
+        .row_b = f->row_b,
+        .keys = f->keys,
+        .places = f->places,
+        .tied_a = f->tied_a,
+        .tied_b = f->tied_b,
+    };
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    free(*state);
+    return 0;
+}
+
+static bool choose(fixture *f, size_t side, size_t topk) {
+    f->lists.side = side;
+    f->lists.topk = topk;
+    f->indices[topk] = 0xdeadbeef;
+    return reef_pairs_choose(&f->lists, f->score_a, f->score_b, f->indices, f->index_a, f->index_b,
+                             f->scores);
+}
+
+static void assert_equals_exhaustive(fixture *f, size_t side, size_t topk) {
+    assert_true(choose(f, side, topk));
+    assert_int_equal(f->indices[topk], 0xdeadbeef);
+    exhaustive_pairs(side, f->score_a, f->score_b, f->pairs);
+    for (size_t k = 0; k < topk; k++) {
+        if (f->indices[k] != f->pairs[k].id)
+            fail_msg("side %zu topk %zu place %zu: expert %u scores %.9g, expected %u with %.9g",
+                     side, topk, k, f->indices[k], (double)f->scores[k], f->pairs[k].id,
+                     (double)f->pairs[k].score);
+        assert_int_equal(f->index_a[k], f->pairs[k].i);
+        assert_int_equal(f->index_b[k], f->pairs[k].j);
+        assert_true(f->scores[k] == f->pairs[k].score);
+    }
+}
+
+static void ids_are_a_bijection_for_every_side(void **state) {
+    (void)state;
+    for (uint32_t side = 1; side <= 70; side++) {
+        uint8_t *seen = calloc(side, side);
+        assert_non_null(seen);
+        for (uint32_t i = 0; i < side; i++) {
+            for (uint32_t j = 0; j < side; j++) {
+                reef_expert_id id = reef_expert_id_of(i, j);
+                assert_true(id < side * side); // so a larger grid leaves these ids alone
+                assert_int_equal(seen[id]++, 0);
+                uint32_t i_back, j_back;
+                reef_expert_pair_of(id, &i_back, &j_back);
+                assert_int_equal(i_back, i);
+                assert_int_equal(j_back, j);
+            }
+        }
+        free(seen);
+    }
+}
+
+static void ids_follow_the_documented_order(void **state) {
+    (void)state;
+    const uint32_t ids[3][3] = {{0, 1, 4}, {3, 2, 5}, {8, 7, 6}};
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t j = 0; j < 3; j++) assert_int_equal(reef_expert_id_of(i, j), ids[i][j]);
+}
+
+static void the_largest_ids_have_pairs(void **state) {
+    (void)state;
+    const uint32_t m = REEF_SIDE_MAX - 1;
+    const uint32_t others[] = {0, 1, m / 2, m - 1, m};
+    for (size_t n = 0; n < sizeof others / sizeof *others; n++) {
+        uint32_t i, j;
+        reef_expert_pair_of(reef_expert_id_of(m, others[n]), &i, &j);
+        assert_int_equal(i, m);
+        assert_int_equal(j, others[n]);
+        reef_expert_pair_of(reef_expert_id_of(others[n], m), &i, &j);
+        assert_int_equal(i, others[n]);
+        assert_int_equal(j, m);
+    }
+}
+
+// Every way to draw scores, at every odd side up to 39 and every topk.
+static void assert_choice_is_exhaustive(fixture *f, int low, int high, float unit, bool whole) {
+    uint64_t seed = 7;
+    for (size_t side = 1; side <= 39; side += 2) {
+        for (size_t topk = 1; topk <= side; topk++) {
+            for (int repeat = 0; repeat < 3; repeat++) {
+                if (whole) {
+                    draw_ints(&seed, side, f->score_a, low, high);
+                    draw_ints(&seed, side, f->score_b, low, high);
+                } else {
+                    draw_floats(&seed, side, f->score_a, (float)low, (float)high);
+                    draw_floats(&seed, side, f->score_b, (float)low, (float)high);
+                }
+                for (size_t i = 0; i < side; i++) f->score_a[i] *= unit;
+                assert_equals_exhaustive(f, side, topk);
+            }
+        }
+    }
+}
+
+static void choice_equals_exhaustive_search_on_random_scores(void **state) {
+    assert_choice_is_exhaustive(*state, -3, 3, 1, false);
+}
+
+static void choice_equals_exhaustive_search_when_most_scores_tie(void **state) {
+    assert_choice_is_exhaustive(*state, 0, 1, 1, true);
+    assert_choice_is_exhaustive(*state, -1, 1, 1, true);
+    assert_choice_is_exhaustive(*state, -4, 4, 1, true);
+}
+
+static void choice_equals_exhaustive_search_when_all_scores_are_equal(void **state) {
+    assert_choice_is_exhaustive(*state, 0, 0, 1, true);
+    assert_choice_is_exhaustive(*state, 2, 2, 1, true);
+}
+
+// Adding a number of 2^24 rounds small differences away: sums tie although no half does.
+static void choice_equals_exhaustive_search_when_sums_tie_by_rounding(void **state) {
+    fixture *f = *state;
+    uint64_t seed = 11;
+    for (size_t side = 1; side <= 39; side += 2) {
+        for (size_t topk = 1; topk <= side; topk++) {
+            draw_floats(&seed, side, f->score_a, -4, 4);
+            draw_floats(&seed, side, f->score_b, 16777216, 16777224);
+            assert_equals_exhaustive(f, side, topk);
+        }
+    }
+}
+
+static void zeros_of_both_signs_are_equal(void **state) {
+    fixture *f = *state;
+    uint64_t seed = 13;
+    const float zeros[] = {0.0f, -0.0f};
+    for (size_t topk = 1; topk <= 9; topk++) {
+        for (size_t i = 0; i < 9; i++) {
+            f->score_a[i] = zeros[draw_int(&seed, 0, 1)];
+            f->score_b[i] = zeros[draw_int(&seed, 0, 1)];
+        }
+        assert_equals_exhaustive(f, 9, topk);
+    }
+}
+
+static void choice_equals_exhaustive_search_at_the_papers_sizes(void **state) {
+    fixture *f = *state;
+    uint64_t seed = 17;
+    const size_t sides[] = {48, 64, 100, 256, 299};
+    for (size_t n = 0; n < sizeof sides / sizeof *sides; n++) {
+        for (int repeat = 0; repeat < 4; repeat++) {
+            draw_floats(&seed, sides[n], f->score_a, -2, 2);
+            draw_floats(&seed, sides[n], f->score_b, -2, 2);
+            assert_equals_exhaustive(f, sides[n], 16);
+            draw_ints(&seed, sides[n], f->score_a, -20, 20);
+            draw_ints(&seed, sides[n], f->score_b, -20, 20);
+            assert_equals_exhaustive(f, sides[n], 32);
+        }
+    }
+}
+
+static void scores_that_are_not_numbers_are_refused(void **state) {
+    fixture *f = *state;
+    const float wrong[] = {NAN, -NAN, INFINITY};
+    for (size_t side = 1; side <= 40; side += 13) {
+        for (size_t place = 0; place < side; place++) {
+            for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+                for (size_t i = 0; i < side; i++) f->score_a[i] = f->score_b[i] = (float)(i % 5);
+                f->score_b[place] = wrong[n];
+                assert_false(choose(f, side, 1));
+                assert_false(choose(f, side, side));
+            }
+        }
+    }
+    for (size_t i = 0; i < 20; i++) f->score_a[i] = f->score_b[i] = -INFINITY;
+    assert_false(choose(f, 20, 4));
+    for (size_t i = 0; i < 20; i++) f->score_a[i] = f->score_b[i] = 3e38f; // the sum overflows
+    assert_false(choose(f, 20, 4));
+}
+
+static int run_with(const char *kernels) {
+    if (reef_kernels_choose(kernels, NULL) != REEF_OK) return 0; // not on this CPU
+    print_message("kernels: %s\n", reef_kernels_name());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_are_a_bijection_for_every_side),
+        cmocka_unit_test(ids_follow_the_documented_order),
+        cmocka_unit_test(the_largest_ids_have_pairs),
+        cmocka_unit_test(choice_equals_exhaustive_search_on_random_scores),
+        cmocka_unit_test(choice_equals_exhaustive_search_when_most_scores_tie),
+        cmocka_unit_test(choice_equals_exhaustive_search_when_all_scores_are_equal),
+        cmocka_unit_test(choice_equals_exhaustive_search_when_sums_tie_by_rounding),
+        cmocka_unit_test(zeros_of_both_signs_are_equal),
+        cmocka_unit_test(choice_equals_exhaustive_search_at_the_papers_sizes),
+        cmocka_unit_test(scores_that_are_not_numbers_are_refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
+
+int main(void) {
+    return run_with("plain") + run_with("avx2") + run_with("avx512");
+}

@@ -1,0 +1,594 @@
+// The router's forward and backward: against the plain router in double, against exhaustive search,
+// and the same bits for any number of threads.
+#include "draw.h"
+#include "exhaustive_pairs.h"
+#include "gradcheck.h"
+#include "plain_router.h"
+#include "reef_router.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+// A router of any shape with room for its parameters, their gradients and a batch.
+typedef struct router {
+    reef_router_shape shape;
+    reef_router_params params, grads;
+    reef_router_tape tape;
+    size_t rows, width, gates; // gates = rows * H * K
+    float *x, *d_x, *d_gate;
+    float *block;
+    size_t block_floats;
+} router;
+
+// All arrays in one block, so that it can be filled and compared at once. Called twice: to measure,
+// and to carve.
+static size_t lay_out(router *r, float *block) {
+    const size_t key_table = r->shape.side * r->shape.d_key / 2;
+    const size_t weights = r->shape.d_model * r->width;
+    struct {
+        float **array;
+        size_t count;
+    } arrays[] = {
+        {&r->params.w_query, weights},
+        {&r->params.bn_scale, r->width},
+        {&r->params.bn_shift, r->width},
+        {&r->params.bn_mean, r->width},
+        {&r->params.bn_var, r->width},
+        {&r->params.sub_keys_a, key_table},
+        {&r->params.sub_keys_b, key_table},
+        {&r->grads.w_query, weights},
+        {&r->grads.bn_scale, r->width},
+        {&r->grads.bn_shift, r->width},
+        {&r->grads.sub_keys_a, key_table},
+        {&r->grads.sub_keys_b, key_table},
+        {&r->x, r->rows * r->shape.d_model},
+        {&r->d_x, r->rows * r->shape.d_model},
+        {&r->d_gate, r->gates},
+    };
+    size_t at = 0;
+    for (size_t n = 0; n < sizeof arrays / sizeof *arrays; n++) {
+        if (block != NULL) *arrays[n].array = block + at;
+        at += arrays[n].count;
+    }
+    return at;
+}
+
+static void fill(router *r, uint64_t seed) {
+    draw_floats(&seed, r->block_floats, r->block, -1, 1);
+    for (size_t c = 0; c < r->width; c++) {
+        r->params.bn_scale[c] += 1.5f;
+        r->params.bn_var[c] += 1.5f;
+    }
+    for (size_t n = 0; n < r->gates; n++) r->d_gate[n] *= 4; // softmax makes gradients small
+}
+
+static router make(reef_router_shape shape, size_t rows, size_t piece_rows, uint64_t seed) {
+    router r = {.shape = shape, .rows = rows};
+    r.width = shape.head_count * shape.d_key;
+    r.gates = rows * shape.head_count * shape.topk;
+    r.block_floats = lay_out(&r, NULL);
+    r.block = calloc(r.block_floats, sizeof *r.block);
+    assert_non_null(r.block);
+    lay_out(&r, r.block);
+    fill(&r, seed);
+    assert_int_equal(reef_router_tape_init(&r.tape, &shape, rows, piece_rows, true, NULL), REEF_OK);
+    return r;
+}
+
+static void release(router *r) {
+    reef_router_tape_release(&r->tape);
+    free(r->block);
+}
+
+static void clear_grads(router *r) {
+    const size_t key_table = r->shape.side * r->shape.d_key / 2;
+    memset(r->grads.w_query, 0, r->shape.d_model * r->width * sizeof(float));
+    memset(r->grads.bn_scale, 0, r->width * sizeof(float));
+    memset(r->grads.bn_shift, 0, r->width * sizeof(float));
+    memset(r->grads.sub_keys_a, 0, key_table * sizeof(float));
+    memset(r->grads.sub_keys_b, 0, key_table * sizeof(float));
+    memset(r->d_x, 0, r->rows * r->shape.d_model * sizeof(float));
+}
+
+static void forward(router *r, reef_router_mode mode, reef_workers *workers) {
+    reef_error err = {0};
+    reef_status status = reef_router_forward(&r->shape, &r->params, mode, workers, r->rows, r->x,
+                                             NULL, &r->tape, &err);
+    if (status != REEF_OK) fail_msg("%s", err.message);
+}
+
+static void backward(router *r,
+                     reef_router_mode mode,
+                     reef_workers *workers,
+                     reef_router_params *grads) {
+    reef_router_backward(&r->shape, &r->params, mode, workers, r->rows, r->x, NULL, &r->tape,
+                         r->d_gate, r->d_x, grads);
+}
+
+// The folded router of `r`, in arrays of its own.
+typedef struct folded {
+    reef_router_params params;
+    float *block;
+} folded;
+
+static folded fold(const router *r) {
+    folded f = {.params = {.sub_keys_a = r->params.sub_keys_a, .sub_keys_b = r->params.sub_keys_b}};
+    f.block = calloc((r->shape.d_model + 1) * r->width, sizeof *f.block);
+    assert_non_null(f.block);
+    f.params.w_query = f.block;
+    f.params.query_bias = f.block + r->shape.d_model * r->width;
+    reef_router_fold(&r->shape, &r->params, f.params.w_query, f.params.query_bias);
+    return f;
+}
+
+// Odd and unequal, so that a swapped stride shows.
+static const reef_router_shape odd = {
+    .d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 5, .batch_norm = true};
+
+// ---- forward -------------------------------------------------------------------------------------
+
+// The gates agree with the plain router's for the same choice, and no pair left out scores more than
+// the worst one chosen.
+static void assert_agrees_with_plain(router *r, plain_norm norm) {
+    const size_t H = r->shape.head_count, K = r->shape.topk;
+    double *gate = calloc(r->gates, sizeof *gate);
+    double *query = calloc(r->rows * r->width, sizeof *query);
+    assert_true(gate != NULL && query != NULL);
+    plain_gate(&r->shape, &r->params, norm, r->rows, r->x, r->tape.index_a, r->tape.index_b, gate);
+    plain_queries(&r->shape, &r->params, norm, r->rows, r->x, query);
+    for (size_t n = 0; n < r->rows * H; n++) {
+        const double *q = query + n * r->shape.d_key;
+        double worst = INFINITY;
+        for (size_t k = n * K; k < (n + 1) * K; k++) {
+            assert_true(fabs(gate[k] - r->tape.gate[k]) < 1e-5);
+            size_t i = r->tape.index_a[k], j = r->tape.index_b[k];
+            assert_int_equal(r->tape.indices[k], reef_expert_id_of((uint32_t)i, (uint32_t)j));
+            double score = plain_score(&r->shape, &r->params, q, i, j);
+            assert_true(score <= worst + 1e-5); // best first
+            worst = fmin(worst, score);
+        }
+        size_t better = 0;
+        for (size_t i = 0; i < r->shape.side; i++)
+            for (size_t j = 0; j < r->shape.side; j++)
+                better += plain_score(&r->shape, &r->params, q, i, j) > worst + 1e-5;
+        assert_true(better < K);
+    }
+    free(query);
+    free(gate);
+}
+
+static const size_t some_sides[][3] = {{1, 1, 2},   {3, 3, 4},    {5, 3, 6},   {8, 8, 8},
+                                       {17, 4, 10}, {40, 16, 12}, {64, 32, 16}};
+
+static void forward_agrees_with_the_plain_router(void **state) {
+    (void)state;
+    for (size_t n = 0; n < sizeof some_sides / sizeof *some_sides; n++) {
+        for (int batch_norm = 0; batch_norm < 2; batch_norm++) {
+            router r = make((reef_router_shape){.d_model = 5 + n,
+                                                .head_count = 3,
+                                                .side = some_sides[n][0],
+                                                .topk = some_sides[n][1],
+                                                .d_key = some_sides[n][2],
+                                                .batch_norm = batch_norm},
+                            35, 5, n);
+            forward(&r, REEF_ROUTER_TRAIN, NULL);
+            assert_agrees_with_plain(&r, batch_norm ? PLAIN_NORM_BATCH : PLAIN_NORM_NONE);
+            release(&r);
+        }
+    }
+}
+
+// Whole numbers all the way: every product is exact, and ties are everywhere.
+static void check_exact_retrieval(size_t side, size_t topk, uint64_t seed) {
+    router r = make((reef_router_shape){.d_model = 4,
+                                        .head_count = 3,
+                                        .topk = topk,
+                                        .d_key = 6,
+                                        .side = side,
+                                        .batch_norm = false},
+                    12, 4, seed);
+    draw_ints(&seed, r.block_floats, r.block, -1, 1);
+    forward(&r, REEF_ROUTER_TRAIN, NULL);
+
+    const size_t half = r.shape.d_key / 2;
+    float *scores = calloc(2 * side, sizeof *scores);
+    scored_pair *pairs = calloc(side * side, sizeof *pairs);
+    assert_true(scores != NULL && pairs != NULL);
+    for (size_t n = 0; n < r.rows * r.shape.head_count; n++) {
+        const float *q = r.tape.query + n * r.shape.d_key;
+        memset(scores, 0, 2 * side * sizeof *scores);
+        for (size_t i = 0; i < side; i++) {
+            for (size_t c = 0; c < half; c++) {
+                scores[i] += q[c] * r.params.sub_keys_a[i * half + c];
+                scores[side + i] += q[half + c] * r.params.sub_keys_b[i * half + c];
+            }
+        }
+        exhaustive_pairs(side, scores, scores + side, pairs);
+        for (size_t k = 0; k < topk; k++) {
+            assert_int_equal(r.tape.indices[n * topk + k], pairs[k].id);
+            assert_int_equal(r.tape.index_a[n * topk + k], pairs[k].i);
+            assert_int_equal(r.tape.index_b[n * topk + k], pairs[k].j);
+        }
+    }
+    free(pairs);
+    free(scores);
+    release(&r);
+}
+
+static void retrieval_equals_exhaustive_search_on_ties(void **state) {
+    (void)state;
+    for (size_t side = 1; side <= 40; side += side < 6 ? 1 : 5)
+        for (size_t topk = 1; topk <= side; topk += 1 + topk / 2)
+            check_exact_retrieval(side, topk, side * 64 + topk);
+    check_exact_retrieval(40, 40, 1);
+}
+
+static void folded_router_agrees_with_running_statistics(void **state) {
+    (void)state;
+    for (int batch_norm = 0; batch_norm < 2; batch_norm++) {
+        reef_router_shape shape = odd;
+        shape.batch_norm = batch_norm;
+        router r = make(shape, 24, 8, 3);
+        folded f = fold(&r);
+        reef_error err = {0};
+        assert_int_equal(reef_router_forward(&r.shape, &f.params, REEF_ROUTER_FOLDED, NULL, r.rows,
+                                             r.x, NULL, &r.tape, &err),
+                         REEF_OK);
+        assert_agrees_with_plain(&r, batch_norm ? PLAIN_NORM_RUNNING : PLAIN_NORM_NONE);
+        free(f.block);
+        release(&r);
+    }
+}
+
+static void running_statistics_move_towards_the_batch(void **state) {
+    (void)state;
+    router r = make(odd, 24, 8, 4);
+    forward(&r, REEF_ROUTER_TRAIN, NULL);
+    for (int repeat = 0; repeat < 200; repeat++)
+        reef_router_update_stats(&r.shape, &r.params, &r.tape, 0.25f);
+    for (size_t c = 0; c < r.width; c++) {
+        double mean = 0, var = 0;
+        for (size_t row = 0; row < r.rows; row++)
+            mean += plain_raw(&r.shape, &r.params, r.x, row, c) / (double)r.rows;
+        for (size_t row = 0; row < r.rows; row++)
+            var += pow(plain_raw(&r.shape, &r.params, r.x, row, c) - mean, 2) / (double)r.rows;
+        assert_true(fabs(r.params.bn_mean[c] - mean) < 1e-5);
+        assert_true(fabs(r.params.bn_var[c] - var) < 1e-5);
+    }
+    r.params.bn_mean[2] = 1;
+    r.tape.batch_mean[2] = 5;
+    reef_router_update_stats(&r.shape, &r.params, &r.tape, 0.25f);
+    assert_true(r.params.bn_mean[2] == 2);
+    release(&r);
+}
+
+static void a_row_does_not_depend_on_the_rest_of_the_batch(void **state) {
+    (void)state;
+    enum { ROWS = 24, PIECE = 8 };
+    router r = make(odd, ROWS, PIECE, 5);
+    folded f = fold(&r);
+    const size_t row_gates = r.shape.head_count * r.shape.topk;
+    reef_error err;
+    float gate[ROWS * 9];
+    reef_expert_id indices[ROWS * 9];
+    assert_int_equal(r.gates, ROWS * 9);
+    for (size_t row = 0; row < ROWS; row++) {
+        fill(&r, 5);
+        for (int other = 0; other < 2; other++) {
+            uint64_t seed = row;
+            for (size_t n = 0; other == 1 && n < ROWS; n++)
+                if (n != row) draw_floats(&seed, 7, r.x + n * 7, -30, 30);
+            const uint8_t active[ROWS / PIECE] = {other == 0 || row / PIECE == 0,
+                                                  other == 0 || row / PIECE == 1,
+                                                  other == 0 || row / PIECE == 2};
+            assert_int_equal(reef_router_forward(&r.shape, &f.params, REEF_ROUTER_FOLDED, NULL,
+                                                 ROWS, r.x, active, &r.tape, &err),
+                             REEF_OK);
+            if (other == 0) {
+                memcpy(gate, r.tape.gate, sizeof gate);
+                memcpy(indices, r.tape.indices, sizeof indices);
+            }
+        }
+        size_t at = row * row_gates;
+        assert_memory_equal(gate + at, r.tape.gate + at, row_gates * sizeof *gate);
+        assert_memory_equal(indices + at, r.tape.indices + at, row_gates * sizeof *indices);
+    }
+    free(f.block);
+    release(&r);
+}
+
+// ---- backward ------------------------------------------------------------------------------------
+
+typedef struct loss_context {
+    router *r;
+    plain_norm norm;
+    const reef_router_params *params;
+} loss_context;
+
+// dot(gate, d_gate) with the experts that the forward chose.
+static double router_loss(void *context) {
+    static double gate[PLAIN_ROWS_MAX * PLAIN_TOPK_MAX];
+    const loss_context *c = context;
+    router *r = c->r;
+    double loss = 0;
+    plain_gate(&r->shape, c->params, c->norm, r->rows, r->x, r->tape.index_a, r->tape.index_b,
+               gate);
+    for (size_t n = 0; n < r->gates; n++) loss += gate[n] * r->d_gate[n];
+    return loss;
+}
+
+static void assert_gradient(
+    size_t D, float *x, const float *d_x, loss_context *c, const char *name) {
+    // The loss is in double, so a small step has no rounding to drown in.
+    double error = gradcheck_error_max(D, x, d_x, 1e-3f, router_loss, c);
+    if (!(error < 1e-4)) fail_msg("gradient of %s is off by %g", name, error);
+    // And a gradient that is nearly right is told apart.
+    float *spoilt = malloc(D * sizeof *spoilt);
+    assert_non_null(spoilt);
+    memcpy(spoilt, d_x, D * sizeof *spoilt);
+    spoilt[D / 2] += 0.01f;
+    assert_false(gradcheck_error_max(D, x, spoilt, 1e-3f, router_loss, c) < 1e-4);
+    free(spoilt);
+}
+
+static void check_gradients(router *r, loss_context *c) {
+    const size_t key_table = r->shape.side * r->shape.d_key / 2;
+    reef_router_params *params = &r->params, *grads = &r->grads;
+    assert_gradient(r->rows * r->shape.d_model, r->x, r->d_x, c, "x");
+    assert_gradient(r->shape.d_model * r->width, params->w_query, grads->w_query, c, "w_query");
+    assert_gradient(key_table, params->sub_keys_a, grads->sub_keys_a, c, "sub_keys_a");
+    assert_gradient(key_table, params->sub_keys_b, grads->sub_keys_b, c, "sub_keys_b");
+    if (c->norm != PLAIN_NORM_BATCH) return;
+    assert_gradient(r->width, params->bn_scale, grads->bn_scale, c, "bn_scale");
+    assert_gradient(r->width, params->bn_shift, grads->bn_shift, c, "bn_shift");
+}
+
+static void check_train_gradients(bool batch_norm) {
+    reef_router_shape shape = odd;
+    shape.batch_norm = batch_norm;
+    router r = make(shape, 20, 5, 21);
+    clear_grads(&r);
+    forward(&r, REEF_ROUTER_TRAIN, NULL);
+    backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
+    check_gradients(&r, &(loss_context){.r = &r,
+                                        .norm = batch_norm ? PLAIN_NORM_BATCH : PLAIN_NORM_NONE,
+                                        .params = &r.params});
+    release(&r);
+}
+
+static void backward_agrees_with_finite_differences_with_batch_norm(void **state) {
+    (void)state;
+    check_train_gradients(true);
+}
+
+static void backward_agrees_with_finite_differences_without_batch_norm(void **state) {
+    (void)state;
+    check_train_gradients(false);
+}
+
+static void backward_agrees_with_finite_differences_when_folded(void **state) {
+    (void)state;
+    router r = make(odd, 20, 5, 22);
+    folded f = fold(&r);
+    clear_grads(&r);
+    reef_router_params unfolded = r.params;
+    r.params = f.params;
+    forward(&r, REEF_ROUTER_FOLDED, NULL);
+    backward(&r, REEF_ROUTER_FOLDED, NULL, NULL);
+    loss_context c = {.r = &r, .norm = PLAIN_NORM_NONE, .params = &r.params};
+    assert_gradient(r.rows * r.shape.d_model, r.x, r.d_x, &c, "x");
+
+    // With gradients of parameters, too, as long as someone wants them.
+    clear_grads(&r);
+    backward(&r, REEF_ROUTER_FOLDED, NULL, &r.grads);
+    check_gradients(&r, &c);
+    r.params = unfolded;
+    free(f.block);
+    release(&r);
+}
+
+static void backward_accumulates(void **state) {
+    (void)state;
+    router r = make(odd, 20, 5, 23);
+    forward(&r, REEF_ROUTER_TRAIN, NULL);
+    clear_grads(&r);
+    backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
+    float *once = malloc(r.block_floats * sizeof *once);
+    assert_non_null(once);
+    memcpy(once, r.block, r.block_floats * sizeof *once);
+    backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
+    const float *first = r.grads.w_query;
+    for (size_t n = (size_t)(first - r.block); r.block + n < r.x; n++)
+        assert_true(fabsf(r.block[n] - 2 * once[n]) < 1e-5f * (1 + fabsf(once[n])));
+    for (size_t n = (size_t)(r.d_x - r.block); r.block + n < r.d_gate; n++)
+        assert_true(fabsf(r.block[n] - 2 * once[n]) < 1e-5f * (1 + fabsf(once[n])));
+    free(once);
+    release(&r);
+}
+
+static void inactive_pieces_get_and_give_no_gradient(void **state) {
+    (void)state;
+    router r = make(odd, 20, 5, 24);
+    folded f = fold(&r);
+    const uint8_t active[4] = {1, 0, 1, 0};
+    reef_error err;
+    reef_router_params unfolded = r.params;
+    r.params = f.params;
+    clear_grads(&r);
+    // What stands in an inactive piece does not matter, not even that it is no number.
+    for (size_t d = 0; d < 5 * 7; d++) r.x[5 * 7 + d] = NAN;
+    assert_int_equal(reef_router_forward(&r.shape, &r.params, REEF_ROUTER_FOLDED, NULL, r.rows, r.x,
+                                         active, &r.tape, &err),
+                     REEF_OK);
+    reef_router_backward(&r.shape, &r.params, REEF_ROUTER_FOLDED, NULL, r.rows, r.x, active,
+                         &r.tape, r.d_gate, r.d_x, NULL);
+    for (size_t row = 0; row < r.rows; row++) {
+        double size = 0;
+        for (size_t d = 0; d < 7; d++) size += fabs((double)r.d_x[row * 7 + d]);
+        if (active[row / 5])
+            assert_true(size > 1e-4);
+        else
+            assert_true(size == 0);
+    }
+    r.params = unfolded;
+    free(f.block);
+    release(&r);
+}
+
+// ---- threads -------------------------------------------------------------------------------------
+
+// Everything that a forward and a backward write, for a batch of many pieces and tiles.
+static float *run_with_threads(size_t threads, size_t *count) {
+    router r = make(
+        (reef_router_shape){
+            .d_model = 70, .head_count = 4, .topk = 6, .d_key = 36, .side = 70, .batch_norm = true},
+        35 * 12, 12, 31);
+    reef_workers *workers = NULL;
+    if (threads > 0) assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
+    clear_grads(&r);
+    forward(&r, REEF_ROUTER_TRAIN, workers);
+    backward(&r, REEF_ROUTER_TRAIN, workers, &r.grads);
+    reef_router_update_stats(&r.shape, &r.params, &r.tape, 0.1f);
+
+    *count = r.block_floats + 2 * r.gates;
+    float *all = malloc(*count * sizeof *all);
+    assert_non_null(all);
+    memcpy(all, r.block, r.block_floats * sizeof *all);
+    memcpy(all + r.block_floats, r.tape.gate, r.gates * sizeof *all);
+    memcpy(all + r.block_floats + r.gates, r.tape.indices, r.gates * sizeof *all);
+    reef_workers_free(workers);
+    release(&r);
+    return all;
+}
+
+static void any_number_of_threads_gives_the_same_bits(void **state) {
+    (void)state;
+    const size_t threads[] = {1, 2, 3, 8, 70};
+    size_t count, again;
+    float *alone = run_with_threads(0, &count);
+    for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
+        float *together = run_with_threads(threads[n], &again);
+        assert_int_equal(again, count);
+        assert_memory_equal(together, alone, count * sizeof *alone);
+        free(together);
+    }
+    free(alone);
+}
+
+// ---- errors --------------------------------------------------------------------------------------
+
+static void assert_names_row(router *r, reef_router_mode mode, const char *row) {
+    reef_error err;
+    assert_int_equal(
+        reef_router_forward(&r->shape, &r->params, mode, NULL, r->rows, r->x, NULL, &r->tape, &err),
+        REEF_INVALID);
+    assert_non_null(strstr(err.message, row));
+}
+
+static void a_query_that_is_not_finite_is_named(void **state) {
+    (void)state;
+    const float wrong[] = {NAN, INFINITY, -INFINITY, 3e38f};
+    router r = make(odd, 20, 5, 41);
+    folded f = fold(&r);
+    reef_router_params unfolded = r.params;
+    for (size_t c = 0; c < r.width; c++) f.params.w_query[c] = unfolded.w_query[c] = 7;
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        float *place = r.x + 13 * r.shape.d_model;
+        float before = *place;
+        *place = wrong[n];
+        assert_names_row(&r, REEF_ROUTER_TRAIN, "row 13 of 20");
+        r.shape.batch_norm = false;
+        assert_names_row(&r, REEF_ROUTER_TRAIN, "row 13 of 20");
+        r.params = f.params;
+        assert_names_row(&r, REEF_ROUTER_FOLDED, "row 13 of 20");
+        r.params = unfolded;
+        r.shape.batch_norm = true;
+        *place = before;
+    }
+    forward(&r, REEF_ROUTER_TRAIN, NULL); // and the router is as good as before
+
+    r.params.sub_keys_a[4] = NAN;
+    assert_names_row(&r, REEF_ROUTER_TRAIN, "row 0 of 20");
+    free(f.block);
+    release(&r);
+}
+
+static void shapes_that_do_not_fit_together_are_refused(void **state) {
+    (void)state;
+    reef_error err;
+    const struct {
+        reef_router_shape shape;
+        const char *named;
+    } wrong[] = {
+        {{.d_model = 0, .head_count = 3, .topk = 3, .d_key = 6, .side = 5}, "d_model is 0"},
+        {{.d_model = 7, .head_count = 0, .topk = 3, .d_key = 6, .side = 5}, "head_count is 0"},
+        {{.d_model = 7, .head_count = 3, .topk = 0, .d_key = 6, .side = 5}, "topk is 0"},
+        {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 0, .side = 5}, "d_key is 0"},
+        {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 7, .side = 5}, "d_key is 7"},
+        {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 0}, "side is 0"},
+        {{.d_model = 7, .head_count = 3, .topk = 6, .d_key = 6, .side = 5}, "topk is 6"},
+        {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 65536}, "side is 65536"},
+        {{.d_model = SIZE_MAX, .head_count = 3, .topk = 3, .d_key = 6, .side = 5}, "d_model is"},
+    };
+    assert_int_equal(reef_router_shape_check(&odd, &err), REEF_OK);
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        reef_router_tape tape;
+        assert_int_equal(reef_router_shape_check(&wrong[n].shape, &err), REEF_INVALID);
+        assert_non_null(strstr(err.message, wrong[n].named));
+        assert_int_equal(reef_router_tape_init(&tape, &wrong[n].shape, 20, 5, true, &err),
+                         REEF_INVALID);
+        reef_router_tape_release(&tape); // nothing was left behind
+    }
+}
+
+static void tapes_hold_whole_pieces(void **state) {
+    (void)state;
+    const size_t wrong[][2] = {{0, 5}, {20, 0}, {20, 3}, {SIZE_MAX / 5 * 5, 5}};
+    reef_error err;
+    reef_router_tape tape;
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++)
+        assert_int_equal(reef_router_tape_init(&tape, &odd, wrong[n][0], wrong[n][1], true, &err),
+                         REEF_INVALID);
+    // Fewer rows than the tape has room for, and a tape for evaluation only.
+    router r = make(odd, 20, 5, 51);
+    folded f = fold(&r);
+    assert_int_equal(reef_router_tape_init(&tape, &odd, 40, 5, false, &err), REEF_OK);
+    assert_null(tape.d_query);
+    for (size_t rows = 0; rows <= 20; rows += 5)
+        assert_int_equal(reef_router_forward(&odd, &f.params, REEF_ROUTER_FOLDED, NULL, rows, r.x,
+                                             NULL, &tape, &err),
+                         REEF_OK);
+    r.params = f.params;
+    forward(&r, REEF_ROUTER_FOLDED, NULL);
+    assert_memory_equal(tape.gate, r.tape.gate, r.gates * sizeof *tape.gate);
+    reef_router_tape_release(&tape);
+    free(f.block);
+    release(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forward_agrees_with_the_plain_router),
+        cmocka_unit_test(retrieval_equals_exhaustive_search_on_ties),
+        cmocka_unit_test(folded_router_agrees_with_running_statistics),
+        cmocka_unit_test(running_statistics_move_towards_the_batch),
+        cmocka_unit_test(a_row_does_not_depend_on_the_rest_of_the_batch),
+        cmocka_unit_test(backward_agrees_with_finite_differences_with_batch_norm),
+        cmocka_unit_test(backward_agrees_with_finite_differences_without_batch_norm),
+        cmocka_unit_test(backward_agrees_with_finite_differences_when_folded),
+        cmocka_unit_test(backward_accumulates),
+        cmocka_unit_test(inactive_pieces_get_and_give_no_gradient),
+        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
+        cmocka_unit_test(a_query_that_is_not_finite_is_named),
+        cmocka_unit_test(shapes_that_do_not_fit_together_are_refused),
+        cmocka_unit_test(tapes_hold_whole_pieces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

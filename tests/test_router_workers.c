@@ -1,0 +1,165 @@
+// Workers: every piece exactly once, whatever the counts, and all writes visible afterwards.
+#include "reef_kernels.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { PIECES_MAX = 300 };
+
+typedef struct tally {
+    int runs[PIECES_MAX]; // plain ints: a piece run twice, or read too early, is a race
+    size_t out_of_range;
+    size_t count;
+} tally;
+
+static void count_piece(void *context, size_t piece) {
+    tally *t = context;
+    if (piece < t->count)
+        t->runs[piece]++;
+    else
+        t->out_of_range++;
+}
+
+static void check_run(reef_workers *workers, size_t count) {
+    tally t = {.count = count};
+    reef_workers_run(workers, count, count_piece, &t);
+    assert_int_equal(t.out_of_range, 0);
+    for (size_t piece = 0; piece < PIECES_MAX; piece++)
+        assert_int_equal(t.runs[piece], piece < count ? 1 : 0);
+}
+
+static void every_piece_runs_exactly_once(void **state) {
+    (void)state;
+    const size_t threads[] = {1, 2, 3, 8, 33};
+    for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
+        reef_workers *workers;
+        reef_error err;
+        assert_int_equal(reef_workers_new(&workers, threads[n], &err), REEF_OK);
+        assert_int_equal(reef_workers_count(workers), threads[n]);
+        for (size_t count = 0; count <= PIECES_MAX; count += 1 + count / 4)
+            for (int repeat = 0; repeat < 20; repeat++) check_run(workers, count);
+        reef_workers_free(workers);
+    }
+}
+
+// Jobs with nothing in them follow each other faster than threads wake up.
+static void late_workers_never_see_an_old_job(void **state) {
+    (void)state;
+    for (size_t threads = 2; threads <= 6; threads += 2) {
+        reef_workers *workers;
+        assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
+        for (int repeat = 0; repeat < 3000; repeat++) check_run(workers, (size_t)repeat % 5);
+        reef_workers_free(workers);
+    }
+}
+
+typedef struct meeting {
+    atomic_size_t arrived;
+    size_t expected;
+    atomic_size_t met;
+} meeting;
+
+// Comes back when all pieces have started, which takes as many threads; or after a long time.
+static void wait_for_all(void *context, size_t piece) {
+    (void)piece;
+    meeting *m = context;
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    atomic_fetch_add(&m->arrived, 1);
+    do {
+        if (atomic_load(&m->arrived) == m->expected) {
+            atomic_fetch_add(&m->met, 1);
+            return;
+        }
+        sched_yield();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - start.tv_sec < 100);
+}
+
+static void as_many_pieces_run_at_once_as_there_are_threads(void **state) {
+    (void)state;
+    const size_t threads[] = {2, 3, 8, 33};
+    for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
+        reef_workers *workers;
+        assert_int_equal(reef_workers_new(&workers, threads[n], NULL), REEF_OK);
+        for (int repeat = 0; repeat < 30; repeat++) {
+            meeting m = {.expected = threads[n]};
+            reef_workers_run(workers, threads[n], wait_for_all, &m);
+            assert_int_equal(m.met, threads[n]);
+        }
+        reef_workers_free(workers);
+    }
+}
+
+typedef struct relay {
+    uint64_t values[64];
+    uint64_t round;
+} relay;
+
+static void step_value(void *context, size_t piece) {
+    relay *r = context;
+    // Reads what another thread may have written in the run before.
+    r->values[piece] = r->values[piece] * 31 + r->round + piece;
+}
+
+static void writes_of_one_run_are_seen_by_the_next(void **state) {
+    (void)state;
+    relay shared = {0}, alone = {0};
+    reef_workers *workers;
+    assert_int_equal(reef_workers_new(&workers, 4, NULL), REEF_OK);
+    for (int repeat = 0; repeat < 1000; repeat++) {
+        shared.round = alone.round = (uint64_t)repeat;
+        reef_workers_run(workers, 64, step_value, &shared);
+        reef_workers_run(NULL, 64, step_value, &alone);
+    }
+    assert_memory_equal(&shared, &alone, sizeof shared);
+    reef_workers_free(workers);
+}
+
+static void without_workers_the_caller_runs_everything(void **state) {
+    (void)state;
+    check_run(NULL, 0);
+    check_run(NULL, 1);
+    check_run(NULL, 17);
+    assert_int_equal(reef_workers_count(NULL), 1);
+    reef_workers_free(NULL);
+}
+
+static void zero_threads_means_one_per_core(void **state) {
+    (void)state;
+    reef_workers *workers;
+    assert_int_equal(reef_workers_new(&workers, 0, NULL), REEF_OK);
+    assert_true(reef_workers_count(workers) >= 1);
+    check_run(workers, 40);
+    reef_workers_free(workers);
+}
+
+static void nonsense_is_refused(void **state) {
+    (void)state;
+    reef_workers *workers;
+    reef_error err;
+    assert_int_equal(reef_workers_new(&workers, SIZE_MAX, &err), REEF_INVALID);
+    assert_null(workers);
+    assert_true(strlen(err.message) > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_piece_runs_exactly_once),
+        cmocka_unit_test(late_workers_never_see_an_old_job),
+        cmocka_unit_test(as_many_pieces_run_at_once_as_there_are_threads),
+        cmocka_unit_test(writes_of_one_run_are_seen_by_the_next),
+        cmocka_unit_test(without_workers_the_caller_runs_everything),
+        cmocka_unit_test(zero_threads_means_one_per_core),
+        cmocka_unit_test(nonsense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

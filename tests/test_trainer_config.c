@@ -1,0 +1,420 @@
+// The configuration: its table, setting by name, checks across fields, and JSON that gives back the
+// same bits.
+#include "config.h"
+#include "reef_trainer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void assert_set(reef_config *config, const char *name, const char *value) {
+    reef_error err;
+    assert_int_equal(reef_config_set(config, name, value, &err), REEF_OK);
+}
+
+// The message has to be one line that mentions `words`.
+static void assert_message(const reef_error *err, const char *words) {
+    assert_null(strchr(err->message, '\n'));
+    if (!strstr(err->message, words)) fail_msg("expected '%s' in '%s'", words, err->message);
+}
+
+static void assert_set_fails(const char *name, const char *value, const char *words) {
+    reef_config config, before;
+    reef_error err;
+    reef_config_default(&config);
+    before = config;
+    assert_int_equal(reef_config_set(&config, name, value, &err), REEF_INVALID);
+    assert_message(&err, words);
+    assert_memory_equal(&config, &before, sizeof(config));
+}
+
+// ---- defaults and table --------------------------------------------------------------------------
+
+static void the_default_is_complete_and_passes_its_check(void **state) {
+    (void)state;
+    reef_config config;
+    reef_error err;
+    reef_config_default(&config);
+    assert_int_equal(reef_config_check(&config, &err), REEF_OK);
+    assert_string_equal(config.model, "lm");
+    assert_string_equal(config.ffw, "p");
+    assert_int_equal(config.seed, 1);
+    assert_int_equal(config.d_model, 128);
+    assert_int_equal(config.heads, 8);
+    assert_int_equal(config.topk, 16);
+    assert_true(config.batch_norm && config.drift);
+    assert_true(config.learning_rate == 2e-3f && config.epsilon == 1e-8f);
+    assert_int_equal(config.reservoir_bytes, 1 << 20);
+}
+
+static void the_table_covers_every_byte_of_the_configuration_once(void **state) {
+    (void)state;
+    uint8_t covered[sizeof(reef_config)] = {0};
+    size_t count = 0, bytes = 0;
+    const reef_config_field *fields = reef_config_fields(&count);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t b = 0; b < fields[i].bytes; b++)
+            assert_int_equal(covered[fields[i].offset + b]++, 0);
+        bytes += fields[i].bytes;
+    }
+    // What is left is padding: less than the widest alignment for each field that may need it.
+    assert_true(sizeof(reef_config) - bytes < 4 * sizeof(uint64_t));
+    for (size_t b = 0, gap = 0; b < sizeof(reef_config); b++) {
+        gap = covered[b] ? 0 : gap + 1;
+        assert_true(gap < sizeof(uint64_t));
+    }
+}
+
+static void every_default_is_its_own_standard_text(void **state) {
+    (void)state;
+    reef_config standard, set;
+    reef_config_default(&standard);
+    memset(&set, 0, sizeof(set));
+    size_t count = 0;
+    const reef_config_field *fields = reef_config_fields(&count);
+    for (size_t i = 0; i < count; i++) {
+        assert_set(&set, fields[i].name, fields[i].standard);
+        assert_true(strlen(fields[i].help) > 0);
+        assert_null(strchr(fields[i].help, '\n'));
+    }
+    assert_memory_equal(&standard, &set, sizeof(set));
+}
+
+// ---- set -----------------------------------------------------------------------------------------
+
+static void fields_are_set_by_name_with_either_dash(void **state) {
+    (void)state;
+    reef_config config;
+    reef_config_default(&config);
+    assert_set(&config, "d-model", "256");
+    assert_int_equal(config.d_model, 256);
+    assert_set(&config, "d_model", "64");
+    assert_int_equal(config.d_model, 64);
+    assert_set(&config, "bn-momentum", "0.25");
+    assert_true(config.bn_momentum == 0.25f);
+    assert_set(&config, "drift", "off");
+    assert_false(config.drift);
+    assert_set(&config, "drift", "true");
+    assert_true(config.drift);
+    assert_set(&config, "ffw", "ppdp");
+    assert_string_equal(config.ffw, "ppdp");
+    assert_set(&config, "ffw", "d");
+    assert_string_equal(config.ffw, "d");
+    assert_set(&config, "seed", "9007199254740991");
+    assert_true(config.seed == 9007199254740991u);
+    assert_set(&config, "learning_rate", "1e-4");
+    assert_true(config.learning_rate == 1e-4f);
+}
+
+static void bounds_themselves_are_allowed_and_what_lies_beyond_is_not(void **state) {
+    (void)state;
+    size_t count = 0;
+    const reef_config_field *fields = reef_config_fields(&count);
+    for (size_t i = 0; i < count; i++) {
+        bool integer = strcmp(fields[i].type, "integer") == 0;
+        if (!integer && strcmp(fields[i].type, "number") != 0) continue;
+        reef_config config;
+        char text[64];
+        snprintf(text, sizeof(text), "%.17g", fields[i].low);
+        reef_config_default(&config);
+        assert_set(&config, fields[i].name, text);
+        snprintf(text, sizeof(text), "%.17g", fields[i].high);
+        assert_set(&config, fields[i].name, text);
+        snprintf(text, sizeof(text), "%.17g",
+                 integer ? fields[i].high + 1 : fields[i].high * 1.001);
+        assert_set_fails(fields[i].name, text, fields[i].name);
+        snprintf(text, sizeof(text), "%.17g", fields[i].low - 1);
+        assert_set_fails(fields[i].name, text, fields[i].name);
+    }
+}
+
+static void values_that_are_no_such_thing_are_refused(void **state) {
+    (void)state;
+    static const char *const INTEGERS[] = {"",    " 4",  "4 ",   "-1",   "+4",
+                                           "4.0", "1e2", "0x10", "four", "99999999999999999999"};
+    static const char *const NUMBERS[] = {"",       " 1", "1 ",  "nan",  "inf",
+                                          "0x1p-3", "1e", "one", "1e999"};
+    for (size_t i = 0; i < sizeof(INTEGERS) / sizeof(INTEGERS[0]); i++)
+        assert_set_fails("layers", INTEGERS[i], "layers");
+    for (size_t i = 0; i < sizeof(NUMBERS) / sizeof(NUMBERS[0]); i++)
+        assert_set_fails("clip", NUMBERS[i], "clip");
+    assert_set_fails("drift", "maybe", "true or false");
+    assert_set_fails("ffw", "px", "p (PEER) or d (dense)");
+    assert_set_fails("ffw", "", "p (PEER) or d (dense)");
+    assert_set_fails("ffw", "ppppppppppppppppppppppppppppppppp", "at most 32");
+    assert_set_fails("model", "vector", "must be lm");
+    assert_set_fails("layers", "33", "1 to 32");
+}
+
+static void an_unknown_name_suggests_the_closest_one(void **state) {
+    (void)state;
+    assert_set_fails("d-modle", "1", "did you mean d_model?");
+    assert_set_fails("learning-rat", "1", "did you mean learning_rate?");
+    assert_set_fails("headss", "1", "did you mean heads?");
+    assert_set_fails("reservoir_byte", "1", "did you mean reservoir_bytes?");
+    assert_set_fails("zzzzzzzzzzzzzz", "1", "no setting is called 'zzzzzzzzzzzzzz'");
+    assert_set_fails("", "1", "no setting is called ''");
+    reef_error err;
+    reef_config config;
+    char name[400];
+    memset(name, 'd', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    assert_int_equal(reef_config_set(&config, name, "1", &err), REEF_INVALID);
+    assert_null(strstr(err.message, "did you mean"));
+}
+
+// ---- check ---------------------------------------------------------------------------------------
+
+typedef struct misfit {
+    const char *settings[4][2]; // name, value
+    const char *words;
+} misfit;
+
+static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
+    (void)state;
+    static const misfit MISFITS[] = {
+        {{{"d_key", "31"}}, "d_key 31 is odd"},
+        {{{"topk", "65"}}, "topk 65 is more than the 64 sub-keys of side"},
+        {{{"topk", "33"}}, "topk 33 is more than the 32 sub-keys of side_new"},
+        {{{"d_model", "130"}}, "d_model 130 is not a multiple of attention_heads 4"},
+        {{{"ffw", "pp"}}, "ffw 'pp' has 2 letters for 4 layers"},
+        {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 4 layers"},
+        {{{"reservoir_bytes", "1000"}}, "reservoir_bytes 1000 holds fewer than two windows"},
+        {{{"reservoir_window", "524289"}}, "reservoir_window 524289"},
+        {{{"batch", "1024"}, {"context", "4096"}, {"heads", "64"}}, "make the batch smaller"},
+    };
+    for (size_t i = 0; i < sizeof(MISFITS) / sizeof(MISFITS[0]); i++) {
+        reef_config config;
+        reef_error err;
+        reef_config_default(&config);
+        for (size_t s = 0; s < 4 && MISFITS[i].settings[s][0]; s++)
+            assert_set(&config, MISFITS[i].settings[s][0], MISFITS[i].settings[s][1]);
+        assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+        assert_message(&err, MISFITS[i].words);
+    }
+}
+
+static void check_finds_values_that_were_never_set_by_name(void **state) {
+    (void)state;
+    reef_config config;
+    reef_error err;
+    reef_config_default(&config);
+    config.heads = 0;
+    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_message(&err, "heads is 0");
+    reef_config_default(&config);
+    config.learning_rate = NAN;
+    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_message(&err, "learning_rate");
+    reef_config_default(&config);
+    memset(config.ffw, 'p', sizeof(config.ffw));
+    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_message(&err, "ffw");
+    reef_config_default(&config);
+    strcpy(config.ffw, "q");
+    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_message(&err, "ffw is 'q'");
+}
+
+static void one_letter_per_layer_is_a_valid_ffw(void **state) {
+    (void)state;
+    reef_config config;
+    reef_error err;
+    reef_config_default(&config);
+    assert_set(&config, "ffw", "ddpd");
+    assert_int_equal(reef_config_check(&config, &err), REEF_OK);
+}
+
+// ---- JSON ----------------------------------------------------------------------------------------
+
+static void assert_text_gives_back_the_same_bits(const reef_config *config) {
+    reef_config parsed;
+    reef_error err;
+    char *json = reef_config_format(config);
+    assert_non_null(json);
+    memset(&parsed, 0xff, sizeof(parsed));
+    if (reef_config_parse(&parsed, json, strlen(json), &err) != REEF_OK)
+        fail_msg("%s: %s", err.message, json);
+    assert_memory_equal(config, &parsed, sizeof(parsed));
+    free(json);
+}
+
+static void text_gives_back_the_same_bits(void **state) {
+    (void)state;
+    reef_config config;
+    reef_config_default(&config);
+    assert_text_gives_back_the_same_bits(&config);
+    config.seed = 9007199254740991;
+    config.drift = config.batch_norm = false;
+    strcpy(config.ffw, "pdpd");
+    // Neighbours of awkward numbers: every float has to survive its decimal text.
+    float value = 0.1f;
+    for (size_t i = 0; i < 200; i++) {
+        config.learning_rate = value = nextafterf(value, 1);
+        config.expert_rate = nextafterf(16777216.0f / (float)(i + 17000), 0);
+        config.epsilon = nextafterf(1e-8f / (float)(i + 1), 1);
+        config.gate_decay = 1.0f - 1.0f / (float)(i + 200);
+        assert_text_gives_back_the_same_bits(&config);
+    }
+}
+
+static void text_is_readable(void **state) {
+    (void)state;
+    reef_config config;
+    reef_config_default(&config);
+    char *json = reef_config_format(&config);
+    assert_non_null(json);
+    assert_non_null(strstr(json, "\"learning_rate\": 0.002,"));
+    assert_non_null(strstr(json, "\"d_model\": 128,"));
+    assert_non_null(strstr(json, "\"drift\": true,"));
+    free(json);
+}
+
+// The default's text with one part replaced.
+static char *edited(const char *part, const char *replacement) {
+    reef_config config;
+    reef_config_default(&config);
+    char *json = reef_config_format(&config), *at = strstr(json, part);
+    assert_non_null(at);
+    size_t bytes = strlen(json) + strlen(replacement) + 1;
+    char *text = calloc(bytes, 1);
+    assert_non_null(text);
+    snprintf(text, bytes, "%.*s%s%s", (int)(at - json), json, replacement, at + strlen(part));
+    free(json);
+    return text;
+}
+
+static void assert_edit_fails(const char *part, const char *replacement, const char *words) {
+    reef_config config, before;
+    reef_error err;
+    char *json = edited(part, replacement);
+    reef_config_default(&config);
+    before = config;
+    assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_INVALID);
+    assert_message(&err, words);
+    assert_memory_equal(&config, &before, sizeof(config));
+    free(json);
+}
+
+static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **state) {
+    (void)state;
+    assert_edit_fails("\"d_model\": 128, ", "", "does not set d_model");
+    assert_edit_fails("\"d_model\"", "\"d_modell\"", "did you mean d_model?");
+    assert_edit_fails("\"d_model\"", "\"d-model\"", "did you mean d_model?");
+    assert_edit_fails("\"d_model\": 128", "\"d_model\": 128, \"d_model\": 64", "not JSON");
+    assert_edit_fails("\"d_model\": 128", "\"d_model\": \"128\"", "d_model");
+    assert_edit_fails("\"d_model\": 128", "\"d_model\": 128.5", "d_model");
+    assert_edit_fails("\"d_model\": 128", "\"d_model\": -128", "d_model is -128");
+    assert_edit_fails("\"d_model\": 128", "\"d_model\": 8589934720", "d_model is 8589934720");
+    assert_edit_fails("\"drift\": true", "\"drift\": 1", "drift");
+    assert_edit_fails("\"model\": \"lm\"", "\"model\": 7", "model");
+    assert_edit_fails("\"clip\": 1.0", "\"clip\": null", "clip");
+    assert_edit_fails("\"d_key\": 64", "\"d_key\": 63", "d_key 63 is odd");
+    assert_edit_fails("{", "", "not JSON");
+    assert_edit_fails("{", "[{", "not JSON");
+}
+
+static void whole_numbers_may_be_written_without_a_point(void **state) {
+    (void)state;
+    reef_config config;
+    reef_error err;
+    char *json = edited("\"clip\": 1.0", "\"clip\": 2");
+    assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_OK);
+    assert_true(config.clip == 2);
+    free(json);
+}
+
+static void text_that_is_no_object_is_refused(void **state) {
+    (void)state;
+    static const char *const TEXTS[] = {"", "[]", "7", "\"lm\"", "{}", "{", "nonsense"};
+    for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) {
+        reef_config config;
+        reef_error err;
+        assert_int_equal(reef_config_parse(&config, TEXTS[i], strlen(TEXTS[i]), &err),
+                         REEF_INVALID);
+        assert_null(strchr(err.message, '\n'));
+    }
+}
+
+// ---- in a pool -----------------------------------------------------------------------------------
+
+typedef struct pool {
+    char path[512];
+    reef_store *store;
+} pool;
+
+static int pool_setup(void **state) {
+    pool *p = calloc(1, sizeof(*p));
+    assert_non_null(p);
+    const char *base = getenv("TMPDIR");
+    snprintf(p->path, sizeof(p->path), "%s/reef_config_XXXXXX", base ? base : "/tmp");
+    assert_non_null(mkdtemp(p->path));
+    size_t root = strlen(p->path);
+    snprintf(p->path + root, sizeof(p->path) - root, "/pool");
+    reef_error err;
+    reef_store_options options = {.create = true, .write = true, .map_bytes = 1 << 24};
+    if (reef_store_open(&p->store, p->path, &options, &err) != REEF_OK) fail_msg("%s", err.message);
+    *state = p;
+    return 0;
+}
+
+static int pool_teardown(void **state) {
+    pool *p = *state;
+    reef_store_close(p->store);
+    *strrchr(p->path, '/') = '\0';
+    char command[600];
+    snprintf(command, sizeof(command), "rm -rf '%s'", p->path);
+    int rc = system(command);
+    free(p);
+    return rc;
+}
+
+static void a_pool_gives_back_the_configuration_that_was_put(void **state) {
+    pool *p = *state;
+    reef_config config, read;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_config_default(&config);
+    assert_set(&config, "d_model", "64");
+    char *json = reef_config_format(&config);
+    reef_key key = {.db = REEF_DB_META, .name = REEF_CONFIG_RECORD};
+    assert_int_equal(reef_txn_begin(&txn, p->store, REEF_TXN_WRITE, &err), REEF_OK);
+    assert_int_equal(reef_config_read(txn, &read, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_record_put(txn, &key, REEF_JSON, json, strlen(json), &err), REEF_OK);
+    assert_int_equal(reef_config_read(txn, &read, &err), REEF_OK);
+    assert_memory_equal(&config, &read, sizeof(read));
+    reef_txn_abort(txn);
+    free(json);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_is_complete_and_passes_its_check),
+        cmocka_unit_test(the_table_covers_every_byte_of_the_configuration_once),
+        cmocka_unit_test(every_default_is_its_own_standard_text),
+        cmocka_unit_test(fields_are_set_by_name_with_either_dash),
+        cmocka_unit_test(bounds_themselves_are_allowed_and_what_lies_beyond_is_not),
+        cmocka_unit_test(values_that_are_no_such_thing_are_refused),
+        cmocka_unit_test(an_unknown_name_suggests_the_closest_one),
+        cmocka_unit_test(sizes_that_do_not_fit_are_named_with_what_to_do),
+        cmocka_unit_test(check_finds_values_that_were_never_set_by_name),
+        cmocka_unit_test(one_letter_per_layer_is_a_valid_ffw),
+        cmocka_unit_test(text_gives_back_the_same_bits),
+        cmocka_unit_test(text_is_readable),
+        cmocka_unit_test(text_with_a_missing_unknown_or_wrong_key_is_refused_by_name),
+        cmocka_unit_test(whole_numbers_may_be_written_without_a_point),
+        cmocka_unit_test(text_that_is_no_object_is_refused),
+        cmocka_unit_test_setup_teardown(a_pool_gives_back_the_configuration_that_was_put,
+                                        pool_setup, pool_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,205 @@
+// The charts as SVG.
+#include "chart.h"
+#include "svg.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define TEXT_SIZE 15.0
+#define TITLE_SIZE 18.0
+#define LEFT_MARGIN 64.0
+#define RIGHT_MARGIN 24.0
+#define TOP_MARGIN 74.0 // title, legend and the names of generations
+#define BOTTOM_MARGIN 56.0
+#define PATH_POINTS_MAX 3000 // more would not be seen
+#define RAW_COLOUR "#a9c6e3"
+#define SMOOTH_COLOUR "#1d5fa3"
+#define FOUND_COLOUR "#c8402f"
+#define TRUTH_COLOUR "#222222"
+
+// ---- loss over the stream ------------------------------------------------------------------------
+
+// From data to the page.
+typedef struct axes {
+    double left, top, width, height; // of the plot itself
+    double x_max, y_max;             // bytes; bits per byte. Both begin at 0
+} axes;
+
+static double page_x(const axes *a, double bytes) {
+    return a->left + a->width * bytes / a->x_max;
+}
+
+static double page_y(const axes *a, double bits) {
+    return a->top + a->height * (1 - (bits < a->y_max ? bits : a->y_max) / a->y_max);
+}
+
+static axes fit_axes(const loss_chart *chart, chart_box box) {
+    axes a = {.left = box.x + LEFT_MARGIN,
+              .top = box.y + TOP_MARGIN,
+              .width = box.width - LEFT_MARGIN - RIGHT_MARGIN,
+              .height = box.height - TOP_MARGIN - BOTTOM_MARGIN,
+              .x_max = 1,
+              .y_max = 1};
+    for (size_t i = 0; i < chart->count; i++) {
+        a.x_max = fmax(a.x_max, (double)chart->points[i].stream_bytes);
+        a.y_max = fmax(a.y_max, (double)chart->points[i].bits_per_byte);
+    }
+    double tick = chart_tick(a.y_max, 6);
+    a.y_max = tick * ceil(a.y_max / tick);
+    return a;
+}
+
+// Bytes become kB or MB, whichever gives short numbers.
+static void draw_axes(FILE *out, const axes *a) {
+    double unit = a->x_max >= 1e6 ? 1e6 : a->x_max >= 1e3 ? 1e3 : 1;
+    double x_tick = chart_tick(a->x_max / unit, 8), y_tick = chart_tick(a->y_max, 6);
+    char label[CLI_WORD_BYTES];
+    for (double bits = 0; bits <= a->y_max + y_tick / 2; bits += y_tick) {
+        snprintf(label, sizeof(label), "%g", bits);
+        svg_line(out, a->left, page_y(a, bits), a->left + a->width, page_y(a, bits), SVG_GRID, 1,
+                 NULL);
+        svg_text(out, a->left - 10, page_y(a, bits) + 5, TEXT_SIZE, "end", SVG_INK, label);
+    }
+    for (double at = 0; at * unit <= a->x_max * 1.0001; at += x_tick) {
+        double x = page_x(a, at * unit);
+        snprintf(label, sizeof(label), "%g", at);
+        svg_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
+        svg_text(out, x, a->top + a->height + 23, TEXT_SIZE, "middle", SVG_INK, label);
+    }
+    snprintf(label, sizeof(label), "position in the stream (%s)",
+             unit >= 1e6   ? "MB"
+             : unit >= 1e3 ? "kB"
+                           : "bytes");
+    svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
+             label);
+    svg_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, "loss (bits per byte)");
+}
+
+static void draw_curve(FILE *out,
+                       const axes *a,
+                       const loss_chart *chart,
+                       const double *bits,
+                       const char *colour,
+                       double width) {
+    size_t stride = (chart->count + PATH_POINTS_MAX - 1) / PATH_POINTS_MAX;
+    fputs("<polyline points=\"", out);
+    for (size_t i = 0; i < chart->count; i += stride) {
+        double value = bits ? bits[i] : (double)chart->points[i].bits_per_byte;
+        if (!isfinite(value)) continue;
+        fprintf(out, "%.1f,%.1f ", page_x(a, (double)chart->points[i].stream_bytes),
+                page_y(a, value));
+    }
+    fprintf(out,
+            "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\" stroke-linejoin=\"round\"/>\n",
+            colour, width);
+}
+
+static void draw_boundaries(FILE *out, const axes *a, const loss_chart *chart) {
+    double bottom = a->top + a->height;
+    for (size_t i = 0; i < chart->found_count; i++) {
+        double x = page_x(a, (double)chart->found[i]);
+        char label[CLI_WORD_BYTES];
+        svg_line(out, x, a->top - 8, x, bottom, FOUND_COLOUR, 2.5, NULL);
+        snprintf(label, sizeof(label), "generation %zu", i + 1);
+        svg_text(out, x, a->top - 14, TEXT_SIZE, "middle", FOUND_COLOUR, label);
+    }
+    // Dashed and on top: where both fall together, both are seen.
+    for (size_t i = 0; i < chart->truth_count; i++) {
+        double x = page_x(a, (double)chart->truth[i]);
+        svg_line(out, x, a->top, x, bottom + 6, TRUTH_COLOUR, 2, "7 9");
+    }
+}
+
+static void draw_legend(FILE *out, const axes *a, const loss_chart *chart) {
+    const struct {
+        const char *colour, *dashes, *text;
+        double width;
+        bool shown;
+    } items[] = {
+        {RAW_COLOUR, NULL, "each batch", 1.5, true},
+        {SMOOTH_COLOUR, NULL, "running median", 3, true},
+        {FOUND_COLOUR, NULL, "boundary found", 2.5, chart->found_count > 0},
+        {TRUTH_COLOUR, "7 9", "true boundary", 2, chart->truth_count > 0},
+    };
+    double x = a->left, y = a->top - 40;
+    for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
+        if (!items[i].shown) continue;
+        svg_line(out, x, y, x + 32, y, items[i].colour, items[i].width, items[i].dashes);
+        svg_text(out, x + 40, y + 5, TEXT_SIZE, "start", SVG_INK, items[i].text);
+        x += 70 + 8.2 * (double)cli_width(items[i].text);
+    }
+}
+
+void chart_loss_svg(FILE *out, const loss_chart *chart, chart_box box) {
+    axes a = fit_axes(chart, box);
+    double *smooth = chart_smooth(chart->points, chart->count);
+    svg_text(out, a.left, box.y + 18, TITLE_SIZE, "start", SVG_INK,
+             "Loss over the stream, before each batch is trained on");
+    draw_axes(out, &a);
+    draw_curve(out, &a, chart, NULL, RAW_COLOUR, 1);
+    draw_curve(out, &a, chart, smooth, SMOOTH_COLOUR, 2.5);
+    draw_boundaries(out, &a, chart);
+    draw_legend(out, &a, chart);
+    free(smooth);
+}
+
+// ---- the matrix ----------------------------------------------------------------------------------
+
+#define ROW_NAME_WIDTH 110.0
+#define HEAD_HEIGHT 74.0
+
+// From pale to deep blue; `share` 0 is the lowest number of the table, 1 the highest.
+static void cell_colour(double share, char out[8]) {
+    const double low[3] = {237, 244, 251}, high[3] = {22, 67, 120};
+    int mixed[3];
+    for (int c = 0; c < 3; c++) mixed[c] = (int)(low[c] + (high[c] - low[c]) * share + 0.5);
+    snprintf(out, 8, "#%02x%02x%02x", mixed[0] & 255, mixed[1] & 255, mixed[2] & 255);
+}
+
+static void draw_cell(FILE *out, chart_box cell, double bits, double share, bool own) {
+    char colour[8], text[CLI_WORD_BYTES];
+    cell_colour(share, colour);
+    snprintf(text, sizeof(text), "%.3f", bits);
+    double inset = own ? 3 : 1;
+    svg_rect(out, cell.x + inset, cell.y + inset, cell.width - 2 * inset, cell.height - 2 * inset,
+             colour, own ? FOUND_COLOUR : NULL);
+    svg_text(out, cell.x + cell.width / 2, cell.y + cell.height / 2 + 6, TEXT_SIZE + 2, "middle",
+             share > 0.45 ? "#ffffff" : SVG_INK, text);
+}
+
+void chart_matrix_svg(FILE *out,
+                      const cli_matrix *matrix,
+                      const char *const *names,
+                      const size_t *own,
+                      chart_box box) {
+    double low = matrix_at(matrix, 0, 0), high = low;
+    for (size_t i = 0; i < matrix->rows * matrix->columns; i++) {
+        low = fmin(low, matrix->bits[i]);
+        high = fmax(high, matrix->bits[i]);
+    }
+    svg_text(out, box.x + LEFT_MARGIN, box.y + 18, TITLE_SIZE, "start", SVG_INK,
+             "Bits per byte on held-out text, by state of the model");
+    svg_text(out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
+             "outlined: the generation in which the domain was learned; below it, anything above "
+             "its number "
+             "is forgotten");
+    double left = box.x + LEFT_MARGIN + ROW_NAME_WIDTH, top = box.y + HEAD_HEIGHT;
+    double width =
+        (box.width - LEFT_MARGIN - ROW_NAME_WIDTH - RIGHT_MARGIN) / (double)matrix->columns;
+    double height = (box.height - HEAD_HEIGHT) / (double)matrix->rows;
+    for (size_t j = 0; j < matrix->columns; j++)
+        svg_text(out, left + width * ((double)j + 0.5), top - 8, TEXT_SIZE, "middle", SVG_INK,
+                 names[j]);
+    for (size_t row = 0; row < matrix->rows; row++) {
+        char name[CLI_WORD_BYTES];
+        double y = top + height * (double)row;
+        svg_text(out, left - 12, y + height / 2 + 5, TEXT_SIZE, "end", SVG_INK,
+                 matrix_row_name(matrix, row, name));
+        for (size_t j = 0; j < matrix->columns; j++) {
+            double bits = matrix_at(matrix, row, j);
+            chart_box cell = {left + width * (double)j, y, width, height};
+            draw_cell(out, cell, bits, high > low ? (bits - low) / (high - low) : 0, own[j] == row);
+        }
+    }
+}

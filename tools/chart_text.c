@@ -1,0 +1,99 @@
+// The loss chart in a terminal, in the dots of braille patterns (U+2800): 2 x 4 dots a character.
+#include "chart.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS 72
+#define ROWS 16
+#define DOTS_X (2 * COLUMNS)
+#define DOTS_Y (4 * ROWS)
+
+static void set_dot(uint8_t cells[ROWS][COLUMNS], int x, int y) {
+    // Bits of the pattern: 1 2 3 7 down the left column, 4 5 6 8 down the right one.
+    static const uint8_t BITS[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    if (x < 0 || x >= DOTS_X || y < 0 || y >= DOTS_Y) return;
+    cells[y / 4][x / 2] |= BITS[y % 4][x % 2];
+}
+
+static int dot_x(double share) {
+    return (int)(share * (DOTS_X - 1) + 0.5);
+}
+
+// Every column of dots shows the mean of the losses that fall into it, joined to the one before.
+static void draw_curve(uint8_t cells[ROWS][COLUMNS],
+                       const loss_chart *chart,
+                       const double *bits,
+                       double x_max,
+                       double y_max) {
+    int before = -1;
+    for (int x = 0, i = 0; x < DOTS_X; x++) {
+        double sum = 0;
+        int count = 0;
+        while ((size_t)i < chart->count &&
+               dot_x((double)chart->points[i].stream_bytes / x_max) <= x) {
+            if (isfinite(bits[i])) {
+                sum += bits[i];
+                count++;
+            }
+            i++;
+        }
+        if (count == 0) continue;
+        int y = (int)((1 - sum / count / y_max) * (DOTS_Y - 1) + 0.5);
+        int from = before < 0 ? y : before;
+        for (int step = from; step != y; step += step < y ? 1 : -1) set_dot(cells, x, step);
+        set_dot(cells, x, y);
+        before = y;
+    }
+}
+
+static void print_row(FILE *out, const uint8_t row[COLUMNS]) {
+    for (int c = 0; c < COLUMNS; c++) {
+        unsigned code = 0x2800u + row[c];
+        if (row[c] == 0)
+            fputc(' ', out);
+        else
+            fprintf(out, "%c%c%c", (int)(0xe0 | code >> 12), (int)(0x80 | (code >> 6 & 0x3f)),
+                    (int)(0x80 | (code & 0x3f)));
+    }
+    fputc('\n', out);
+}
+
+// Marks below the axis: where generations were opened.
+static void print_marks(FILE *out, const loss_chart *chart, double x_max) {
+    char marks[COLUMNS + 1];
+    memset(marks, ' ', COLUMNS);
+    marks[COLUMNS] = '\0';
+    for (size_t i = 0; i < chart->found_count; i++) {
+        int column = dot_x((double)chart->found[i] / x_max) / 2;
+        if (column < COLUMNS) marks[column] = '^';
+    }
+    if (chart->found_count > 0) fprintf(out, "       %s  ^ a generation opens\n", marks);
+}
+
+void chart_loss_print(FILE *out, const loss_chart *chart) {
+    uint8_t cells[ROWS][COLUMNS] = {{0}};
+    double x_max = 1, y_max = 1;
+    double *smooth = chart_smooth(chart->points, chart->count);
+    for (size_t i = 0; i < chart->count; i++) {
+        x_max = fmax(x_max, (double)chart->points[i].stream_bytes);
+        if (isfinite(smooth[i])) y_max = fmax(y_max, smooth[i]);
+    }
+    y_max = ceil(y_max);
+    draw_curve(cells, chart, smooth, x_max, y_max);
+    fprintf(out, "bits per byte\n");
+    for (int row = 0; row < ROWS; row++) {
+        double bits = y_max * (1 - (double)row / (ROWS - 1));
+        fprintf(out, "%5.1f %s", bits, "\xe2\x94\x82"); // a vertical line
+        print_row(out, cells[row]);
+    }
+    char end[CLI_WORD_BYTES];
+    fprintf(out, "      \xe2\x94\x94"); // a corner, then the axis
+    for (int c = 0; c < COLUMNS; c++) fputs("\xe2\x94\x80", out);
+    fputc('\n', out);
+    print_marks(out, chart, x_max);
+    cli_bytes((uint64_t)x_max, end);
+    fprintf(out, "       0%*s\n", COLUMNS - 1, end);
+    free(smooth);
+}

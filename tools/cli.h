@@ -1,0 +1,267 @@
+// What every subcommand of `reef` shares: its options, its answers, and the words people read.
+//
+// A command is a row of the table in commands.c and one function. The function returns a status; what
+// went wrong is in `err`, and reef.c prints it in one line. Results go to standard output, either as
+// text or, with --json, as exactly one JSON document; everything else goes to standard error.
+#ifndef REEF_CLI_H
+#define REEF_CLI_H
+
+#include "reef_error.h"
+#include "reef_store.h"
+#include "reef_trainer.h"
+
+#include <jansson.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct cli_call cli_call;
+
+/** One option of one command. */
+typedef struct cli_option {
+    const char *name;  // without the dashes
+    const char *value; // what the value is called in help; NULL for a flag
+    const char *help;  // one line
+} cli_option;
+
+/** What help says beyond the one line of the table. */
+typedef struct cli_manual {
+    const char *about;         // a paragraph, lines already broken
+    const cli_option *options; // ends with a NULL name; NULL for none
+    const char *example;       // one or more lines, each a command
+} cli_manual;
+
+// What a command takes besides its own options.
+typedef enum cli_traits {
+    CLI_POOL = 1,      // works on a pool
+    CLI_CONFIG = 2,    // every field of the configuration is an option
+    CLI_CHANGES = 4,   // changes the pool: --dry-run
+    CLI_DAEMON = 8,    // asks the daemon where one runs: --socket and --verbose
+    CLI_COMPUTES = 16, // runs the model: --threads
+} cli_traits;
+
+/** One row of the table of commands. */
+typedef struct cli_command {
+    const char *name;     // "eval", "snapshot create"
+    const char *operands; // how help writes them, after the pool
+    int operand_min;
+    int operand_max; // -1 for any number
+    unsigned traits;
+    const char *summary; // one line
+    const cli_manual *manual;
+    reef_status (*run)(cli_call *cli, reef_error *err);
+} cli_command;
+
+/** One option as it was given. */
+typedef struct cli_given {
+    const char *name, *value;
+} cli_given;
+
+struct cli_call {
+    const cli_command *command;
+    const char *pool; // NULL when the command takes none
+    char **operands;
+    size_t operand_count;
+    cli_given *given;
+    size_t given_count;
+    bool json, verbose, dry_run;
+    size_t threads; // 0: one per core
+    bool answered;  // a JSON document has been written
+};
+
+// ---- commands.c: the table -----------------------------------------------------------------------
+
+const cli_command *cli_commands(size_t *count);
+/** The command called `name`, or NULL. */
+const cli_command *cli_command_find(const char *name);
+/** The command whose name looks most like `name`, or NULL when none does. */
+const char *cli_command_guess(const char *name);
+
+// ---- cli.c: options and answers ------------------------------------------------------------------
+
+/** Cells of memory, zeroed. A tool that runs out of memory says so and ends with 71. */
+void *cli_alloc(size_t count, size_t bytes);
+/** The same for text: a copy of what printf would write. */
+char *cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/**
+ * Read the arguments after the command's name. What is wrong with them is INVALID, in one line that
+ * names the option and the nearest one that exists. *help is set when help was asked for; then
+ * nothing else was checked. Release with cli_release.
+ */
+REEF_MUST_CHECK reef_status cli_parse(
+    cli_call *cli, const cli_command *command, int argc, char **argv, bool *help, reef_error *err);
+void cli_release(cli_call *cli);
+
+/** The value of an option (the last one given), or NULL. A given flag has the value "". */
+const char *cli_text(const cli_call *cli, const char *name);
+/** The next value of an option that may be given several times, or NULL; *cursor starts at 0. */
+const char *cli_next(const cli_call *cli, const char *name, size_t *cursor);
+/** Read an option as a number between bounds; *out keeps its value when the option is not given. */
+REEF_MUST_CHECK reef_status cli_integer(const cli_call *cli,
+                                        const char *name,
+                                        uint64_t low,
+                                        uint64_t high,
+                                        uint64_t *out,
+                                        reef_error *err);
+REEF_MUST_CHECK reef_status cli_number(
+    const cli_call *cli, const char *name, double low, double high, double *out, reef_error *err);
+/** The default configuration with every field that was given as an option, checked as a whole. */
+REEF_MUST_CHECK reef_status cli_config(const cli_call *cli, reef_config *config, reef_error *err);
+
+/** Print a command's help, as text or as JSON. */
+reef_status cli_help(cli_call *cli, const cli_command *command, reef_error *err);
+/** Print the list of commands. */
+reef_status cli_help_all(cli_call *cli, reef_error *err);
+
+/** Write the one JSON document of this run and take it over. NULL means it could not be built. */
+REEF_MUST_CHECK reef_status cli_answer(cli_call *cli, json_t *document, reef_error *err);
+/** A JSON number, or null for what is not finite. */
+json_t *cli_real(double value);
+
+// ---- cli_words.c: numbers and text for people ----------------------------------------------------
+
+#define CLI_WORD_BYTES 40
+
+/** 1,234,567 */
+const char *cli_count(uint64_t value, char out[CLI_WORD_BYTES]);
+/** 1.4 MB */
+const char *cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]);
+/** 2 min 5 s */
+const char *cli_duration(double seconds, char out[CLI_WORD_BYTES]);
+/** 2024-05-01 12:00:00, local time */
+const char *cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]);
+/** Seconds of a clock that never goes back. */
+double cli_clock(void);
+
+/**
+ * Bytes as text that any terminal shows: UTF-8 stays, what is not UTF-8 and control characters become
+ * \xNN. Line ends stay with `lines`, and become \n without. On the heap.
+ */
+char *cli_printable(const uint8_t *bytes, size_t count, bool lines);
+/** The first `columns` characters of UTF-8 text, with an ellipsis where something was cut. On the heap. */
+char *cli_cut(const char *text, size_t columns);
+/** Characters of UTF-8 text. */
+size_t cli_width(const char *text);
+/** Letters to insert, remove, replace or swap to get from one word to the other. */
+size_t cli_distance(const char *word, const char *other);
+
+// ---- cli_table.c: tables that line up ------------------------------------------------------------
+
+typedef struct cli_table cli_table;
+
+/** `columns` has one letter per column: '<' for text, '>' for numbers; `headings` one word for each. */
+cli_table *cli_table_new(const char *columns, const char *const *headings);
+void cli_table_free(cli_table *table);
+/** Add the next cell; rows fill from left to right. */
+void cli_table_cell(cli_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void cli_table_print(const cli_table *table, FILE *out);
+
+// ---- cli_progress.c: how far a long job is -------------------------------------------------------
+
+/** A bar on standard error, only on a terminal and only for what takes more than two seconds. */
+typedef struct cli_progress {
+    const char *label;
+    uint64_t done_before; // of the jobs before this one
+    uint64_t total;
+    const char *unit; // "B" for bytes, otherwise a word
+    double started, drawn;
+    bool terminal, visible;
+} cli_progress;
+
+void cli_progress_start(cli_progress *progress,
+                        const char *label,
+                        uint64_t total,
+                        const char *unit);
+void cli_progress_show(cli_progress *progress, uint64_t done);
+/** Wipe the bar. */
+void cli_progress_end(cli_progress *progress);
+
+// ---- cli_pool.c: pools and files -----------------------------------------------------------------
+
+/** What reading commands need to know of a pool, copied out by one short transaction. */
+typedef struct cli_pool {
+    reef_store *store;
+    reef_config config;
+    reef_commit commit;
+    reef_generation *generations;
+    uint32_t generation_count;
+    uint64_t file_bytes;
+} cli_pool;
+
+/** Open the command's pool for reading. */
+REEF_MUST_CHECK reef_status cli_pool_open(cli_pool *pool, const cli_call *cli, reef_error *err);
+/** Read everything but the store again. */
+REEF_MUST_CHECK reef_status cli_pool_refresh(cli_pool *pool, reef_error *err);
+void cli_pool_close(cli_pool *pool); // accepts the zeroed pool
+
+/** Whether the feed-forward network of a block is a PEER layer. */
+bool cli_layer_is_peer(const reef_config *config, uint32_t layer);
+/** Number of PEER layers of a configuration. */
+uint32_t cli_peer_layers(const reef_config *config);
+/** Experts of one generation in all layers together. */
+uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation *generation);
+json_t *cli_generation_json(const cli_pool *pool, const reef_generation *generation);
+json_t *cli_commit_json(const reef_commit *commit);
+
+#define CLI_FILE_BYTES_MAX ((size_t)1 << 30) // a text is held in memory as a whole
+
+/** A text in memory. */
+typedef struct cli_file {
+    const char *path;
+    uint8_t *bytes;
+    size_t count;
+} cli_file;
+
+/** Read a file as a whole; "-" is standard input. NOT_FOUND when it is not there or not readable. */
+REEF_MUST_CHECK reef_status cli_file_read(cli_file *file, const char *path, reef_error *err);
+/** The same for a text to score: INVALID when there is nothing in it to predict. */
+REEF_MUST_CHECK reef_status cli_text_read(cli_file *file, const char *path, reef_error *err);
+void cli_file_release(cli_file *file); // accepts the zeroed file
+
+/** The loss curve of a pool. */
+typedef struct cli_points {
+    reef_point *points;
+    size_t count, capacity;
+} cli_points;
+
+REEF_MUST_CHECK reef_status cli_points_read(cli_points *points, cli_pool *pool, reef_error *err);
+void cli_points_release(cli_points *points);
+
+/** Usage of the experts of one PEER layer of a generation; *usage is the caller's. */
+REEF_MUST_CHECK reef_status cli_usage_read(cli_pool *pool,
+                                           const reef_generation *generation,
+                                           uint32_t layer,
+                                           reef_usage **usage,
+                                           reef_error *err);
+/** All PEER layers of a generation together: counts are summed, unevenness is averaged. */
+REEF_MUST_CHECK reef_status cli_usage_summary(cli_pool *pool,
+                                              const reef_generation *generation,
+                                              reef_usage_summary *out,
+                                              reef_error *err);
+
+// ---- cli_change.c: through the daemon, or straight into the pool ---------------------------------
+
+/**
+ * Carry out a change: ask the daemon when one runs on the pool, otherwise open the pool for writing
+ * and call `local`. Both leave the same object in *result (the caller's, decref).
+ *
+ * request  {"command": ..., arguments}; taken over
+ */
+REEF_MUST_CHECK reef_status cli_change(const cli_call *cli,
+                                       json_t *request,
+                                       reef_status (*local)(reef_trainer *trainer,
+                                                            json_t *arguments,
+                                                            json_t **result,
+                                                            reef_error *err),
+                                       json_t **result,
+                                       reef_error *err);
+/** The daemon's answer to {"command": "status"}; NOT_FOUND when none runs on the pool. */
+REEF_MUST_CHECK reef_status cli_daemon_status(const cli_call *cli,
+                                              json_t **result,
+                                              reef_error *err);
+
+#endif

@@ -1,0 +1,78 @@
+// A change of a pool: through the daemon that holds it, or by this program when there is none.
+#include "cli.h"
+
+#include "reef_daemon.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static reef_status call_daemon(const cli_call *cli,
+                               const json_t *request,
+                               json_t **result,
+                               reef_error *err) {
+    char *answer = NULL;
+    char *text = json_dumps(request, JSON_COMPACT);
+    if (!text) return reef_fail(err, REEF_NO_MEMORY, "the request could not be built");
+    reef_status status = reef_daemon_call(cli->pool, cli_text(cli, "socket"), text, &answer, err);
+    free(text);
+    if (status != REEF_OK) return status;
+    *result = json_loads(answer, JSON_DECODE_ANY, NULL);
+    free(answer);
+    return *result ? REEF_OK : reef_fail(err, REEF_IO, "the daemon's answer is no JSON");
+}
+
+reef_status cli_daemon_status(const cli_call *cli, json_t **result, reef_error *err) {
+    *result = NULL;
+    json_t *request = json_pack("{s:s}", "command", "status");
+    reef_status status = call_daemon(cli, request, result, err);
+    json_decref(request);
+    return status;
+}
+
+static reef_status change_pool(
+    const cli_call *cli,
+    json_t *arguments,
+    reef_status (*local)(reef_trainer *, json_t *, json_t **, reef_error *),
+    json_t **result,
+    reef_error *err) {
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    reef_store_options options = {.write = true};
+    reef_trainer_options trainer_options = {.threads = cli->threads};
+
+    reef_status status = reef_store_open(&store, cli->pool, &options, err);
+    if (status != REEF_OK) goto cleanup;
+    status = reef_trainer_open(&trainer, store, &trainer_options, err);
+    if (status != REEF_OK) goto cleanup;
+    status = local(trainer, arguments, result, err);
+
+cleanup:
+    reef_trainer_close(trainer);
+    if (store) reef_store_close(store);
+    return status;
+}
+
+reef_status cli_change(const cli_call *cli,
+                       json_t *request,
+                       reef_status (*local)(reef_trainer *trainer,
+                                            json_t *arguments,
+                                            json_t **result,
+                                            reef_error *err),
+                       json_t **result,
+                       reef_error *err) {
+    *result = NULL;
+    // The daemon is asked for its status first: NOT_FOUND from the change itself could also mean that
+    // what is to be changed does not exist.
+    json_t *running = NULL;
+    reef_status status = cli_daemon_status(cli, &running, NULL);
+    json_decref(running);
+    bool daemon = status != REEF_NOT_FOUND;
+    if (cli->verbose)
+        fprintf(stderr, "reef: %s\n",
+                daemon ? "asking the daemon that runs on this pool"
+                       : "no daemon runs on this pool; opening it for writing");
+    status = daemon ? call_daemon(cli, request, result, err)
+                    : change_pool(cli, request, local, result, err);
+    json_decref(request);
+    return status;
+}

@@ -1,0 +1,236 @@
+// Pools and texts as the commands read them.
+//
+// Every transaction here is short: what is read is copied, so that a long evaluation never keeps the
+// daemon from reusing pages.
+#include "cli.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define READ_BYTES 65536
+
+// ---- pools ---------------------------------------------------------------------------------------
+
+static uint64_t data_file_bytes(const char *pool) {
+    char *path = cli_format("%s/data.mdb", pool);
+    struct stat info;
+    bool found = stat(path, &info) == 0;
+    free(path);
+    return found ? (uint64_t)info.st_size : 0;
+}
+
+static reef_status read_generations(cli_pool *pool, reef_txn *txn, reef_error *err) {
+    uint32_t count;
+    reef_status status = reef_generation_count(txn, &count, err);
+    if (status != REEF_OK) return status;
+    free(pool->generations);
+    pool->generations = cli_alloc(count, sizeof(*pool->generations));
+    pool->generation_count = count;
+    for (uint32_t g = 0; g < count && status == REEF_OK; g++)
+        status = reef_generation_read(txn, g, &pool->generations[g], err);
+    return status;
+}
+
+reef_status cli_pool_refresh(cli_pool *pool, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_config_read(txn, &pool->config, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &pool->commit, err);
+    if (status == REEF_OK) status = read_generations(pool, txn, err);
+    reef_txn_abort(txn); // a read has nothing to commit
+    pool->file_bytes = data_file_bytes(reef_store_path(pool->store));
+    return status;
+}
+
+reef_status cli_pool_open(cli_pool *pool, const cli_call *cli, reef_error *err) {
+    *pool = (cli_pool){0};
+    reef_store_options options = {0};
+    reef_status status = reef_store_open(&pool->store, cli->pool, &options, err);
+    if (status == REEF_OK) status = cli_pool_refresh(pool, err);
+    if (status != REEF_OK) cli_pool_close(pool);
+    return status;
+}
+
+void cli_pool_close(cli_pool *pool) {
+    if (pool->store) reef_store_close(pool->store);
+    free(pool->generations);
+    *pool = (cli_pool){0};
+}
+
+bool cli_layer_is_peer(const reef_config *config, uint32_t layer) {
+    return (config->ffw[1] ? config->ffw[layer] : config->ffw[0]) == 'p';
+}
+
+uint32_t cli_peer_layers(const reef_config *config) {
+    uint32_t count = 0;
+    for (uint32_t layer = 0; layer < config->layers; layer++)
+        count += cli_layer_is_peer(config, layer);
+    return count;
+}
+
+uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation *generation) {
+    return (uint64_t)generation->side * generation->side * cli_peer_layers(&pool->config);
+}
+
+json_t *cli_generation_json(const cli_pool *pool, const reef_generation *generation) {
+    char root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(generation->root, root);
+    json_t *object = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I}", "generation",
+        (json_int_t)generation->generation, "parent", (json_int_t)generation->parent, "side",
+        (json_int_t)generation->side, "experts",
+        (json_int_t)cli_generation_experts(pool, generation), "first_id",
+        (json_int_t)generation->first_id, "sealed", generation->sealed, "opened_step",
+        (json_int_t)generation->opened_step, "opened_at", (json_int_t)generation->opened_at);
+    // What an open generation does not have yet is null.
+    json_object_set_new(object, "sealed_step",
+                        generation->sealed ? json_integer((json_int_t)generation->sealed_step)
+                                           : json_null());
+    json_object_set_new(object, "sealed_at",
+                        generation->sealed ? json_integer((json_int_t)generation->sealed_at)
+                                           : json_null());
+    json_object_set_new(object, "root", generation->sealed ? json_string(root) : json_null());
+    return object;
+}
+
+json_t *cli_commit_json(const reef_commit *commit) {
+    char root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(commit->root, root);
+    return json_pack("{s:I, s:I, s:I, s:I, s:s}", "number", (json_int_t)commit->number, "step",
+                     (json_int_t)commit->step, "stream_bytes", (json_int_t)commit->stream_bytes,
+                     "unix_ms", (json_int_t)commit->unix_ms, "root", root);
+}
+
+// ---- texts ---------------------------------------------------------------------------------------
+
+static reef_status open_failed(const char *path, const char *action, int code, reef_error *err) {
+    bool missing = code == ENOENT || code == ENOTDIR || code == EACCES || code == EISDIR;
+    return reef_fail(err, missing ? REEF_NOT_FOUND : REEF_IO, "cannot %s %.160s: %s", action, path,
+                     strerror(code));
+}
+
+static reef_status read_all(cli_file *file, FILE *input, reef_error *err) {
+    size_t capacity = 0;
+    for (;;) {
+        if (file->count == capacity) {
+            capacity = capacity ? 2 * capacity : READ_BYTES;
+            uint8_t *bytes = cli_alloc(capacity, 1);
+            if (file->count > 0) memcpy(bytes, file->bytes, file->count);
+            free(file->bytes);
+            file->bytes = bytes;
+        }
+        size_t got = fread(file->bytes + file->count, 1, capacity - file->count, input);
+        file->count += got;
+        if (got == 0 && ferror(input)) return open_failed(file->path, "read", errno, err);
+        if (got == 0) return REEF_OK;
+        if (file->count > CLI_FILE_BYTES_MAX)
+            return reef_fail(err, REEF_INVALID, "%.160s has more than the %zu bytes that fit",
+                             file->path, CLI_FILE_BYTES_MAX);
+    }
+}
+
+reef_status cli_file_read(cli_file *file, const char *path, reef_error *err) {
+    bool standard = strcmp(path, "-") == 0;
+    *file = (cli_file){.path = standard ? "standard input" : path};
+    FILE *input = standard ? stdin : fopen(path, "rb");
+    if (!input) return open_failed(path, "open", errno, err);
+    reef_status status = read_all(file, input, err);
+    if (!standard) fclose(input);
+    if (status != REEF_OK) cli_file_release(file);
+    return status;
+}
+
+reef_status cli_text_read(cli_file *file, const char *path, reef_error *err) {
+    reef_status status = cli_file_read(file, path, err);
+    if (status != REEF_OK) return status;
+    if (file->count >= 2) return REEF_OK;
+    status = reef_fail(err, REEF_INVALID,
+                       "%.160s has %zu bytes: a loss needs a byte to predict and one before it",
+                       file->path, file->count);
+    cli_file_release(file);
+    return status;
+}
+
+void cli_file_release(cli_file *file) {
+    free(file->bytes);
+    *file = (cli_file){0};
+}
+
+// ---- history and usage ---------------------------------------------------------------------------
+
+static reef_status on_point(void *context, const reef_point *point, reef_error *err) {
+    (void)err;
+    cli_points *points = context;
+    if (points->count == points->capacity) {
+        size_t capacity = points->capacity ? 2 * points->capacity : 1024;
+        reef_point *grown = cli_alloc(capacity, sizeof(*grown));
+        if (points->count > 0) memcpy(grown, points->points, points->count * sizeof(*grown));
+        free(points->points);
+        points->points = grown;
+        points->capacity = capacity;
+    }
+    points->points[points->count++] = *point;
+    return REEF_OK;
+}
+
+reef_status cli_points_read(cli_points *points, cli_pool *pool, reef_error *err) {
+    *points = (cli_points){0};
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_series_scan(txn, on_point, points, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) cli_points_release(points);
+    return status;
+}
+
+void cli_points_release(cli_points *points) {
+    free(points->points);
+    *points = (cli_points){0};
+}
+
+reef_status cli_usage_read(cli_pool *pool,
+                           const reef_generation *generation,
+                           uint32_t layer,
+                           reef_usage **usage,
+                           reef_error *err) {
+    size_t expert_count = (size_t)generation->side * generation->side;
+    *usage = cli_alloc(expert_count, sizeof(**usage));
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK)
+        status = reef_usage_read(txn, generation->generation, layer, expert_count, *usage, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK) return REEF_OK;
+    free(*usage);
+    *usage = NULL;
+    return status;
+}
+
+reef_status cli_usage_summary(cli_pool *pool,
+                              const reef_generation *generation,
+                              reef_usage_summary *out,
+                              reef_error *err) {
+    uint32_t layers = cli_peer_layers(&pool->config);
+    size_t expert_count = (size_t)generation->side * generation->side;
+    *out = (reef_usage_summary){0};
+    for (uint32_t layer = 0; layer < pool->config.layers; layer++) {
+        if (!cli_layer_is_peer(&pool->config, layer)) continue;
+        reef_usage *usage = NULL;
+        reef_status status = cli_usage_read(pool, generation, layer, &usage, err);
+        if (status != REEF_OK) return status;
+        reef_usage_summary one;
+        reef_usage_summarise(expert_count, usage, &one);
+        free(usage);
+        out->expert_count += one.expert_count;
+        out->used_count += one.used_count;
+        out->selections += one.selections;
+        out->unevenness += one.unevenness / layers;
+    }
+    if (out->expert_count > 0)
+        out->used_percent = 100.0 * (double)out->used_count / (double)out->expert_count;
+    return REEF_OK;
+}

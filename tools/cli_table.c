@@ -1,0 +1,76 @@
+// Tables that line up: every column is as wide as its widest cell, counted in characters.
+#include "cli.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cli_table {
+    char *alignment; // one letter per column
+    size_t columns;
+    char **cells; // row by row
+    size_t count, capacity;
+};
+
+cli_table *cli_table_new(const char *columns, const char *const *headings) {
+    cli_table *table = cli_alloc(1, sizeof(*table));
+    table->alignment = cli_format("%s", columns);
+    table->columns = strlen(columns);
+    for (size_t c = 0; c < table->columns; c++) cli_table_cell(table, "%s", headings[c]);
+    return table;
+}
+
+void cli_table_free(cli_table *table) {
+    if (!table) return;
+    for (size_t i = 0; i < table->count; i++) free(table->cells[i]);
+    free(table->cells);
+    free(table->alignment);
+    free(table);
+}
+
+void cli_table_cell(cli_table *table, const char *format, ...) {
+    if (table->count == table->capacity) {
+        size_t capacity = table->capacity ? 2 * table->capacity : 64;
+        char **cells = cli_alloc(capacity, sizeof(*cells));
+        if (table->count > 0) memcpy(cells, table->cells, table->count * sizeof(*cells));
+        free(table->cells);
+        table->cells = cells;
+        table->capacity = capacity;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    char *cell = cli_alloc((size_t)length + 1, 1);
+    va_start(arguments, format);
+    vsnprintf(cell, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    table->cells[table->count++] = cell;
+}
+
+static size_t column_width(const cli_table *table, size_t column) {
+    size_t widest = 0;
+    for (size_t i = column; i < table->count; i += table->columns) {
+        size_t width = cli_width(table->cells[i]);
+        if (width > widest) widest = width;
+    }
+    return widest;
+}
+
+void cli_table_print(const cli_table *table, FILE *out) {
+    size_t *widths = cli_alloc(table->columns, sizeof(*widths));
+    for (size_t c = 0; c < table->columns; c++) widths[c] = column_width(table, c);
+    for (size_t i = 0; i < table->count; i++) {
+        size_t column = i % table->columns;
+        bool last = column + 1 == table->columns || i + 1 == table->count;
+        size_t pad = widths[column] - cli_width(table->cells[i]);
+        bool right = table->alignment[column] == '>';
+        fprintf(out, "%s%*s%s", column ? "  " : "", right ? (int)pad : 0, "", table->cells[i]);
+        // No blanks at the end of a line.
+        if (last)
+            fputc('\n', out);
+        else if (!right)
+            fprintf(out, "%*s", (int)pad, "");
+    }
+    free(widths);
+}

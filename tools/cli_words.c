@@ -1,0 +1,155 @@
+// Numbers and text as people read them. Pure functions; nothing here prints.
+#include "cli.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define WORD_MAX 64 // letters of a word that is compared; longer ones are cut
+
+const char *cli_count(uint64_t value, char out[CLI_WORD_BYTES]) {
+    char digits[24];
+    int count = snprintf(digits, sizeof(digits), "%" PRIu64, value);
+    size_t at = 0;
+    for (int i = 0; i < count; i++) {
+        if (i > 0 && (count - i) % 3 == 0) out[at++] = ',';
+        out[at++] = digits[i];
+    }
+    out[at] = '\0';
+    return out;
+}
+
+const char *cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]) {
+    static const char *const UNITS[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1000 && unit + 1 < sizeof(UNITS) / sizeof(UNITS[0])) {
+        value /= 1000;
+        unit++;
+    }
+    if (unit == 0)
+        snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " B", bytes);
+    else
+        snprintf(out, CLI_WORD_BYTES, "%.1f %s", value, UNITS[unit]);
+    return out;
+}
+
+const char *cli_duration(double seconds, char out[CLI_WORD_BYTES]) {
+    if (!(seconds >= 0)) seconds = 0;
+    if (seconds < 10) {
+        bool short_time = seconds < 0.9995;
+        snprintf(out, CLI_WORD_BYTES, short_time ? "%.0f ms" : "%.1f s",
+                 short_time ? 1e3 * seconds : seconds);
+        return out;
+    }
+    uint64_t whole = (uint64_t)(seconds + 0.5);
+    if (whole < 60)
+        snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " s", whole);
+    else if (whole < 3600)
+        snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " min %" PRIu64 " s", whole / 60, whole % 60);
+    else if (whole < 86400)
+        snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " h %" PRIu64 " min", whole / 3600,
+                 whole % 3600 / 60);
+    else
+        snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " d %" PRIu64 " h", whole / 86400,
+                 whole % 86400 / 3600);
+    return out;
+}
+
+const char *cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]) {
+    time_t seconds = (time_t)(unix_ms / 1000);
+    struct tm local;
+    if (!localtime_r(&seconds, &local) ||
+        strftime(out, CLI_WORD_BYTES, "%Y-%m-%d %H:%M:%S", &local) == 0)
+        snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " ms", unix_ms);
+    return out;
+}
+
+double cli_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+// ---- text ----------------------------------------------------------------------------------------
+
+// Bytes of the well-formed UTF-8 character that begins here (Unicode table 3-7), or 0.
+static size_t character_bytes(const uint8_t *bytes, size_t count) {
+    uint8_t first = bytes[0];
+    if (first < 0x80) return 1;
+    size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4 || length > count) return 0;
+    uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (bytes[1] < low || bytes[1] > high) return 0;
+    for (size_t i = 2; i < length; i++)
+        if (bytes[i] < 0x80 || bytes[i] > 0xbf) return 0;
+    return length;
+}
+
+// Control characters, also the C1 ones (U+0080 to U+009F), could act on a terminal.
+static bool is_control(const uint8_t *character, size_t length) {
+    if (length == 1) return character[0] < 0x20 || character[0] == 0x7f;
+    return length == 2 && character[0] == 0xc2 && character[1] < 0xa0;
+}
+
+char *cli_printable(const uint8_t *bytes, size_t count, bool lines) {
+    char *text = cli_alloc(4 * count + 1, 1); // the longest form of a byte is \xNN
+    char *to = text;
+    for (size_t at = 0; at < count;) {
+        size_t length = character_bytes(bytes + at, count - at);
+        if (length > 0 && !is_control(bytes + at, length)) {
+            memcpy(to, bytes + at, length);
+            to += length;
+            at += length;
+        } else if ((bytes[at] == '\n' || bytes[at] == '\t') && lines) {
+            *to++ = (char)bytes[at++];
+        } else if (bytes[at] == '\n' || bytes[at] == '\t') {
+            *to++ = '\\';
+            *to++ = bytes[at++] == '\n' ? 'n' : 't';
+        } else {
+            to += snprintf(to, 5, "\\x%02x", bytes[at++]);
+        }
+    }
+    return text;
+}
+
+size_t cli_width(const char *text) {
+    size_t width = 0;
+    for (; *text; text++) width += ((uint8_t)*text & 0xc0) != 0x80;
+    return width;
+}
+
+char *cli_cut(const char *text, size_t columns) {
+    if (cli_width(text) <= columns) return cli_format("%s", text);
+    size_t width = 0, bytes = 0;
+    for (; text[bytes]; bytes++) {
+        bool begins = ((uint8_t)text[bytes] & 0xc0) != 0x80;
+        if (begins && ++width >= columns) break;
+    }
+    return cli_format("%.*s…", (int)bytes, text);
+}
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+// Optimal string alignment: as Levenshtein, and a swap of two neighbours counts as one.
+size_t cli_distance(const char *word, const char *other) {
+    size_t row[3][WORD_MAX + 1];
+    size_t rows = least(strlen(word), WORD_MAX), columns = least(strlen(other), WORD_MAX);
+    for (size_t j = 0; j <= columns; j++) row[0][j] = j;
+    for (size_t i = 1; i <= rows; i++) {
+        size_t *now = row[i % 3], *above = row[(i + 2) % 3], *two_above = row[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= columns; j++) {
+            size_t differs = word[i - 1] == other[j - 1] ? 0 : 1;
+            now[j] = least(above[j - 1] + differs, least(above[j], now[j - 1]) + 1);
+            bool swapped =
+                i > 1 && j > 1 && word[i - 1] == other[j - 2] && word[i - 2] == other[j - 1];
+            if (swapped) now[j] = least(now[j], two_above[j - 2] + 1);
+        }
+    }
+    return row[rows % 3][columns];
+}

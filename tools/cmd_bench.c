@@ -1,0 +1,237 @@
+// reef bench step: how fast this machine trains, and where the time of a step goes.
+//
+// The pool is a temporary one, removed at the end, on success and on failure.
+#define _XOPEN_SOURCE 700 // nftw
+
+#include "commands.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STEPS_DEFAULT 20
+#define STEPS_MAX 100000
+#define WARMUP_STEPS 3 // pages, caches and OpenBLAS settle
+
+static const cli_option OPTIONS[] = {
+    {"steps", "N", "training steps to measure (default: 20)"},
+    {0},
+};
+
+const cli_manual bench_step_manual = {
+    .about = "Makes a temporary pool with the given configuration, trains it on generated text and "
+             "measures\n"
+             "training steps, a commit and a forward pass. Drift detection is off unless --drift "
+             "is given.",
+    .options = OPTIONS,
+    .example = "reef bench step\n"
+               "reef bench step --side 128 --threads 1 --steps 50 --json",
+};
+
+typedef struct measurement {
+    uint64_t steps, step_tokens;
+    double seconds;                                   // of the measured steps
+    double backbone, router, experts, update, commit; // commit: of one commit after the steps
+    double forward_seconds;
+    uint64_t forward_tokens;
+    size_t threads;
+} measurement;
+
+// Words of two to nine letters from a fixed generator: nothing to learn, but bytes as in text.
+static uint8_t *make_text(size_t count) {
+    static const char LETTERS[] = "etaoinshrdlucmfwypvbgk";
+    uint8_t *text = cli_alloc(count, 1);
+    uint64_t state = 1;
+    size_t word = 0;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
+        uint64_t draw = state >> 33;
+        bool end = word >= 2 && (draw % 5 == 0 || word == 9);
+        text[i] = end ? ' ' : (uint8_t)LETTERS[draw / 5 % (sizeof(LETTERS) - 1)];
+        word = end ? 0 : word + 1;
+    }
+    return text;
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk) {
+    (void)info;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
+static reef_status train(reef_trainer *trainer,
+                         const uint8_t *text,
+                         size_t count,
+                         size_t *at,
+                         uint64_t steps,
+                         reef_error *err) {
+    for (uint64_t done = 0; done < steps;) {
+        size_t taken = 0, ran = 0;
+        reef_status status =
+            reef_trainer_feed(trainer, "bench", text + *at, count - *at, &taken, &ran, err);
+        if (status != REEF_OK) return status;
+        *at += taken;
+        done += ran;
+        if (ran == 0 && (taken == 0 || *at == count))
+            return reef_fail(err, REEF_INVALID,
+                             "the generated text ended after %" PRIu64 " of %" PRIu64 " steps",
+                             done, steps);
+    }
+    return REEF_OK;
+}
+
+static reef_status measure_training(
+    reef_trainer *trainer, const uint8_t *text, size_t count, measurement *m, reef_error *err) {
+    reef_trainer_status before, after;
+    size_t at = 0;
+    reef_status status = train(trainer, text, count, &at, WARMUP_STEPS, err);
+    if (status != REEF_OK) return status;
+    reef_trainer_status_read(trainer, &before);
+    double started = cli_clock();
+    status = train(trainer, text, count, &at, m->steps, err);
+    if (status != REEF_OK) return status;
+    m->seconds = cli_clock() - started;
+    reef_trainer_status_read(trainer, &after);
+    m->router = after.seconds_router - before.seconds_router;
+    m->experts = after.seconds_experts - before.seconds_experts;
+    m->update = after.seconds_update - before.seconds_update;
+    // Attention, norms, embedding, head, and the little that is neither.
+    m->backbone = m->seconds - m->router - m->experts - m->update;
+    reef_commit commit;
+    started = cli_clock();
+    status = reef_trainer_commit(trainer, &commit, err);
+    m->commit = cli_clock() - started;
+    return status;
+}
+
+static reef_status measure_forward(const cli_call *cli,
+                                   reef_store *store,
+                                   const uint8_t *text,
+                                   size_t count,
+                                   measurement *m,
+                                   reef_error *err) {
+    reef_model *model = NULL;
+    reef_score score = {0};
+    reef_status status = reef_model_open(&model, store, NULL, cli->threads, err);
+    if (status == REEF_OK) {
+        double started = cli_clock();
+        status = reef_model_score(model, text, count, NULL, &score, NULL, NULL, err);
+        m->forward_seconds = cli_clock() - started;
+        m->forward_tokens = score.bytes;
+    }
+    reef_model_close(model);
+    return status;
+}
+
+static reef_status measure(const cli_call *cli,
+                           const char *path,
+                           const reef_config *config,
+                           measurement *m,
+                           reef_error *err) {
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    reef_store_options options = {.write = true};
+    reef_trainer_options trainer_options = {.threads = cli->threads};
+    // One batch more than needed: the last byte of a batch has to be followed by one to predict.
+    size_t count = (size_t)(m->step_tokens * (m->steps + WARMUP_STEPS + 1)) + config->batch;
+    uint8_t *text = make_text(count);
+
+    reef_status status = reef_pool_init(path, config, err);
+    if (status != REEF_OK) goto cleanup;
+    status = reef_store_open(&store, path, &options, err);
+    if (status != REEF_OK) goto cleanup;
+    status = reef_trainer_open(&trainer, store, &trainer_options, err);
+    if (status != REEF_OK) goto cleanup;
+    status = measure_training(trainer, text, count, m, err);
+    if (status != REEF_OK) goto cleanup;
+    status = measure_forward(cli, store, text, count, m, err);
+
+cleanup:
+    reef_trainer_close(trainer);
+    if (store) reef_store_close(store);
+    free(text);
+    return status;
+}
+
+static json_t *measurement_json(const measurement *m) {
+    double tokens = (double)(m->steps * m->step_tokens);
+    json_t *shares = json_pack("{s:o, s:o, s:o, s:o}", "backbone", cli_real(m->backbone), "router",
+                               cli_real(m->router), "experts", cli_real(m->experts), "update",
+                               cli_real(m->update));
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I}", "steps", (json_int_t)m->steps,
+                     "tokens_per_step", (json_int_t)m->step_tokens, "seconds", cli_real(m->seconds),
+                     "tokens_per_s", cli_real(tokens / m->seconds), "seconds_in", shares,
+                     "commit_seconds", cli_real(m->commit), "forward_tokens_per_s",
+                     cli_real((double)m->forward_tokens / m->forward_seconds), "kernels",
+                     reef_kernels_name(), "threads", (json_int_t)m->threads);
+}
+
+static void print_measurement(const measurement *m) {
+    char words[CLI_WORD_BYTES];
+    double step_ms = 1e3 * m->seconds / (double)m->steps;
+    double tokens_per_s = (double)(m->steps * m->step_tokens) / m->seconds;
+    printf("training  %s tokens/s", cli_count((uint64_t)tokens_per_s, words));
+    printf(" (%" PRIu64 " steps of %" PRIu64 " tokens, %.1f ms each; %s kernels, %zu threads)\n",
+           m->steps, m->step_tokens, step_ms, reef_kernels_name(), m->threads);
+    static const char *const HEADING[] = {"  of a step", "ms", "%"};
+    const struct {
+        const char *name;
+        double seconds;
+    } parts[] = {{"  backbone", m->backbone},
+                 {"  router", m->router},
+                 {"  experts", m->experts},
+                 {"  update", m->update}};
+    cli_table *table = cli_table_new("<>>", HEADING);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        cli_table_cell(table, "%s", parts[i].name);
+        cli_table_cell(table, "%.2f", 1e3 * parts[i].seconds / (double)m->steps);
+        cli_table_cell(table, "%.1f", 100 * parts[i].seconds / m->seconds);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+    printf("commit    %.1f ms\n", 1e3 * m->commit);
+    printf("forward   %s tokens/s\n",
+           cli_count((uint64_t)((double)m->forward_tokens / m->forward_seconds), words));
+}
+
+// How many threads "one per core" is.
+static reef_status count_threads(const cli_call *cli, size_t *threads, reef_error *err) {
+    reef_workers *workers = NULL;
+    reef_status status = reef_workers_new(&workers, cli->threads, err);
+    if (status != REEF_OK) return status;
+    *threads = reef_workers_count(workers);
+    reef_workers_free(workers);
+    return REEF_OK;
+}
+
+reef_status cmd_bench_step(cli_call *cli, reef_error *err) {
+    measurement m = {.steps = STEPS_DEFAULT};
+    reef_config config;
+    reef_status status = cli_integer(cli, "steps", 1, STEPS_MAX, &m.steps, err);
+    if (status == REEF_OK) status = cli_config(cli, &config, err);
+    if (status == REEF_OK) status = count_threads(cli, &m.threads, err);
+    if (status != REEF_OK) return status;
+    if (!cli_text(cli, "drift")) config.drift = false;
+    m.step_tokens = (uint64_t)config.batch * config.context;
+
+    const char *parent = getenv("TMPDIR");
+    char *directory = cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
+    if (!mkdtemp(directory)) {
+        status = reef_fail(err, REEF_IO, "cannot make %.160s: %s", directory, strerror(errno));
+        free(directory);
+        return status;
+    }
+    char *path = cli_format("%s/pool", directory);
+    status = measure(cli, path, &config, &m, err);
+    nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    free(path);
+    free(directory);
+    if (status != REEF_OK) return status;
+    if (cli->json) return cli_answer(cli, measurement_json(&m), err);
+    print_measurement(&m);
+    return REEF_OK;
+}

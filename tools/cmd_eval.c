@@ -1,0 +1,177 @@
+// reef eval: loss on files, now or as of any earlier state; with --matrix, in every state.
+#include "commands.h"
+#include "matrix.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const cli_option OPTIONS[] = {
+    {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
+    {"matrix", NULL, "as of every generation, and now, with what was forgotten"},
+    {0},
+};
+
+const cli_manual eval_manual = {
+    .about = "Reads each file as one stream and prints bits per byte, perplexity per byte, and the "
+             "share\n"
+             "of bytes on which each generation fired. --as-of G is exactly the function that the "
+             "model\n"
+             "was when generation G was sealed.",
+    .options = OPTIONS,
+    .example = "reef eval reef.pool english.txt code.c\n"
+               "reef eval reef.pool --as-of 0 english.txt\n"
+               "reef eval reef.pool --matrix english.txt code.c",
+};
+
+typedef struct file_score {
+    reef_score score;
+    double *fire_share;
+} file_score;
+
+static reef_status read_files(const cli_call *cli, cli_file *files, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++)
+        status = cli_text_read(&files[i], cli->operands[i], err);
+    return status;
+}
+
+// "100 %" or "0.02 %" for each generation.
+static char *shares_text(const double *shares, uint32_t count) {
+    char *text = cli_format("%s", "");
+    for (uint32_t g = 0; g < count; g++) {
+        char *more = cli_format("%s%s%.4g", text, g ? " " : "", 100 * shares[g]);
+        free(text);
+        text = more;
+    }
+    return text;
+}
+
+static void print_scores(const cli_file *files,
+                         const file_score *scores,
+                         size_t count,
+                         uint32_t generations) {
+    static const char *const HEADING[] = {"file", "bytes", "bits/byte", "perplexity/byte",
+                                          "fired % by generation"};
+    cli_table *table = cli_table_new("<>>><", HEADING);
+    for (size_t i = 0; i < count; i++) {
+        char words[CLI_WORD_BYTES];
+        char *shares = shares_text(scores[i].fire_share, generations);
+        cli_table_cell(table, "%s", files[i].path);
+        cli_table_cell(table, "%s", cli_count(scores[i].score.bytes, words));
+        cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
+        cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
+        cli_table_cell(table, "%s", shares);
+        free(shares);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static json_t *score_json(const cli_file *file, const file_score *score, uint32_t generations) {
+    json_t *shares = json_array();
+    for (uint32_t g = 0; g < generations; g++)
+        json_array_append_new(shares, cli_real(score->fire_share[g]));
+    char *path = cli_printable((const uint8_t *)file->path, strlen(file->path), false);
+    json_t *object = json_pack(
+        "{s:s, s:I, s:o, s:o, s:o, s:o}", "file", path, "bytes", (json_int_t)score->score.bytes,
+        "bits", cli_real(score->score.bits), "bits_per_byte", cli_real(score->score.bits_per_byte),
+        "perplexity_per_byte", cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
+    free(path);
+    return object;
+}
+
+static reef_status answer(cli_call *cli,
+                          const char *as_of,
+                          const cli_file *files,
+                          const file_score *scores,
+                          uint32_t generations,
+                          reef_error *err) {
+    if (!cli->json) {
+        print_scores(files, scores, cli->operand_count, generations);
+        return REEF_OK;
+    }
+    json_t *array = json_array();
+    for (size_t i = 0; i < cli->operand_count; i++)
+        json_array_append_new(array, score_json(&files[i], &scores[i], generations));
+    return cli_answer(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
+}
+
+static reef_status eval_once(cli_call *cli,
+                             cli_pool *pool,
+                             const cli_file *files,
+                             reef_error *err) {
+    const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
+    reef_model *model = NULL;
+    reef_status status = reef_model_open(&model, pool->store, as_of, cli->threads, err);
+    if (status != REEF_OK) return status;
+    uint32_t generations = reef_model_generation_count(model);
+    file_score *scores = cli_alloc(cli->operand_count, sizeof(*scores));
+    uint64_t total = 0;
+    for (size_t i = 0; i < cli->operand_count; i++) total += files[i].count;
+    cli_progress progress;
+    cli_progress_start(&progress, "evaluating", total, "B");
+    for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++) {
+        scores[i].fire_share = cli_alloc(generations, sizeof(double));
+        scores[i].score.fire_share = scores[i].fire_share;
+        status = score_file(model, &files[i], &progress, NULL, &scores[i].score, err);
+    }
+    cli_progress_end(&progress);
+    if (status == REEF_OK) status = answer(cli, as_of, files, scores, generations, err);
+    for (size_t i = 0; i < cli->operand_count; i++) free(scores[i].fire_share);
+    free(scores);
+    reef_model_close(model);
+    return status;
+}
+
+static reef_status eval_matrix(cli_call *cli,
+                               cli_pool *pool,
+                               const cli_file *files,
+                               reef_error *err) {
+    if (cli_text(cli, "as-of"))
+        return reef_fail(err, REEF_INVALID, "--matrix evaluates every state: it takes no --as-of");
+    cli_matrix matrix;
+    reef_status status = matrix_measure(&matrix, cli, pool, files, cli->operand_count, err);
+    if (status != REEF_OK) return status;
+    const char **names = cli_alloc(cli->operand_count, sizeof(*names));
+    json_t *columns = json_array(), *rows = json_array(), *forgetting = json_array();
+    for (size_t i = 0; i < cli->operand_count; i++) {
+        names[i] = files[i].path;
+        char *name = cli_printable((const uint8_t *)names[i], strlen(names[i]), false);
+        json_array_append_new(columns, json_string(name));
+        free(name);
+        json_array_append_new(forgetting, cli_real(matrix_forgetting(&matrix, i)));
+    }
+    for (size_t row = 0; row < matrix.rows; row++) {
+        char name[CLI_WORD_BYTES];
+        json_array_append_new(rows, json_string(matrix_row_name(&matrix, row, name)));
+    }
+    if (cli->json)
+        status = cli_answer(cli,
+                            json_pack("{s:O, s:O, s:o, s:O}", "files", columns, "rows", rows,
+                                      "matrix", matrix_json(&matrix), "forgetting", forgetting),
+                            err);
+    else
+        matrix_print(&matrix, names);
+    json_decref(columns);
+    json_decref(rows);
+    json_decref(forgetting);
+    free(names);
+    matrix_release(&matrix);
+    return status;
+}
+
+reef_status cmd_eval(cli_call *cli, reef_error *err) {
+    cli_pool pool = {0};
+    cli_file *files = cli_alloc(cli->operand_count, sizeof(*files));
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = read_files(cli, files, err);
+    if (status == REEF_OK)
+        status = cli_text(cli, "matrix") ? eval_matrix(cli, &pool, files, err)
+                                         : eval_once(cli, &pool, files, err);
+    for (size_t i = 0; i < cli->operand_count; i++) cli_file_release(&files[i]);
+    free(files);
+    cli_pool_close(&pool);
+    return status;
+}

@@ -1,0 +1,93 @@
+// reef freeze and reef thaw: whether single experts of the open generation learn.
+#include "commands.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const cli_option FREEZE_OPTIONS[] = {
+    {"layer", "L", "only this layer, counted from 0 (default: all)"},
+    {"first", "ID", "first expert of the range (default: 0)"},
+    {"last", "ID", "last expert of the range (default: the last one)"},
+    {"usage-above", "Q", "only experts used more than this quantile, 0 to 1"},
+    {0},
+};
+
+const cli_manual freeze_manual = {
+    .about = "Frozen experts take part as before, but the optimiser skips them. Ids count within "
+             "the open\n"
+             "generation.",
+    .options = FREEZE_OPTIONS,
+    .example = "reef freeze reef.pool --usage-above 0.9\n"
+               "reef freeze reef.pool --layer 1 --first 0 --last 99 --dry-run",
+};
+
+const cli_manual thaw_manual = {
+    .about = "Undoes reef freeze in the open generation. A sealed generation cannot be thawed.",
+    .options = FREEZE_OPTIONS,
+    .example = "reef thaw reef.pool --layer 1",
+};
+
+static reef_status freeze(reef_trainer *trainer,
+                          json_t *arguments,
+                          json_t **result,
+                          reef_error *err) {
+    reef_freeze request = {
+        .layer = (int32_t)json_integer_value(json_object_get(arguments, "layer")),
+        .first = (uint64_t)json_integer_value(json_object_get(arguments, "first")),
+        .last = (uint64_t)json_integer_value(json_object_get(arguments, "last")),
+        .usage_quantile = json_number_value(json_object_get(arguments, "usage_quantile")),
+        .thaw = strcmp(json_string_value(json_object_get(arguments, "command")), "thaw") == 0,
+        .dry_run = json_is_true(json_object_get(arguments, "dry_run")),
+    };
+    uint64_t changed = 0;
+    reef_status status = reef_trainer_freeze(trainer, &request, &changed, err);
+    if (status == REEF_OK) *result = json_pack("{s:I}", "changed", (json_int_t)changed);
+    return status;
+}
+
+static reef_status build_request(const cli_call *cli,
+                                 const char *command,
+                                 json_t **request,
+                                 reef_error *err) {
+    uint64_t layer = 0, first = 0, last = INT64_MAX;
+    double quantile = 0;
+    reef_status status = cli_integer(cli, "layer", 0, REEF_LAYER_COUNT_MAX - 1, &layer, err);
+    if (status == REEF_OK) status = cli_integer(cli, "first", 0, INT64_MAX, &first, err);
+    if (status == REEF_OK) status = cli_integer(cli, "last", 0, INT64_MAX, &last, err);
+    if (status == REEF_OK) status = cli_number(cli, "usage-above", 0, 0.999999, &quantile, err);
+    if (status != REEF_OK) return status;
+    if (last < first)
+        return reef_fail(err, REEF_INVALID, "--last %" PRIu64 " is before --first %" PRIu64, last,
+                         first);
+    *request = json_pack("{s:s, s:I, s:I, s:I, s:f, s:b}", "command", command, "layer",
+                         cli_text(cli, "layer") ? (json_int_t)layer : (json_int_t)-1, "first",
+                         (json_int_t)first, "last", (json_int_t)last, "usage_quantile", quantile,
+                         "dry_run", cli->dry_run);
+    return REEF_OK;
+}
+
+static reef_status set_flags(cli_call *cli, const char *command, reef_error *err) {
+    json_t *request = NULL, *result = NULL;
+    reef_status status = build_request(cli, command, &request, err);
+    if (status == REEF_OK) status = cli_change(cli, request, freeze, &result, err);
+    if (status != REEF_OK) return status;
+    json_int_t changed = json_integer_value(json_object_get(result, "changed"));
+    json_decref(result);
+    if (cli->json)
+        return cli_answer(cli, json_pack("{s:b, s:I}", "done", !cli->dry_run, "changed", changed),
+                          err);
+    char words[CLI_WORD_BYTES];
+    printf("%s %s experts\n",
+           cli->dry_run ? (command[0] == 'f' ? "would freeze" : "would thaw")
+                        : (command[0] == 'f' ? "froze" : "thawed"),
+           cli_count((uint64_t)changed, words));
+    return REEF_OK;
+}
+
+reef_status cmd_freeze(cli_call *cli, reef_error *err) {
+    return set_flags(cli, "freeze", err);
+}
+
+reef_status cmd_thaw(cli_call *cli, reef_error *err) {
+    return set_flags(cli, "thaw", err);
+}

@@ -1,0 +1,81 @@
+// reef grow: add experts to the open generation.
+#include "commands.h"
+
+#include <inttypes.h>
+
+#define SIDE_MAX 65535u
+
+static const cli_option OPTIONS[] = {
+    {"side", "N", "sub-keys per side afterwards: N * N experts in each PEER layer"},
+    {0},
+};
+
+const cli_manual grow_manual = {
+    .about =
+        "Makes the grid of the open generation larger in place. Experts are appended, so no id\n"
+        "changes; the new ones start silent.",
+    .options = OPTIONS,
+    .example = "reef grow reef.pool --side 48",
+};
+
+static reef_status grow(reef_trainer *trainer,
+                        json_t *arguments,
+                        json_t **result,
+                        reef_error *err) {
+    uint32_t side = (uint32_t)json_integer_value(json_object_get(arguments, "side"));
+    reef_status status = reef_trainer_grow(trainer, side, err);
+    if (status == REEF_OK) *result = json_object();
+    return status;
+}
+
+static reef_status answer(
+    cli_call *cli, const cli_pool *pool, uint32_t before, uint32_t side, reef_error *err) {
+    const reef_generation *open = &pool->generations[pool->generation_count - 1];
+    uint64_t layers = cli_peer_layers(&pool->config);
+    uint64_t added = ((uint64_t)side * side - (uint64_t)before * before) * layers;
+    if (cli->json)
+        return cli_answer(cli,
+                          json_pack("{s:b, s:I, s:I, s:I, s:I}", "done", !cli->dry_run,
+                                    "generation", (json_int_t)open->generation, "side_before",
+                                    (json_int_t)before, "side", (json_int_t)side, "experts_added",
+                                    (json_int_t)added),
+                          err);
+    char words[CLI_WORD_BYTES];
+    printf("%s generation %" PRIu32 " from %" PRIu32 " x %" PRIu32 " to %" PRIu32 " x %" PRIu32
+           " experts in each PEER layer: %s more\n",
+           cli->dry_run ? "would grow" : "grew", open->generation, before, before, side, side,
+           cli_count(added, words));
+    return REEF_OK;
+}
+
+// The same check as the trainer's, so that a dry run refuses what the real one would.
+static reef_status check_side(uint32_t before, uint64_t side, reef_error *err) {
+    if (side <= before)
+        return reef_fail(err, REEF_INVALID,
+                         "the open generation has side %" PRIu32 " already; --side %" PRIu64
+                         " would not make it larger",
+                         before, side);
+    return REEF_OK;
+}
+
+reef_status cmd_grow(cli_call *cli, reef_error *err) {
+    uint64_t side = 0;
+    reef_status status = cli_integer(cli, "side", 1, SIDE_MAX, &side, err);
+    if (status != REEF_OK) return status;
+    if (side == 0) return reef_fail(err, REEF_INVALID, "--side N is missing: how large to grow");
+    cli_pool pool;
+    json_t *result = NULL;
+    status = cli_pool_open(&pool, cli, err);
+    if (status != REEF_OK) return status;
+    uint32_t before = pool.generations[pool.generation_count - 1].side;
+    status = check_side(before, side, err);
+    if (status == REEF_OK && !cli->dry_run) {
+        json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
+        status = cli_change(cli, request, grow, &result, err);
+        if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
+    }
+    if (status == REEF_OK) status = answer(cli, &pool, before, (uint32_t)side, err);
+    json_decref(result);
+    cli_pool_close(&pool);
+    return status;
+}

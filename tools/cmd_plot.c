@@ -1,0 +1,85 @@
+// reef plot loss: loss over the stream, in the terminal or as SVG.
+#include "chart.h"
+#include "commands.h"
+#include "svg.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const cli_option OPTIONS[] = {
+    {"svg", "FILE", "write a picture instead of drawing in the terminal"},
+    {0},
+};
+
+const cli_manual plot_loss_manual = {
+    .about =
+        "The loss of each batch before it was trained on, which is what the drift test sees, and\n"
+        "where generations were opened.",
+    .options = OPTIONS,
+    .example = "reef plot loss reef.pool\n"
+               "reef plot loss reef.pool --svg loss.svg",
+};
+
+static reef_status write_svg(const loss_chart *chart, const char *path, reef_error *err) {
+    FILE *out = fopen(path, "w");
+    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    svg_begin(out, 1000, 420);
+    chart_loss_svg(out, chart, (chart_box){10, 14, 980, 396});
+    svg_end(out);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
+                  : REEF_OK;
+}
+
+static json_t *chart_json(const loss_chart *chart) {
+    json_t *points = json_array(), *found = json_array();
+    for (size_t i = 0; i < chart->count; i++) {
+        const reef_point *point = &chart->points[i];
+        json_array_append_new(points,
+                              json_pack("{s:I, s:I, s:o, s:I}", "step", (json_int_t)point->step,
+                                        "stream_bytes", (json_int_t)point->stream_bytes,
+                                        "bits_per_byte", cli_real((double)point->bits_per_byte),
+                                        "generation", (json_int_t)point->generation));
+    }
+    for (size_t i = 0; i < chart->found_count; i++)
+        json_array_append_new(found, json_integer((json_int_t)chart->found[i]));
+    return json_pack("{s:o, s:o}", "points", points, "boundaries_found", found);
+}
+
+static reef_status show(cli_call *cli, const loss_chart *chart, reef_error *err) {
+    const char *path = cli_text(cli, "svg");
+    if (chart->count == 0 && (path || !cli->json))
+        return reef_fail(err, REEF_NOT_FOUND, "%.160s has no loss to plot: nothing was trained yet",
+                         cli->pool);
+    if (path) {
+        reef_status status = write_svg(chart, path, err);
+        if (status != REEF_OK) return status;
+    }
+    if (cli->json) return cli_answer(cli, chart_json(chart), err);
+    if (path)
+        printf("wrote %s\n", path);
+    else
+        chart_loss_print(stdout, chart);
+    return REEF_OK;
+}
+
+reef_status cmd_plot_loss(cli_call *cli, reef_error *err) {
+    cli_pool pool = {0};
+    cli_points points = {0};
+    uint64_t *found = NULL;
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = cli_points_read(&points, &pool, err);
+    if (status == REEF_OK) {
+        loss_chart chart = {.points = points.points, .count = points.count};
+        found = chart_boundaries(&pool, &chart.found_count);
+        chart.found = found;
+        status = show(cli, &chart, err);
+    }
+    free(found);
+    cli_points_release(&points);
+    cli_pool_close(&pool);
+    return status;
+}

@@ -1,0 +1,594 @@
+// reef report: what a pool learned, kept and forgot, domain by domain.
+//
+// A domain is a held-out text and the place in the stream where its kind began. It was learned in the
+// generation opened at the found boundary nearest to that place; the first domain in generation 0.
+#include "chart.h"
+#include "commands.h"
+#include "matrix.h"
+#include "svg.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define PROMPT_BYTES 40
+#define SAMPLE_BYTES 160
+#define SAMPLE_TEMPERATURE 0.7f
+#define SAMPLE_TOP_P 0.95f
+#define SECONDS_MAX 1e9
+#define BITS_MAX 64.0
+
+static const cli_option OPTIONS[] = {
+    {"out", "DIR", "write report.json and report.svg here; made when missing"},
+    {"domain", "NAME=FILE", "held-out text of one kind, in stream order; give it several times"},
+    {"truth", "OFFSET",
+     "stream byte where the next domain really began; once per domain after the first"},
+    {"fresh", "NAME=BITS", "bits per byte of a fresh model trained on that domain alone"},
+    {"sealed-bits", "NAME[@G]=BITS",
+     "bits per byte as of generation G (default: its own), measured when G was sealed"},
+    {"seconds", "S", "how long the training took"},
+    {0},
+};
+
+const cli_manual report_manual = {
+    .about =
+        "Evaluates every domain as of every generation and now, and prints the matrix with what "
+        "was\n"
+        "forgotten, the generations and a sample of each. As-of forgetting compares with the "
+        "values\n"
+        "given by --sealed-bits; task-free forgetting is the loss now less the loss as of the\n"
+        "domain's own generation, averaged over all domains but the last.",
+    .options = OPTIONS,
+    .example = "reef report reef.pool --out report --domain english=en.txt --domain code=c.txt "
+               "--truth 800000",
+};
+
+typedef struct domain {
+    char *name;
+    const char *path;
+    cli_file file;
+    uint64_t start;    // in the stream
+    size_t generation; // in which it was learned
+    double fresh;      // bits per byte as given; NaN when not
+} domain;
+
+// One measurement made while the pool was young: what evaluation as of a generation gave at the time.
+typedef struct sealed_bits {
+    size_t domain, generation;
+    bool own; // the generation is the one in which the domain was learned
+    double bits;
+} sealed_bits;
+
+typedef struct report {
+    domain *domains;
+    size_t count;
+    uint64_t *truth;
+    size_t truth_count;
+    uint64_t *found;
+    size_t found_count;
+    sealed_bits *sealed;
+    size_t sealed_count;
+    double seconds; // NaN when not given
+    cli_matrix matrix;
+    char **samples; // one per generation, printable
+    size_t sample_count;
+    // results
+    double asof_forgetting, task_free_forgetting;
+    double *learned_share; // of domains 1 .. count - 1
+} report;
+
+// ---- what was given ------------------------------------------------------------------------------
+
+// NAME=VALUE: a copy of the name and where the value begins.
+static reef_status split(
+    const char *option, const char *text, char **name, const char **value, reef_error *err) {
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || equals[1] == '\0')
+        return reef_fail(err, REEF_INVALID, "--%s is '%.64s', but must be NAME=%s", option, text,
+                         strcmp(option, "domain") == 0 ? "FILE" : "BITS");
+    *name = cli_format("%.*s", (int)(equals - text), text);
+    *value = equals + 1;
+    return REEF_OK;
+}
+
+static domain *find_domain(const report *r, const char *name) {
+    for (size_t j = 0; j < r->count; j++)
+        if (strcmp(r->domains[j].name, name) == 0) return &r->domains[j];
+    return NULL;
+}
+
+static reef_status read_domains(report *r, const cli_call *cli, reef_error *err) {
+    r->domains = cli_alloc(cli->given_count, sizeof(*r->domains));
+    size_t cursor = 0;
+    const char *text;
+    while ((text = cli_next(cli, "domain", &cursor))) {
+        char *name;
+        const char *path;
+        reef_status status = split("domain", text, &name, &path, err);
+        if (status != REEF_OK) return status;
+        bool taken = find_domain(r, name) != NULL;
+        domain *d = &r->domains[r->count++];
+        *d = (domain){.name = name, .path = path, .fresh = NAN};
+        if (taken) return reef_fail(err, REEF_INVALID, "domain %.64s is given twice", name);
+        status = cli_text_read(&d->file, path, err);
+        if (status != REEF_OK) return status;
+    }
+    if (r->count == 0)
+        return reef_fail(err, REEF_INVALID, "no domain is given: --domain NAME=FILE");
+    return REEF_OK;
+}
+
+static reef_status read_truth(report *r, const cli_call *cli, reef_error *err) {
+    r->truth = cli_alloc(cli->given_count, sizeof(*r->truth));
+    size_t cursor = 0;
+    const char *text;
+    while ((text = cli_next(cli, "truth", &cursor))) {
+        size_t digits = strspn(text, "0123456789");
+        errno = 0;
+        uint64_t offset = strtoull(text, NULL, 10);
+        if (digits == 0 || text[digits] != '\0' || errno != 0)
+            return reef_fail(err, REEF_INVALID,
+                             "--truth is '%.64s', but must be a position in the stream", text);
+        if (r->truth_count > 0 && offset <= r->truth[r->truth_count - 1])
+            return reef_fail(err, REEF_INVALID,
+                             "--truth %" PRIu64 " does not come after the one before it", offset);
+        r->truth[r->truth_count++] = offset;
+    }
+    if (r->truth_count + 1 != r->count)
+        return reef_fail(err, REEF_INVALID,
+                         "%zu domains need %zu --truth positions, but %zu are given", r->count,
+                         r->count - 1, r->truth_count);
+    for (size_t j = 1; j < r->count; j++) r->domains[j].start = r->truth[j - 1];
+    return REEF_OK;
+}
+
+static reef_status read_number(
+    const char *option, const char *text, const char *value, double *bits, reef_error *err) {
+    char *end;
+    *bits = strtod(value, &end);
+    if (end == value || *end != '\0' || !(*bits >= 0 && *bits <= BITS_MAX))
+        return reef_fail(err, REEF_INVALID, "--%s %.64s must end in bits per byte, 0 to %g", option,
+                         text, BITS_MAX);
+    return REEF_OK;
+}
+
+static reef_status read_fresh(report *r, const cli_call *cli, reef_error *err) {
+    size_t cursor = 0;
+    const char *text;
+    while ((text = cli_next(cli, "fresh", &cursor))) {
+        char *name;
+        const char *value;
+        reef_status status = split("fresh", text, &name, &value, err);
+        if (status != REEF_OK) return status;
+        domain *d = find_domain(r, name);
+        free(name);
+        if (!d) return reef_fail(err, REEF_INVALID, "--fresh %.64s names no --domain", text);
+        status = read_number("fresh", text, value, &d->fresh, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+// NAME, or NAME@G when that is no name.
+static reef_status read_sealed_name(
+    report *r, const char *text, char *name, sealed_bits *sealed, reef_error *err) {
+    domain *d = find_domain(r, name);
+    char *at = strrchr(name, '@');
+    sealed->own = d != NULL;
+    if (!d && at && at[1] != '\0' && at[1 + strspn(at + 1, "0123456789")] == '\0') {
+        *at = '\0';
+        d = find_domain(r, name);
+        sealed->generation = strtoul(at + 1, NULL, 10);
+    }
+    if (!d) return reef_fail(err, REEF_INVALID, "--sealed-bits %.64s names no --domain", text);
+    sealed->domain = (size_t)(d - r->domains);
+    return REEF_OK;
+}
+
+static reef_status read_sealed(report *r, const cli_call *cli, reef_error *err) {
+    r->sealed = cli_alloc(cli->given_count, sizeof(*r->sealed));
+    size_t cursor = 0;
+    const char *text;
+    while ((text = cli_next(cli, "sealed-bits", &cursor))) {
+        char *name;
+        const char *value;
+        sealed_bits *sealed = &r->sealed[r->sealed_count++];
+        reef_status status = split("sealed-bits", text, &name, &value, err);
+        if (status != REEF_OK) return status;
+        status = read_sealed_name(r, text, name, sealed, err);
+        free(name);
+        if (status == REEF_OK) status = read_number("sealed-bits", text, value, &sealed->bits, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+static reef_status read_request(report *r, const cli_call *cli, reef_error *err) {
+    if (!cli_text(cli, "out"))
+        return reef_fail(err, REEF_INVALID, "--out DIR is missing: where to write the report");
+    r->seconds = NAN;
+    reef_status status = cli_number(cli, "seconds", 1e-6, SECONDS_MAX, &r->seconds, err);
+    if (status == REEF_OK) status = read_domains(r, cli, err);
+    if (status == REEF_OK) status = read_truth(r, cli, err);
+    if (status == REEF_OK) status = read_fresh(r, cli, err);
+    if (status == REEF_OK) status = read_sealed(r, cli, err);
+    return status;
+}
+
+static void release(report *r) {
+    for (size_t j = 0; j < r->count; j++) {
+        free(r->domains[j].name);
+        cli_file_release(&r->domains[j].file);
+    }
+    for (size_t g = 0; g < r->sample_count; g++) free(r->samples[g]);
+    free(r->samples);
+    free(r->domains);
+    free(r->truth);
+    free(r->found);
+    free(r->sealed);
+    free(r->learned_share);
+    matrix_release(&r->matrix);
+}
+
+// ---- what is computed ----------------------------------------------------------------------------
+
+static int64_t distance(uint64_t found, uint64_t truth) {
+    return (int64_t)(found - truth);
+}
+
+// Index of the found boundary nearest to a true one; SIZE_MAX when none was found.
+static size_t nearest_boundary(const report *r, uint64_t truth) {
+    size_t nearest = SIZE_MAX;
+    for (size_t i = 0; i < r->found_count; i++)
+        if (nearest == SIZE_MAX ||
+            llabs(distance(r->found[i], truth)) < llabs(distance(r->found[nearest], truth)))
+            nearest = i;
+    return nearest;
+}
+
+static reef_status assign_generations(report *r, const cli_pool *pool, reef_error *err) {
+    r->found = chart_boundaries(pool, &r->found_count);
+    for (size_t j = 1; j < r->count; j++) {
+        size_t boundary = nearest_boundary(r, r->domains[j].start);
+        r->domains[j].generation = boundary == SIZE_MAX ? 0 : boundary + 1;
+    }
+    for (size_t i = 0; i < r->sealed_count; i++) {
+        sealed_bits *sealed = &r->sealed[i];
+        if (sealed->own) sealed->generation = r->domains[sealed->domain].generation;
+        if (sealed->generation >= pool->generation_count)
+            return reef_fail(err, REEF_NOT_FOUND,
+                             "--sealed-bits names generation %zu, but the pool has 0 to %" PRIu32,
+                             sealed->generation, pool->generation_count - 1);
+    }
+    return REEF_OK;
+}
+
+static double own_bits(const report *r, size_t j) {
+    return matrix_at(&r->matrix, r->domains[j].generation, j);
+}
+
+static double now_bits(const report *r, size_t j) {
+    return matrix_at(&r->matrix, r->matrix.rows - 1, j);
+}
+
+// How much of what a fresh model learns was learned; NaN without one, and where no generation was
+// opened for the domain.
+static double share_learned(const report *r, size_t j) {
+    const domain *d = &r->domains[j];
+    if (d->generation == 0) return NAN;
+    double before = matrix_at(&r->matrix, d->generation - 1, j);
+    return (before - own_bits(r, j)) / (before - d->fresh);
+}
+
+// The largest change since generations were sealed; NaN when nothing was measured at the time.
+static double asof_forgetting(const report *r) {
+    double most = NAN;
+    for (size_t i = 0; i < r->sealed_count; i++) {
+        const sealed_bits *sealed = &r->sealed[i];
+        double change =
+            fabs(matrix_at(&r->matrix, sealed->generation, sealed->domain) - sealed->bits);
+        if (!(change <= most)) most = change;
+    }
+    return most;
+}
+
+static void compute(report *r) {
+    size_t old = r->count - 1; // all but the last, which nothing came after
+    r->asof_forgetting = asof_forgetting(r);
+    r->task_free_forgetting = old > 0 ? 0 : NAN;
+    for (size_t j = 0; j < old; j++)
+        r->task_free_forgetting += (now_bits(r, j) - own_bits(r, j)) / (double)old;
+    r->learned_share = cli_alloc(r->count, sizeof(*r->learned_share));
+    for (size_t j = 1; j < r->count; j++) r->learned_share[j] = share_learned(r, j);
+}
+
+// What a generation continues: the beginning of the domain that it learned, or of the first domain.
+static const cli_file *prompt_of(const report *r, size_t generation) {
+    for (size_t j = r->count; j > 0; j--)
+        if (r->domains[j - 1].generation == generation) return &r->domains[j - 1].file;
+    return &r->domains[0].file;
+}
+
+static reef_status sample(
+    report *r, const cli_call *cli, cli_pool *pool, size_t generation, reef_error *err) {
+    const cli_file *prompt = prompt_of(r, generation);
+    size_t prompt_bytes = prompt->count < PROMPT_BYTES ? prompt->count : PROMPT_BYTES;
+    // Not in the middle of a character.
+    while (prompt_bytes > 1 && prompt_bytes < prompt->count &&
+           (prompt->bytes[prompt_bytes] & 0xc0) == 0x80)
+        prompt_bytes--;
+    uint8_t text[PROMPT_BYTES + SAMPLE_BYTES];
+    memcpy(text, prompt->bytes, prompt_bytes);
+    reef_sampling sampling = {.seed = 1, .temperature = SAMPLE_TEMPERATURE, .top_p = SAMPLE_TOP_P};
+    reef_model *model = NULL;
+    char *as_of = cli_format("%zu", generation);
+    reef_status status = reef_model_open(&model, pool->store, as_of, cli->threads, err);
+    if (status == REEF_OK)
+        status = reef_model_generate(model, prompt->bytes, prompt_bytes, SAMPLE_BYTES, &sampling,
+                                     text + prompt_bytes, err);
+    if (status == REEF_OK)
+        r->samples[r->sample_count++] = cli_printable(text, prompt_bytes + SAMPLE_BYTES, false);
+    reef_model_close(model);
+    free(as_of);
+    return status;
+}
+
+static reef_status measure(report *r, const cli_call *cli, cli_pool *pool, reef_error *err) {
+    cli_file *files = cli_alloc(r->count, sizeof(*files));
+    for (size_t j = 0; j < r->count; j++) files[j] = r->domains[j].file; // lent
+    reef_status status = matrix_measure(&r->matrix, cli, pool, files, r->count, err);
+    free(files);
+    if (status != REEF_OK) return status;
+    compute(r);
+    r->samples = cli_alloc(pool->generation_count, sizeof(*r->samples));
+    for (size_t g = 0; g < pool->generation_count && status == REEF_OK; g++)
+        status = sample(r, cli, pool, g, err);
+    return status;
+}
+
+// ---- what is written -----------------------------------------------------------------------------
+
+static json_t *offsets_json(const uint64_t *offsets, size_t count) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, json_integer((json_int_t)offsets[i]));
+    return array;
+}
+
+static json_t *errors_json(const report *r) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < r->truth_count; i++) {
+        size_t nearest = nearest_boundary(r, r->truth[i]);
+        json_array_append_new(array, nearest == SIZE_MAX ? json_null()
+                                                         : json_integer((json_int_t)distance(
+                                                               r->found[nearest], r->truth[i])));
+    }
+    return array;
+}
+
+static json_t *domains_json(const report *r) {
+    json_t *array = json_array();
+    for (size_t j = 0; j < r->count; j++) {
+        const domain *d = &r->domains[j];
+        json_array_append_new(
+            array, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "name", d->name, "start",
+                             (json_int_t)d->start, "generation", (json_int_t)d->generation,
+                             "own_bits", cli_real(own_bits(r, j)), "now_bits",
+                             cli_real(now_bits(r, j)), "fresh_bits", cli_real(d->fresh)));
+    }
+    return array;
+}
+
+static json_t *sealed_json(const report *r) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < r->sealed_count; i++)
+        json_array_append_new(array, json_pack("{s:s, s:I, s:o}", "name",
+                                               r->domains[r->sealed[i].domain].name, "generation",
+                                               (json_int_t)r->sealed[i].generation, "bits",
+                                               cli_real(r->sealed[i].bits)));
+    return array;
+}
+
+static json_t *report_json(const report *r,
+                           const cli_call *cli,
+                           const cli_pool *pool,
+                           json_t *generations) {
+    json_t *names = json_array(), *rows = json_array(), *shares = json_array(),
+           *samples = json_array();
+    for (size_t j = 0; j < r->count; j++)
+        json_array_append_new(names, json_string(r->domains[j].name));
+    for (size_t row = 0; row < r->matrix.rows; row++) {
+        char name[CLI_WORD_BYTES];
+        json_array_append_new(rows, json_string(matrix_row_name(&r->matrix, row, name)));
+    }
+    for (size_t j = 1; j < r->count; j++)
+        json_array_append_new(shares, cli_real(r->learned_share[j]));
+    for (size_t g = 0; g < r->sample_count; g++)
+        json_array_append_new(samples, json_string(r->samples[g]));
+    json_t *document = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "pool", cli->pool, "names",
+                                 names, "rows", rows, "matrix", matrix_json(&r->matrix),
+                                 "asof_forgetting_bits", cli_real(r->asof_forgetting),
+                                 "task_free_forgetting_bits", cli_real(r->task_free_forgetting));
+    json_object_set_new(document, "boundaries_true", offsets_json(r->truth, r->truth_count));
+    json_object_set_new(document, "boundaries_found", offsets_json(r->found, r->found_count));
+    json_object_set_new(document, "boundary_error_bytes", errors_json(r));
+    json_object_set_new(document, "learned_share", shares);
+    json_object_set_new(document, "tokens_per_s",
+                        cli_real((double)pool->commit.stream_bytes / r->seconds));
+    json_object_set_new(document, "seconds", cli_real(r->seconds));
+    json_object_set_new(document, "stream_bytes",
+                        json_integer((json_int_t)pool->commit.stream_bytes));
+    json_object_set_new(document, "domains", domains_json(r));
+    json_object_set(document, "generations", generations);
+    json_object_set_new(document, "sealed_bits", sealed_json(r));
+    json_object_set_new(document, "samples", samples);
+    return document;
+}
+
+static reef_status write_json(const json_t *document, const char *directory, reef_error *err) {
+    char *path = cli_format("%s/report.json", directory);
+    reef_status status = REEF_OK;
+    if (json_dump_file(document, path, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
+        status = reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+static char *sentence(const report *r) {
+    char *asof = isnan(r->asof_forgetting) ? cli_format("not measured")
+                                           : cli_format("%.3g bits", r->asof_forgetting);
+    char *now = isnan(r->task_free_forgetting)
+                    ? cli_format("none to measure")
+                    : cli_format("%+.4f bits per byte", r->task_free_forgetting);
+    char *text = cli_format("forgetting: %s as of the own generation, %s task-free", asof, now);
+    free(asof);
+    free(now);
+    return text;
+}
+
+static void draw(FILE *out,
+                 const report *r,
+                 const loss_chart *chart,
+                 const char *const *names,
+                 const size_t *own) {
+    const double width = 1000, row_height = 46;
+    const double chart_top = 62, chart_height = 420, matrix_top = chart_top + chart_height + 24;
+    const double matrix_height = 74 + row_height * (double)r->matrix.rows;
+    char *line = sentence(r);
+    svg_begin(out, width, matrix_top + matrix_height + 24);
+    svg_text(out, 74, 36, 17, "start", SVG_PALE, line);
+    if (chart->count > 0)
+        chart_loss_svg(out, chart, (chart_box){10, chart_top, width - 20, chart_height});
+    chart_matrix_svg(out, &r->matrix, names, own,
+                     (chart_box){10, matrix_top, width - 20, matrix_height});
+    svg_end(out);
+    free(line);
+}
+
+static reef_status write_svg(const report *r,
+                             const cli_points *points,
+                             const char *directory,
+                             reef_error *err) {
+    char *path = cli_format("%s/report.svg", directory);
+    reef_status status = REEF_OK;
+    FILE *out = fopen(path, "w");
+    if (out) {
+        const char **names = cli_alloc(r->count, sizeof(*names));
+        size_t *own = cli_alloc(r->count, sizeof(*own));
+        for (size_t j = 0; j < r->count; j++) {
+            names[j] = r->domains[j].name;
+            own[j] = r->domains[j].generation;
+        }
+        loss_chart chart = {.points = points->points,
+                            .count = points->count,
+                            .found = r->found,
+                            .found_count = r->found_count,
+                            .truth = r->truth,
+                            .truth_count = r->truth_count};
+        draw(out, r, &chart, names, own);
+        free(names);
+        free(own);
+    }
+    bool failed = !out || ferror(out) != 0;
+    if (out) failed |= fclose(out) != 0;
+    if (failed) status = reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+static void print_domains(const report *r) {
+    static const char *const HEADING[] = {"domain",   "began at byte", "found at byte",
+                                          "off by",   "generation",    "own bits",
+                                          "bits now", "learned %"};
+    cli_table *table = cli_table_new("<>>>>>>>", HEADING);
+    for (size_t j = 0; j < r->count; j++) {
+        const domain *d = &r->domains[j];
+        size_t nearest = j > 0 ? nearest_boundary(r, d->start) : SIZE_MAX;
+        char words[CLI_WORD_BYTES];
+        cli_table_cell(table, "%s", d->name);
+        cli_table_cell(table, "%s", cli_count(d->start, words));
+        cli_table_cell(table, "%s", nearest == SIZE_MAX ? "" : cli_count(r->found[nearest], words));
+        if (nearest == SIZE_MAX)
+            cli_table_cell(table, "%s", j ? "missed" : "");
+        else
+            cli_table_cell(table, "%+" PRId64, distance(r->found[nearest], d->start));
+        cli_table_cell(table, "%zu", d->generation);
+        cli_table_cell(table, "%.4f", own_bits(r, j));
+        cli_table_cell(table, "%.4f", now_bits(r, j));
+        if (j == 0 || isnan(r->learned_share[j]))
+            cli_table_cell(table, "%s", "");
+        else
+            cli_table_cell(table, "%.1f", 100 * r->learned_share[j]);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static void print_report(const report *r,
+                         const cli_pool *pool,
+                         const cli_table *generations,
+                         const char *directory) {
+    const char **names = cli_alloc(r->count, sizeof(*names));
+    for (size_t j = 0; j < r->count; j++) names[j] = r->domains[j].name;
+    matrix_print(&r->matrix, names);
+    free(names);
+    char *line = sentence(r);
+    printf("\n%s\n\n", line);
+    free(line);
+    print_domains(r);
+    printf("\n");
+    cli_table_print(generations, stdout);
+    printf("\nsamples, each as of its generation:\n");
+    for (size_t g = 0; g < r->sample_count; g++) printf("  %zu  %s\n", g, r->samples[g]);
+    if (!isnan(r->seconds)) {
+        char words[CLI_WORD_BYTES];
+        printf("\ntrained %s bytes", cli_count(pool->commit.stream_bytes, words));
+        printf(" in %s: ", cli_duration(r->seconds, words));
+        printf("%s bytes/s\n",
+               cli_count((uint64_t)((double)pool->commit.stream_bytes / r->seconds), words));
+    }
+    printf("\nwrote %s/report.json and %s/report.svg\n", directory, directory);
+}
+
+static reef_status publish(report *r, cli_call *cli, cli_pool *pool, reef_error *err) {
+    const char *directory = cli_text(cli, "out");
+    cli_points points = {0};
+    cli_table *table = NULL;
+    json_t *array = NULL, *document = NULL;
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return reef_fail(err, REEF_IO, "cannot make %.160s: %s", directory, strerror(errno));
+    reef_status status = cli_points_read(&points, pool, err);
+    if (status == REEF_OK) status = generations_list(pool, &table, &array, err);
+    if (status == REEF_OK) {
+        document = report_json(r, cli, pool, array);
+        status = write_json(document, directory, err);
+    }
+    if (status == REEF_OK) status = write_svg(r, &points, directory, err);
+    if (status == REEF_OK && cli->json)
+        status = cli_answer(cli, json_incref(document), err);
+    else if (status == REEF_OK)
+        print_report(r, pool, table, directory);
+    json_decref(document);
+    json_decref(array);
+    cli_table_free(table);
+    cli_points_release(&points);
+    return status;
+}
+
+reef_status cmd_report(cli_call *cli, reef_error *err) {
+    report r = {0};
+    cli_pool pool = {0};
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = read_request(&r, cli, err);
+    if (status == REEF_OK) {
+        status = assign_generations(&r, &pool, err);
+        if (status == REEF_OK) status = measure(&r, cli, &pool, err);
+    }
+    if (status == REEF_OK) status = publish(&r, cli, &pool, err);
+    release(&r);
+    cli_pool_close(&pool);
+    return status;
+}

@@ -1,0 +1,152 @@
+// reef score: how surprising each line of a text is, and which lines stand out.
+#include "commands.h"
+#include "matrix.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define TOP_DEFAULT 10
+#define TEXT_COLUMNS 60 // of a line that is shown
+
+static const cli_option OPTIONS[] = {
+    {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
+    {"top", "N", "show the N most surprising lines (default: 10; 0: all, in order)"},
+    {0},
+};
+
+const cli_manual score_manual = {
+    .about =
+        "The most surprising lines are those with the most bits above what a line of their length\n"
+        "has on average in this text. FILE - is standard input.",
+    .options = OPTIONS,
+    .example = "reef score reef.pool --top 5 server.log\n"
+               "journalctl -n 500 | reef score reef.pool -",
+};
+
+typedef struct line {
+    size_t number;        // from 1
+    size_t offset, bytes; // without the line end
+    double bits;          // with the line end: it is predicted too
+    double surplus;       // bits above the text's mean for as many bytes
+} line;
+
+static size_t count_lines(const cli_file *file) {
+    size_t count = 0;
+    for (size_t i = 0; i < file->count; i++) count += file->bytes[i] == '\n';
+    return count + (file->bytes[file->count - 1] != '\n');
+}
+
+static line *cut_lines(const cli_file *file, const float *bits, double mean, size_t *count) {
+    *count = count_lines(file);
+    line *lines = cli_alloc(*count, sizeof(*lines));
+    size_t at = 0;
+    for (size_t i = 0; i < *count; i++) {
+        line *l = &lines[i];
+        *l = (line){.number = i + 1, .offset = at};
+        while (at < file->count && file->bytes[at] != '\n') l->bits += (double)bits[at++];
+        l->bytes = at - l->offset;
+        if (at < file->count) l->bits += (double)bits[at++];
+        l->surplus = l->bits - mean * (double)(at - l->offset);
+    }
+    return lines;
+}
+
+static int by_surplus(const void *a, const void *b) {
+    const line *left = a, *right = b;
+    if (left->surplus != right->surplus) return left->surplus < right->surplus ? 1 : -1;
+    return left->number < right->number ? -1 : 1;
+}
+
+static double line_rate(const line *l) {
+    return l->bits / (double)(l->bytes + 1);
+}
+
+static json_t *line_json(const cli_file *file, const line *l) {
+    char *text = cli_printable(file->bytes + l->offset, l->bytes, false);
+    json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "line", (json_int_t)l->number,
+                               "offset", (json_int_t)l->offset, "bytes", (json_int_t)l->bytes,
+                               "bits", cli_real(l->bits), "bits_per_byte", cli_real(line_rate(l)),
+                               "surplus_bits", cli_real(l->surplus), "text", text);
+    free(text);
+    return object;
+}
+
+static void print_lines(const cli_file *file, const line *lines, size_t count) {
+    static const char *const HEADING[] = {"line", "bytes", "bits", "bits/byte", "surplus", "text"};
+    cli_table *table = cli_table_new(">>>>><", HEADING);
+    for (size_t i = 0; i < count; i++) {
+        const line *l = &lines[i];
+        char *text = cli_printable(file->bytes + l->offset, l->bytes, false);
+        char *shown = cli_cut(text, TEXT_COLUMNS);
+        cli_table_cell(table, "%zu", l->number);
+        cli_table_cell(table, "%zu", l->bytes);
+        cli_table_cell(table, "%.1f", l->bits);
+        cli_table_cell(table, "%.2f", line_rate(l));
+        cli_table_cell(table, "%+.1f", l->surplus);
+        cli_table_cell(table, "%s", shown);
+        free(shown);
+        free(text);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static reef_status answer(cli_call *cli,
+                          const cli_file *file,
+                          const reef_score *score,
+                          const float *bits,
+                          size_t top,
+                          reef_error *err) {
+    size_t count;
+    line *lines = cut_lines(file, bits, score->bits_per_byte, &count);
+    size_t shown = top > 0 && top < count ? top : count;
+    if (top > 0) qsort(lines, count, sizeof(*lines), by_surplus);
+    reef_status status = REEF_OK;
+    if (cli->json) {
+        json_t *array = json_array();
+        for (size_t i = 0; i < shown; i++) json_array_append_new(array, line_json(file, &lines[i]));
+        status =
+            cli_answer(cli,
+                       json_pack("{s:I, s:I, s:o, s:o, s:o}", "bytes", (json_int_t)score->bytes,
+                                 "line_count", (json_int_t)count, "bits", cli_real(score->bits),
+                                 "bits_per_byte", cli_real(score->bits_per_byte), "lines", array),
+                       err);
+    } else {
+        printf("%s: %zu lines, %" PRIu64 " bytes scored, %.4f bits per byte\n", file->path, count,
+               score->bytes, score->bits_per_byte);
+        if (shown < count) printf("the %zu most surprising lines:\n", shown);
+        print_lines(file, lines, shown);
+    }
+    free(lines);
+    return status;
+}
+
+reef_status cmd_score(cli_call *cli, reef_error *err) {
+    cli_pool pool = {0};
+    cli_file file = {0};
+    reef_model *model = NULL;
+    float *bits = NULL;
+    reef_score score = {0};
+    uint64_t top = TOP_DEFAULT;
+
+    reef_status status = cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
+    if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = cli_text_read(&file, cli->operands[0], err);
+    if (status == REEF_OK)
+        status = reef_model_open(&model, pool.store, cli_text(cli, "as-of"), cli->threads, err);
+    if (status != REEF_OK) goto cleanup;
+
+    bits = cli_alloc(file.count, sizeof(*bits));
+    cli_progress progress;
+    cli_progress_start(&progress, "scoring", file.count, "B");
+    status = score_file(model, &file, &progress, bits, &score, err);
+    cli_progress_end(&progress);
+    if (status == REEF_OK) status = answer(cli, &file, &score, bits, (size_t)top, err);
+
+cleanup:
+    free(bits);
+    reef_model_close(model);
+    cli_file_release(&file);
+    cli_pool_close(&pool);
+    return status;
+}

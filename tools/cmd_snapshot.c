@@ -1,0 +1,168 @@
+// reef snapshot: keep states of a pool under a name, and look at them.
+#include "commands.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const cli_manual snapshot_create_manual = {
+    .about = "Commits and keeps a copy of the open generation under NAME (letters, digits, '.', "
+             "'_', '-');\n"
+             "sealed generations are shared. `reef eval --as-of NAME` evaluates it while training "
+             "goes on.",
+    .options = NULL,
+    .example = "reef snapshot create reef.pool before-upgrade",
+};
+
+const cli_manual snapshot_list_manual = {
+    .about = "Snapshots in the order of their names.",
+    .options = NULL,
+    .example = "reef snapshot list reef.pool",
+};
+
+const cli_manual snapshot_show_manual = {
+    .about = "Where in the history the snapshot was made, what it shares and what it holds itself.",
+    .options = NULL,
+    .example = "reef snapshot show reef.pool before-upgrade",
+};
+
+static json_t *snapshot_json(const reef_snapshot *snapshot) {
+    char root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(snapshot->root, root);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", snapshot->name, "commit",
+                     (json_int_t)snapshot->commit, "step", (json_int_t)snapshot->step,
+                     "stream_bytes", (json_int_t)snapshot->stream_bytes, "unix_ms",
+                     (json_int_t)snapshot->unix_ms, "root", root, "sealed_generations",
+                     (json_int_t)snapshot->sealed_count, "open_generation",
+                     (json_int_t)snapshot->open_generation);
+}
+
+static reef_status read_snapshot(cli_pool *pool,
+                                 const char *name,
+                                 reef_snapshot *snapshot,
+                                 reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_snapshot_read(txn, name, snapshot, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+// ---- create --------------------------------------------------------------------------------------
+
+static reef_status create(reef_trainer *trainer,
+                          json_t *arguments,
+                          json_t **result,
+                          reef_error *err) {
+    reef_snapshot snapshot;
+    const char *name = json_string_value(json_object_get(arguments, "name"));
+    reef_status status = reef_trainer_snapshot(trainer, name, &snapshot, err);
+    if (status == REEF_OK) *result = snapshot_json(&snapshot);
+    return status;
+}
+
+// What the store would refuse, so that a dry run refuses it too: a name that is taken.
+static reef_status check_free(cli_pool *pool, const char *name, reef_error *err) {
+    reef_snapshot snapshot;
+    reef_status status = read_snapshot(pool, name, &snapshot, NULL);
+    if (status == REEF_OK)
+        return reef_fail(err, REEF_INVALID, "a snapshot called %.64s exists", name);
+    if (status == REEF_NOT_FOUND) return REEF_OK;
+    return read_snapshot(pool, name, &snapshot, err); // again, for the message
+}
+
+reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
+    const char *name = cli->operands[0];
+    cli_pool pool;
+    json_t *result = NULL;
+    reef_snapshot snapshot = {0};
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status != REEF_OK) return status;
+    status = check_free(&pool, name, err);
+    if (status == REEF_OK && !cli->dry_run) {
+        json_t *request = json_pack("{s:s, s:s}", "command", "snapshot", "name", name);
+        status = request ? cli_change(cli, request, create, &result, err)
+                         : reef_fail(err, REEF_INVALID, "the name of a snapshot must be text");
+        if (status == REEF_OK) status = read_snapshot(&pool, name, &snapshot, err);
+    }
+    json_decref(result);
+    cli_pool_close(&pool);
+    if (status != REEF_OK) return status;
+    if (cli->json)
+        return cli_answer(cli,
+                          json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
+                                    cli->dry_run ? json_null() : snapshot_json(&snapshot)),
+                          err);
+    if (cli->dry_run)
+        printf("would make snapshot %s\n", name);
+    else
+        printf("made snapshot %s of step %" PRIu64 "\n", name, snapshot.step);
+    return REEF_OK;
+}
+
+// ---- list and show -------------------------------------------------------------------------------
+
+typedef struct listing {
+    cli_table *table;
+    json_t *array;
+    size_t count;
+} listing;
+
+static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    (void)err;
+    listing *list = context;
+    char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
+    list->count++;
+    json_array_append_new(list->array, snapshot_json(snapshot));
+    cli_table_cell(list->table, "%s", snapshot->name);
+    cli_table_cell(list->table, "%" PRIu64, snapshot->step);
+    cli_table_cell(list->table, "%s", cli_count(snapshot->stream_bytes, words));
+    cli_table_cell(list->table, "%" PRIu32, snapshot->open_generation);
+    cli_table_cell(list->table, "%s", cli_time(snapshot->unix_ms, words));
+    reef_hash_format(snapshot->root, root);
+    cli_table_cell(list->table, "%.12s", root);
+    return REEF_OK;
+}
+
+reef_status cmd_snapshot_list(cli_call *cli, reef_error *err) {
+    static const char *const HEADING[] = {"snapshot",        "step", "stream bytes",
+                                          "open generation", "made", "root"};
+    cli_pool pool;
+    reef_txn *txn = NULL;
+    listing list = {.table = cli_table_new("<>>><<", HEADING), .array = json_array()};
+
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &list, err);
+    reef_txn_abort(txn);
+    cli_pool_close(&pool);
+    if (status == REEF_OK && cli->json)
+        status = cli_answer(cli, json_pack("{s:O}", "snapshots", list.array), err);
+    else if (status == REEF_OK && list.count == 0)
+        printf("no snapshots; make one with: reef snapshot create %s NAME\n", cli->pool);
+    else if (status == REEF_OK)
+        cli_table_print(list.table, stdout);
+    cli_table_free(list.table);
+    json_decref(list.array);
+    return status;
+}
+
+reef_status cmd_snapshot_show(cli_call *cli, reef_error *err) {
+    cli_pool pool;
+    reef_snapshot snapshot;
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = read_snapshot(&pool, cli->operands[0], &snapshot, err);
+    cli_pool_close(&pool);
+    if (status != REEF_OK) return status;
+    if (cli->json) return cli_answer(cli, snapshot_json(&snapshot), err);
+    char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(snapshot.root, root);
+    printf("snapshot          %s\n", snapshot.name);
+    printf("made              %s\n", cli_time(snapshot.unix_ms, words));
+    printf("commit            %" PRIu64 "\n", snapshot.commit);
+    printf("step              %" PRIu64 "\n", snapshot.step);
+    printf("stream            %s bytes\n", cli_count(snapshot.stream_bytes, words));
+    printf("shares            %" PRIu32 " sealed generations\n", snapshot.sealed_count);
+    printf("holds a copy of   generation %" PRIu32 "\n", snapshot.open_generation);
+    printf("root              %s\n", root);
+    return REEF_OK;
+}

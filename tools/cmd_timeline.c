@@ -1,0 +1,115 @@
+// reef timeline: what happened to a pool, in order.
+#include "commands.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const cli_manual timeline_manual = {
+    .about = "Every event that the trainer recorded: generations opened, sealed and grown, experts "
+             "frozen,\n"
+             "drift found, snapshots made; each with the step and the position in the stream.",
+    .options = NULL,
+    .example = "reef timeline reef.pool",
+};
+
+// Shown in columns of their own; everything else that an event says follows as name=value.
+static const char *const COLUMNS[] = {"unix_ms", "event", "generation", "step", "stream_bytes"};
+static const char *const HEADING[] = {"when", "event",       "generation",
+                                      "step", "stream byte", "details"};
+#define COLUMN_COUNT (sizeof(COLUMNS) / sizeof(COLUMNS[0]))
+
+static bool has_column(const char *name) {
+    for (size_t i = 0; i < COLUMN_COUNT; i++)
+        if (strcmp(COLUMNS[i], name) == 0) return true;
+    return false;
+}
+
+static char *value_text(const json_t *value) {
+    if (json_is_string(value)) {
+        const char *text = json_string_value(value);
+        return cli_printable((const uint8_t *)text, strlen(text), false);
+    }
+    if (json_is_real(value)) return cli_format("%.4g", json_real_value(value));
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *copy = cli_format("%s", text ? text : "");
+    free(text);
+    return copy;
+}
+
+static char *details_text(const json_t *event) {
+    char *text = cli_format("%s", "");
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)event, name, value) {
+        if (has_column(name)) continue;
+        char *shown = value_text(value);
+        char *more = cli_format("%s%s%s=%s", text, text[0] ? " " : "", name, shown);
+        free(shown);
+        free(text);
+        text = more;
+    }
+    return text;
+}
+
+static reef_status on_event(void *context,
+                            const reef_key *key,
+                            const reef_view *view,
+                            reef_error *err) {
+    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    if (!event)
+        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
+                         key->sequence);
+    return json_array_append_new(context, event) == 0
+               ? REEF_OK
+               : reef_fail(err, REEF_NO_MEMORY, "no memory for the timeline");
+}
+
+// On the heap.
+static char *column_text(const json_t *event, const char *name) {
+    const json_t *value = json_object_get(event, name);
+    char words[CLI_WORD_BYTES];
+    if (!value) return cli_format("%s", "");
+    if (!json_is_integer(value)) return value_text(value);
+    uint64_t number = (uint64_t)json_integer_value(value);
+    return cli_format("%s", strcmp(name, "unix_ms") == 0 ? cli_time(number, words)
+                                                         : cli_count(number, words));
+}
+
+static void print_events(const json_t *events) {
+    cli_table *table = cli_table_new("<<>>><", HEADING);
+    size_t index;
+    const json_t *event;
+    json_array_foreach(events, index, event) {
+        for (size_t c = 0; c < COLUMN_COUNT; c++) {
+            char *text = column_text(event, COLUMNS[c]);
+            cli_table_cell(table, "%s", text);
+            free(text);
+        }
+        char *details = details_text(event);
+        cli_table_cell(table, "%s", details);
+        free(details);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+reef_status cmd_timeline(cli_call *cli, reef_error *err) {
+    cli_pool pool;
+    reef_txn *txn = NULL;
+    json_t *events = json_array();
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
+    if (status == REEF_OK)
+        status = reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, events, err);
+    reef_txn_abort(txn);
+    cli_pool_close(&pool);
+    if (status == REEF_OK && cli->json)
+        status = cli_answer(cli, json_pack("{s:O}", "events", events), err);
+    else if (status == REEF_OK && json_array_size(events) == 0)
+        printf("nothing has happened yet\n");
+    else if (status == REEF_OK)
+        print_events(events);
+    json_decref(events);
+    return status;
+}

@@ -1,0 +1,76 @@
+// The one table of commands; help, parsing and suggestions come from it.
+#include "commands.h"
+
+#include <string.h>
+
+#define ANY (-1)
+
+// name, arguments, how many of them, what else it takes, one line of help
+static const cli_command COMMANDS[] = {
+    {"init", "", 0, 0, CLI_POOL | CLI_CONFIG | CLI_CHANGES, "make a new pool", &init_manual,
+     cmd_init},
+    {"status", "", 0, 0, CLI_POOL | CLI_DAEMON, "what a pool holds and what its daemon is doing",
+     &status_manual, cmd_status},
+    {"seal", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
+     "seal the open generation for good and open the next", &seal_manual, cmd_seal},
+    {"grow", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
+     "add experts to the open generation", &grow_manual, cmd_grow},
+    {"freeze", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
+     "freeze experts of the open generation", &freeze_manual, cmd_freeze},
+    {"thaw", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
+     "let frozen experts learn again", &thaw_manual, cmd_thaw},
+    {"snapshot create", "NAME", 1, 1, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
+     "keep the present state under a name", &snapshot_create_manual, cmd_snapshot_create},
+    {"snapshot list", "", 0, 0, CLI_POOL, "the snapshots of a pool", &snapshot_list_manual,
+     cmd_snapshot_list},
+    {"snapshot show", "NAME", 1, 1, CLI_POOL, "one snapshot in full", &snapshot_show_manual,
+     cmd_snapshot_show},
+    {"eval", "FILE...", 1, ANY, CLI_POOL | CLI_COMPUTES,
+     "loss on files, now or as of any earlier state", &eval_manual, cmd_eval},
+    {"score", "FILE", 1, 1, CLI_POOL | CLI_COMPUTES, "how surprising each line of a text is",
+     &score_manual, cmd_score},
+    {"generate", "", 0, 0, CLI_POOL | CLI_COMPUTES, "let the model continue a text",
+     &generate_manual, cmd_generate},
+    {"generations", "", 0, 0, CLI_POOL, "the generations of a pool", &generations_manual,
+     cmd_generations},
+    {"usage", "", 0, 0, CLI_POOL, "how evenly the experts of a generation are used", &usage_manual,
+     cmd_usage},
+    {"timeline", "", 0, 0, CLI_POOL, "what happened, and where in the stream", &timeline_manual,
+     cmd_timeline},
+    {"verify", "", 0, 0, CLI_POOL, "check every byte of a pool", &verify_manual, cmd_verify},
+    {"plot loss", "", 0, 0, CLI_POOL, "loss over the stream, in the terminal or as SVG",
+     &plot_loss_manual, cmd_plot_loss},
+    {"report", "", 0, 0, CLI_POOL | CLI_COMPUTES,
+     "what was learned, kept and forgotten, domain by domain", &report_manual, cmd_report},
+    {"bench step", "", 0, 0, CLI_CONFIG | CLI_COMPUTES,
+     "how fast this machine trains and where the time goes", &bench_step_manual, cmd_bench_step},
+    {"version", "", 0, 0, 0, "versions of the program and of the pool format", &version_manual,
+     cmd_version},
+    {"help", "[COMMAND]", 0, 2, 0, "explain a command, or list all of them", &help_manual,
+     cmd_help},
+};
+
+#define COMMAND_COUNT (sizeof(COMMANDS) / sizeof(COMMANDS[0]))
+
+const cli_command *cli_commands(size_t *count) {
+    *count = COMMAND_COUNT;
+    return COMMANDS;
+}
+
+const cli_command *cli_command_find(const char *name) {
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(COMMANDS[i].name, name) == 0) return &COMMANDS[i];
+    return NULL;
+}
+
+const char *cli_command_guess(const char *name) {
+    const char *guess = NULL;
+    size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        size_t distance = cli_distance(name, COMMANDS[i].name);
+        if (distance >= nearest) continue;
+        nearest = distance;
+        guess = COMMANDS[i].name;
+    }
+    return guess;
+}

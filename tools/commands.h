@@ -1,0 +1,43 @@
+// The functions and manuals that the table of commands refers to; one file cmd_<name>.c each.
+#ifndef REEF_COMMANDS_H
+#define REEF_COMMANDS_H
+
+#include "cli.h"
+
+// function, in the order of the table
+#define CLI_RUN_LIST(X)                                                                            \
+    X(init)                                                                                        \
+    X(status)                                                                                      \
+    X(seal)                                                                                        \
+    X(grow)                                                                                        \
+    X(freeze)                                                                                      \
+    X(thaw)                                                                                        \
+    X(snapshot_create)                                                                             \
+    X(snapshot_list)                                                                               \
+    X(snapshot_show)                                                                               \
+    X(eval)                                                                                        \
+    X(score)                                                                                       \
+    X(generate)                                                                                    \
+    X(generations)                                                                                 \
+    X(usage)                                                                                       \
+    X(timeline)                                                                                    \
+    X(verify)                                                                                      \
+    X(plot_loss)                                                                                   \
+    X(report)                                                                                      \
+    X(bench_step)                                                                                  \
+    X(version)                                                                                     \
+    X(help)
+
+#define CLI_DECLARE(command)                                                                       \
+    REEF_MUST_CHECK reef_status cmd_##command(cli_call *cli, reef_error *err);                     \
+    extern const cli_manual command##_manual;
+CLI_RUN_LIST(CLI_DECLARE)
+#undef CLI_DECLARE
+
+/** The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them too. */
+REEF_MUST_CHECK reef_status generations_list(cli_pool *pool,
+                                             cli_table **table,
+                                             json_t **array,
+                                             reef_error *err);
+
+#endif

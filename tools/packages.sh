@@ -1,0 +1,50 @@
+# shellcheck shell=bash
+# Sourced by tools/demo and tools/test: install what is missing, and say so before.
+#
+# Everything is looked for where it will be used (a command, a pkg-config module, a file), so a machine
+# that has it from elsewhere is left alone, and nothing touches the network when nothing is missing.
+
+missing=()
+
+need_command() { # command, Debian package
+    command -v "$1" >/dev/null 2>&1 || missing+=("$2")
+}
+
+need_module() { # pkg-config module, Debian package
+    pkg-config --exists "$1" 2>/dev/null || missing+=("$2")
+}
+
+need_file() { # file, Debian package
+    [ -e "$1" ] || missing+=("$2")
+}
+
+need_build_packages() {
+    need_command gcc gcc
+    need_file /usr/include/stdio.h libc6-dev
+    need_command cmake cmake
+    need_command ninja ninja-build
+    need_command pkg-config pkg-config
+    need_module lmdb liblmdb-dev
+    need_module openblas libopenblas-dev
+    need_module libuv libuv1-dev
+    need_module jansson libjansson-dev
+    need_module libxxhash libxxhash-dev
+    need_module cmocka libcmocka-dev
+}
+
+install_missing() {
+    [ ${#missing[@]} -eq 0 ] && return 0
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "missing, and there is no apt-get to install it: ${missing[*]}" >&2
+        return 1
+    fi
+    local root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        root=(sudo)
+    fi
+    echo "installing Debian packages: ${missing[*]}"
+    "${root[@]}" apt-get update -qq </dev/null
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+    missing=()
+}

@@ -1,0 +1,129 @@
+// `reef`: one tool for everything that is not streaming. Finds the command, runs it, and turns what
+// went wrong into one line and an exit code of sysexits(3).
+#include "commands.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Commands of two words come first: "snapshot list" is a command, and so could "snapshot" be.
+static const cli_command *find(int argc, char **argv, int *words) {
+    const cli_command *command = NULL;
+    if (argc > 2) {
+        char *name = cli_format("%s %s", argv[1], argv[2]);
+        command = cli_command_find(name);
+        free(name);
+    }
+    *words = 2;
+    if (command) return command;
+    *words = 1;
+    return cli_command_find(argv[1]);
+}
+
+// The second words of a command that has several, such as "create, list, show".
+static char *second_words(const char *first) {
+    size_t count, length = strlen(first);
+    const cli_command *commands = cli_commands(&count);
+    char *words = cli_format("%s", "");
+    for (size_t i = 0; i < count; i++) {
+        const char *name = commands[i].name;
+        if (strncmp(name, first, length) != 0 || name[length] != ' ') continue;
+        char *more = cli_format("%s%s%s", words, words[0] ? ", " : "", name + length + 1);
+        free(words);
+        words = more;
+    }
+    return words;
+}
+
+static reef_status unknown_command(int argc, char **argv, reef_error *err) {
+    reef_status status;
+    char *words = second_words(argv[1]);
+    if (words[0]) {
+        const char *second = argc > 2 ? argv[2] : NULL;
+        char *typed = cli_format("%s %s", argv[1], second ? second : "");
+        const char *guess = second && second[0] != '-' ? cli_command_guess(typed) : NULL;
+        if (guess)
+            status = reef_fail(err, REEF_INVALID, "unknown command '%.64s'; did you mean %s?",
+                               typed, guess);
+        else
+            status = reef_fail(err, REEF_INVALID, "%s needs one of: %s", argv[1], words);
+        free(typed);
+    } else {
+        const char *guess = cli_command_guess(argv[1]);
+        status =
+            guess ? reef_fail(err, REEF_INVALID, "unknown command '%.64s'; did you mean %s?",
+                              argv[1], guess)
+                  : reef_fail(err, REEF_INVALID, "unknown command '%.64s'; see reef help", argv[1]);
+    }
+    free(words);
+    return status;
+}
+
+static reef_status choose_kernels(reef_error *err) {
+    const char *isa = getenv("REEF_ISA");
+    return isa && isa[0] ? reef_kernels_choose(isa, err) : REEF_OK;
+}
+
+static reef_status run(cli_call *cli, int argc, char **argv, reef_error *err) {
+    int words;
+    const cli_command *command = find(argc, argv, &words);
+    if (!command) return unknown_command(argc, argv, err);
+    bool help;
+    reef_status status = cli_parse(cli, command, argc - words, argv + words, &help, err);
+    if (status != REEF_OK) return status;
+    if (help) return cli_help(cli, command, err);
+    status = choose_kernels(err);
+    return status == REEF_OK ? command->run(cli, err) : status;
+}
+
+// `reef`, `reef --help` and `reef --version` are spellings of commands.
+static char *spelling(const char *argument) {
+    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0) return "help";
+    if (strcmp(argument, "--version") == 0 || strcmp(argument, "-V") == 0) return "version";
+    return NULL;
+}
+
+static bool asked_for_json(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--json") == 0) return true;
+    return false;
+}
+
+// One line for people; and, for programs, the document they were promised. What a message quotes may
+// hold anything, so neither sees it raw.
+static void tell(const cli_call *cli, const reef_error *err, bool json) {
+    char *message = cli_printable((const uint8_t *)err->message, strlen(err->message), false);
+    fprintf(stderr, "reef%s%s: %s\n", cli->command ? " " : "",
+            cli->command ? cli->command->name : "", message);
+    if (json && !cli->answered) {
+        json_t *document = json_pack("{s:{s:s, s:s}}", "error", "status",
+                                     reef_status_text(err->status), "message", message);
+        char *text = document ? json_dumps(document, JSON_INDENT(2)) : NULL;
+        if (text) puts(text);
+        free(text);
+        json_decref(document);
+    }
+    free(message);
+}
+
+int main(int argc, char **argv) {
+    cli_call cli = {0};
+    reef_error err = {0};
+    char *list[] = {argv[0], "help", NULL};
+    if (argc < 2) {
+        argc = 2;
+        argv = list;
+    } else if (spelling(argv[1])) {
+        argv[1] = spelling(argv[1]);
+    }
+
+    reef_status status = run(&cli, argc, argv, &err);
+    if (status != REEF_OK) tell(&cli, &err, asked_for_json(argc, argv));
+    if (fflush(stdout) != 0 && status == REEF_OK) {
+        status = reef_fail(&err, REEF_IO, "cannot write standard output: %s", strerror(errno));
+        cli.answered = true; // there is no use in writing more
+        tell(&cli, &err, false);
+    }
+    cli_release(&cli);
+    return reef_status_exit_code(status);
+}

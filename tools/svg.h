@@ -1,0 +1,39 @@
+// Writing SVG: a few shapes and text, escaped, with one look.
+#ifndef REEF_SVG_H
+#define REEF_SVG_H
+
+#include <stdio.h>
+
+#define SVG_INK "#222222"
+#define SVG_PALE "#6b6b6b"
+#define SVG_GRID "#e4e4e4"
+
+void svg_begin(FILE *out, double width, double height);
+void svg_end(FILE *out);
+void svg_line(FILE *out,
+              double x1,
+              double y1,
+              double x2,
+              double y2,
+              const char *colour,
+              double width,
+              const char *dashes);
+void svg_rect(FILE *out,
+              double x,
+              double y,
+              double width,
+              double height,
+              const char *fill,
+              const char *stroke);
+/** `anchor` is start, middle or end; `size` in pixels. */
+void svg_text(FILE *out,
+              double x,
+              double y,
+              double size,
+              const char *anchor,
+              const char *colour,
+              const char *text);
+/** The same, turned to read upwards. */
+void svg_text_upwards(FILE *out, double x, double y, double size, const char *text);
+
+#endif

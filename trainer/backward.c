@@ -1,0 +1,300 @@
+// The same pass backwards: forward.c read upwards.
+//
+// The open generation gets gradients of its dense tensors and, while the rows are in cache, the update
+// of its experts; sealed generations only hand the gradient of their input down. Gradients of weights
+// are matrix products over all rows of the batch, cut into fixed panels of rows of the weight, so there
+// is nothing to reduce and no trace of the thread count.
+#include "model.h"
+#include "transformer.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define PANEL_ROWS 32 // rows of a weight whose gradient is one piece of work
+
+typedef struct backward {
+    reef_pass *pass;
+    reef_net *net;
+    const reef_batch *batch;
+    reef_workers *workers;
+    reef_gen *open; // the generation being trained
+    bool first;     // it is generation 0: the backbone trains
+    reef_pass_layer *layer;
+    uint32_t l;
+    size_t g;
+    size_t rows;
+} backward;
+
+// ---- gradients of weights ------------------------------------------------------------------------
+
+// d_w (in, out) += x^T (in, rows) d_y (rows, out)
+typedef struct panel_job {
+    size_t rows, in, out;
+    const float *x, *d_y;
+    float *d_w;
+} panel_job;
+
+static void weight_panel(void *context, size_t piece) {
+    const panel_job *job = context;
+    size_t first = piece * PANEL_ROWS;
+    size_t count = job->in - first < PANEL_ROWS ? job->in - first : PANEL_ROWS;
+    reef_gemm(true, false, count, job->out, job->rows, 1.0f, job->x + first, job->in, job->d_y,
+              job->out, 1.0f, job->d_w + first * job->out, job->out);
+}
+
+static void weight_gradient(
+    const backward *b, size_t in, size_t out, float *d_w, const float *x, const float *d_y) {
+    panel_job job = {.rows = b->rows, .in = in, .out = out, .x = x, .d_y = d_y, .d_w = d_w};
+    reef_workers_run(b->workers, (in + PANEL_ROWS - 1) / PANEL_ROWS, weight_panel, &job);
+}
+
+// Sum the windows' layer norm gradients in window order: 4 * D floats a window, of which `from` is where
+// the D of scale and the D of shift begin.
+static void reduce_norm(const backward *b, float *d_scale, float *d_shift, size_t from) {
+    size_t D = b->pass->config->d_model;
+    for (size_t w = 0; w < b->batch->windows; w++) {
+        reef_axpy(D, d_scale, 1.0f, b->pass->norm_grads + w * 4 * D + from);
+        reef_axpy(D, d_shift, 1.0f, b->pass->norm_grads + w * 4 * D + from + D);
+    }
+}
+
+// ---- head ----------------------------------------------------------------------------------------
+
+// The logit gradient of a window as one generation's delta sees it: zero where it does not fire.
+static const float *masked_logits(const backward *b, size_t g, size_t w, float *scratch) {
+    const reef_config *config = b->pass->config;
+    size_t T = config->context, V = REEF_VOCAB;
+    const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
+    const float *d_logits = b->pass->logits + w * T * V;
+    if (memchr(fire, 0, T) == NULL) return d_logits;
+    for (size_t t = 0; t < T; t++) {
+        if (fire[t])
+            memcpy(scratch + t * V, d_logits + t * V, V * sizeof *scratch);
+        else
+            memset(scratch + t * V, 0, V * sizeof *scratch);
+    }
+    return scratch;
+}
+
+static float *window_scratch(const backward *b, size_t w) {
+    const reef_config *config = b->pass->config;
+    return b->pass->window_scratch + w * config->context * reef_pass_scratch_width(config);
+}
+
+static void head_window(void *context, size_t w) {
+    const backward *b = context;
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
+    reef_pass *pass = b->pass;
+    const reef_weights *base = &b->net->gens[0]->weights;
+    float *d_norm = pass->d_norm + row * D, *d_x = pass->d_x + row * D;
+    reef_gemm(false, true, T, D, V, 1.0f, pass->logits + row * V, V, base->head, V, 0.0f, d_norm,
+              D);
+    for (size_t g = 1; g < b->net->gen_count; g++) {
+        const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
+        if (memchr(fire, 1, T) == NULL) continue;
+        const float *d_logits = masked_logits(b, g, w, window_scratch(b, w));
+        reef_gemm(false, true, T, D, V, 1.0f, d_logits, V, b->net->gens[g]->weights.head, V, 1.0f,
+                  d_norm, D);
+    }
+    float *grads = pass->norm_grads + w * 4 * D;
+    memset(d_x, 0, T * D * sizeof *d_x);
+    memset(grads, 0, 2 * D * sizeof *grads);
+    reef_layer_norm_backward(T, D, d_x, b->first ? grads : NULL, b->first ? grads + D : NULL,
+                             d_norm, pass->x + row * D, pass->norm_mean + row,
+                             pass->norm_rstd + row, base->norm_scale);
+}
+
+// The open generation's logit gradient, masked in place: nobody reads the unmasked one any more.
+static void mask_logits_window(void *context, size_t w) {
+    const backward *b = context;
+    const reef_config *config = b->pass->config;
+    size_t T = config->context, V = REEF_VOCAB;
+    const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
+    for (size_t t = 0; fire != NULL && t < T; t++)
+        if (!fire[t]) memset(b->pass->logits + (w * T + t) * V, 0, V * sizeof(float));
+}
+
+static void head(backward *b) {
+    reef_workers_run(b->workers, b->batch->windows, head_window, b);
+    if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
+    reef_workers_run(b->workers, b->batch->windows, mask_logits_window, b);
+    weight_gradient(b, b->pass->config->d_model, REEF_VOCAB, b->open->grads.head, b->pass->norm,
+                    b->pass->logits);
+}
+
+// ---- feed-forward --------------------------------------------------------------------------------
+
+// d_y of a generation's layer output: the residual gradient, for the open one plus the retain term.
+static void output_gradient_window(void *context, size_t w) {
+    const backward *b = context;
+    const reef_config *config = b->pass->config;
+    size_t count = (size_t)config->context * config->d_model, at = w * count;
+    memcpy(b->pass->d_y + at, b->pass->d_x + at, count * sizeof(float));
+    bool retain =
+        b->g > 0 && b->net->gens[b->g]->open && w >= b->batch->windows - b->batch->retain_windows;
+    if (retain) reef_axpy(count, b->pass->d_y + at, 1.0f, b->layer->retain_d_y + at);
+}
+
+static void experts_window(void *context, size_t w) {
+    const backward *b = context;
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, T = config->context, P = (size_t)config->heads * config->topk,
+           row = w * T;
+    if (!b->pass->piece_active[w]) return;
+    reef_pass_peer *peer = &b->pass->peers[b->g][b->l];
+    reef_experts_backward(
+        T, P, D, b->pass->d_norm + row * D, peer->d_gate + row * P, peer->d_hidden + row * P,
+        b->pass->d_y + row * D, b->layer->norm2 + row * D, peer->hidden + row * P,
+        peer->tape.indices + row * P, peer->tape.gate + row * P,
+        b->net->gens[b->g]->peers[b->l].experts, reef_batch_fire(b->batch, config, b->g, w));
+}
+
+static void update_experts(backward *b, const reef_pass_update *update) {
+    const reef_config *config = b->pass->config;
+    size_t P = (size_t)config->heads * config->topk;
+    reef_pass_peer *tape = &b->pass->peers[b->g][b->l];
+    reef_peer *peer = &b->open->peers[b->l];
+    const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
+    double start = reef_seconds();
+    reef_expert_pairs_sort(&b->pass->pairs, b->rows, P, tape->tape.indices, fire);
+    reef_expert_update expert_update = {
+        .adam = update->adam,
+        .clip = update->clip,
+        .flags = peer->flags,
+        .dirty = peer->dirty,
+        .usage = peer->usage,
+    };
+    reef_experts_update(b->workers, b->rows, P, config->d_model, peer->experts, &peer->moments,
+                        &b->pass->pairs, b->layer->norm2, b->pass->d_y, tape->tape.gate,
+                        tape->hidden, tape->d_hidden, &expert_update);
+    b->pass->seconds_update += reef_seconds() - start;
+}
+
+static void peer_generation(backward *b, const reef_pass_update *update) {
+    reef_pass *pass = b->pass;
+    reef_gen *gen = b->net->gens[b->g];
+    if (!reef_pass_activate(pass, b->batch, b->g)) return;
+    if (gen->open) memset(pass->piece_active, 1, b->batch->windows);
+    reef_pass_peer *tape = &pass->peers[b->g][b->l];
+    reef_router_shape shape = reef_gen_shape(pass->config, gen->info.side);
+    double start = reef_seconds();
+    reef_workers_run(b->workers, b->batch->windows, output_gradient_window, b);
+    reef_workers_run(b->workers, b->batch->windows, experts_window, b);
+    double routed = reef_seconds();
+    reef_router_backward(&shape, &gen->weights.routers[b->l],
+                         gen->open ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
+                         b->layer->norm2, pass->piece_active, &tape->tape, tape->d_gate,
+                         pass->d_norm, gen->open ? &gen->grads.routers[b->l] : NULL);
+    pass->seconds_experts += routed - start;
+    pass->seconds_router += reef_seconds() - routed;
+    if (gen->open && !update->freeze_experts) update_experts(b, update);
+}
+
+static void dense_ffw_window(void *context, size_t w) {
+    const backward *b = context;
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
+    const reef_block *block = &b->net->gens[0]->weights.blocks[b->l];
+    float *d_act = window_scratch(b, w);
+    reef_gemm(false, true, T, F, D, 1.0f, b->pass->d_x + row * D, D, block->w_ffw_out, D, 0.0f,
+              d_act, F);
+    // The tape's input of the activation becomes its gradient: it is not needed after this.
+    float *in = b->layer->ffw_in + row * F;
+    reef_gelu_backward(T * F, in, d_act, in);
+    reef_gemm(false, true, T, D, F, 1.0f, in, F, block->w_ffw_in, F, 1.0f,
+              b->pass->d_norm + row * D, D);
+}
+
+static void dense_ffw(backward *b) {
+    const reef_config *config = b->pass->config;
+    reef_workers_run(b->workers, b->batch->windows, dense_ffw_window, b);
+    if (!b->first) return;
+    reef_block *grads = &b->open->grads.blocks[b->l];
+    weight_gradient(b, config->d_ffw, config->d_model, grads->w_ffw_out, b->layer->ffw_act,
+                    b->pass->d_x);
+    weight_gradient(b, config->d_model, config->d_ffw, grads->w_ffw_in, b->layer->norm2,
+                    b->layer->ffw_in);
+}
+
+// ---- attention -----------------------------------------------------------------------------------
+
+// From d_x (of the block's output) and d_norm (of norm2) to d_x of the block's input. d_mid keeps the
+// gradient of x_mid, which w_out's gradient needs.
+static void attend_window(void *context, size_t w) {
+    const backward *b = context;
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, T = config->context, A = config->attention_heads, row = w * T;
+    reef_pass *pass = b->pass;
+    const reef_block *block = &b->net->gens[0]->weights.blocks[b->l];
+    const reef_pass_layer *layer = b->layer;
+    float *d_x = pass->d_x + row * D, *d_mid = pass->d_mid + row * D,
+          *d_norm = pass->d_norm + row * D;
+    float *d_attended = pass->d_attended + row * D, *d_qkv = pass->d_qkv + row * 3 * D;
+    float *grads = pass->norm_grads + w * 4 * D;
+    memset(grads, 0, 4 * D * sizeof *grads);
+    reef_layer_norm_backward(T, D, d_x, b->first ? grads : NULL, b->first ? grads + D : NULL,
+                             d_norm, layer->x_mid + row * D, layer->norm2_mean + row,
+                             layer->norm2_rstd + row, block->norm2_scale);
+    memcpy(d_mid, d_x, T * D * sizeof *d_mid);
+    reef_gemm(false, true, T, D, D, 1.0f, d_mid, D, block->w_out, D, 0.0f, d_attended, D);
+    reef_attention_backward(T, D, A, d_qkv, pass->d_probs + w * T * T, d_attended,
+                            layer->qkv + row * 3 * D, layer->probs + w * A * T * T);
+    reef_gemm(false, true, T, D, 3 * D, 1.0f, d_qkv, 3 * D, block->w_qkv, 3 * D, 0.0f, d_norm, D);
+    reef_layer_norm_backward(T, D, d_x, b->first ? grads + 2 * D : NULL,
+                             b->first ? grads + 3 * D : NULL, d_norm, layer->x_in + row * D,
+                             layer->norm1_mean + row, layer->norm1_rstd + row, block->norm1_scale);
+}
+
+static void attend(backward *b) {
+    reef_workers_run(b->workers, b->batch->windows, attend_window, b);
+    if (!b->first) return;
+    size_t D = b->pass->config->d_model;
+    reef_block *grads = &b->open->grads.blocks[b->l];
+    reduce_norm(b, grads->norm2_scale, grads->norm2_shift, 0);
+    reduce_norm(b, grads->norm1_scale, grads->norm1_shift, 2 * D);
+    weight_gradient(b, D, D, grads->w_out, b->layer->attended, b->pass->d_mid);
+    weight_gradient(b, D, 3 * D, grads->w_qkv, b->layer->norm1, b->pass->d_qkv);
+}
+
+// ---- embedding -----------------------------------------------------------------------------------
+
+static void embed(backward *b) {
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, T = config->context;
+    const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, 0);
+    reef_embedding_backward(b->rows, D, b->open->grads.embedding, b->pass->d_x, b->batch->tokens,
+                            fire);
+    if (!b->first) return;
+    for (size_t w = 0; w < b->batch->windows; w++)
+        reef_axpy(T * D, b->open->grads.position, 1.0f, b->pass->d_x + w * T * D);
+}
+
+void reef_pass_backward(reef_pass *pass,
+                        reef_net *net,
+                        reef_workers *workers,
+                        const reef_batch *batch,
+                        const reef_pass_update *update) {
+    assert(net->gen_count > 0 && pass->training && batch->weight != NULL);
+    backward b = {
+        .pass = pass,
+        .net = net,
+        .batch = batch,
+        .workers = workers,
+        .open = net->gens[net->gen_count - 1],
+        .first = net->gen_count == 1,
+        .rows = batch->windows * pass->config->context,
+    };
+    assert(b.open->open);
+    head(&b);
+    for (b.l = net->config.layers; b.l-- > 0;) {
+        b.layer = &pass->layers[b.l];
+        memset(pass->d_norm, 0, b.rows * pass->config->d_model * sizeof *pass->d_norm);
+        if (reef_layer_is_peer(&net->config, b.l))
+            for (b.g = 0; b.g < net->gen_count; b.g++) peer_generation(&b, update);
+        else
+            dense_ffw(&b);
+        attend(&b);
+    }
+    embed(&b);
+}

@@ -1,0 +1,515 @@
+// The configuration of a pool: one table names every field of reef_config, its default, its bounds and
+// its help; command line options, JSON keys and documents all come from it.
+//
+// What always holds: a value that came through reef_config_set or reef_config_parse lies within its
+// field's bounds, and what parse returns has passed reef_config_check as a whole. Text of a
+// configuration gives back the same bits. What the fields do is the business of the files that read
+// them.
+#include "reef_trainer.h"
+
+#include "config.h"
+
+#include <jansson.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: every JSON reader and a double hold it exactly
+
+// field, kind, default, lowest, highest, help. The order is the order of the JSON text and of help;
+// a new field goes to the end of its group.
+#define CONFIG_TABLE(X)                                                                            \
+    X(model, TEXT, "lm", 0, 0, "kind of model: lm, a language model over bytes")                   \
+    X(seed, INTEGER, "1", 0, INTEGER_MAX, "everything random follows from it")                     \
+    X(layers, INTEGER, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                         \
+    X(d_model, INTEGER, "128", 2, 4096, "width of a token")                                        \
+    X(attention_heads, INTEGER, "4", 1, 256, "heads of each block's attention")                    \
+    X(context, INTEGER, "128", 2, 4096, "bytes in a window")                                       \
+    X(batch, INTEGER, "8", 1, 1024, "windows in a training step")                                  \
+    X(ffw, TEXT, "p", 0, 0,                                                                        \
+      "feed-forward of each block: p (PEER) or d (dense); one letter for all")                     \
+    X(d_ffw, INTEGER, "512", 1, 65536, "hidden width of dense feed-forward networks")              \
+    X(heads, INTEGER, "8", 1, 256, "retrieval heads of a PEER layer")                              \
+    X(topk, INTEGER, "16", 1, 1024, "experts that a head retrieves for a token")                   \
+    X(d_key, INTEGER, "64", 2, 4096,                                                               \
+      "width of a head's query; each half meets one table of sub-keys")                            \
+    X(side, INTEGER, "64", 1, 65535,                                                               \
+      "sub-keys per side of the first generation; side * side experts")                            \
+    X(side_new, INTEGER, "32", 1, 65535, "sub-keys per side of later generations")                 \
+    X(batch_norm, BOOLEAN, "true", 0, 1, "batch norm on queries")                                  \
+    X(learning_rate, NUMBER, "0.002", 0, 10, "Adam's rate for dense parameters after warm-up")     \
+    X(expert_rate, NUMBER, "3", 0, 1000, "factor on the learning rate for rows of experts")        \
+    X(warmup, INTEGER, "40", 0, 1e9, "steps of each generation over which the rate rises")         \
+    X(decay, INTEGER, "400", 1, 1e9, "steps; rate = learning_rate / sqrt(1 + steps / decay)")      \
+    X(beta1, NUMBER, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")                      \
+    X(beta2, NUMBER, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")                  \
+    X(epsilon, NUMBER, "1e-08", 1e-16, 1, "Adam: added to the root of the squared gradient")       \
+    X(clip, NUMBER, "1", 0, 1e6, "bound on the norm of the dense gradient; 0 for none")            \
+    X(bn_momentum, NUMBER, "0.05", 0, 1, "share of a batch in the running query statistics")       \
+    X(drift, BOOLEAN, "true", 0, 1, "find where the stream changes and open a generation there")   \
+    X(drift_z, NUMBER, "6", 0, 1000, "robust z-score above which a batch is suspicious")           \
+    X(drift_bits, NUMBER, "0.35", 0, 64, "bits per byte above the median it needs as well")        \
+    X(drift_window, INTEGER, "64", 4, 65536, "batches of history")                                 \
+    X(drift_confirm, INTEGER, "12", 1, 4096, "suspicious batches that make a boundary")            \
+    X(drift_warmup, INTEGER, "48", 1, 1e9, "batches of a generation before drift is looked for")   \
+    X(leak_max, NUMBER, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire")        \
+    X(fire_max, INTEGER, "8", 1, 65536, "generations after the first that may fire on one byte")   \
+    X(gate_decay, NUMBER, "0.995", 0, 0.99999, "memory of a gate's mean over the stream")          \
+    X(reservoir_bytes, INTEGER, "1048576", 32, 4294967295.0,                                       \
+      "sample of the past that gates are fitted on")                                               \
+    X(reservoir_window, INTEGER, "1024", 16, 1048576, "bytes in one sampled window")               \
+    X(retain_weight, NUMBER, "1", 0, 1000, "weight of silence on old bytes that leak; 0 for none")
+
+#define FIELD_TYPE_TEXT "text"
+#define FIELD_TYPE_INTEGER "integer"
+#define FIELD_TYPE_BOOLEAN "boolean"
+#define FIELD_TYPE_NUMBER "number"
+
+static const reef_config_field FIELDS[] = {
+#define CONFIG_FIELD(field, kind, standard, low, high, help)                                       \
+    {#field,                                                                                       \
+     FIELD_TYPE_##kind,                                                                            \
+     help,                                                                                         \
+     standard,                                                                                     \
+     low,                                                                                          \
+     high,                                                                                         \
+     offsetof(reef_config, field),                                                                 \
+     sizeof(((reef_config *)NULL)->field)},
+    CONFIG_TABLE(CONFIG_FIELD)
+#undef CONFIG_FIELD
+};
+
+#define FIELD_COUNT (sizeof(FIELDS) / sizeof(FIELDS[0]))
+#define FIELD_NAME_BYTES_MAX 32 // with the final zero; longer names match none and suggest none
+
+const reef_config_field *reef_config_fields(size_t *count) {
+    *count = FIELD_COUNT;
+    return FIELDS;
+}
+
+// ---- one field -----------------------------------------------------------------------------------
+
+static bool is_type(const reef_config_field *field, const char *type) {
+    return strcmp(field->type, type) == 0;
+}
+
+static char *field_at(reef_config *config, const reef_config_field *field) {
+    return (char *)config + field->offset;
+}
+
+static const char *field_in(const reef_config *config, const reef_config_field *field) {
+    return (const char *)config + field->offset;
+}
+
+static uint64_t integer_of(const reef_config *config, const reef_config_field *field) {
+    uint32_t narrow;
+    uint64_t wide;
+    if (field->bytes == sizeof(narrow)) {
+        memcpy(&narrow, field_in(config, field), sizeof(narrow));
+        return narrow;
+    }
+    memcpy(&wide, field_in(config, field), sizeof(wide));
+    return wide;
+}
+
+static float number_of(const reef_config *config, const reef_config_field *field) {
+    float number;
+    memcpy(&number, field_in(config, field), sizeof(number));
+    return number;
+}
+
+static bool boolean_of(const reef_config *config, const reef_config_field *field) {
+    bool boolean;
+    memcpy(&boolean, field_in(config, field), sizeof(boolean));
+    return boolean;
+}
+
+static reef_status integer_store(reef_config *config,
+                                 const reef_config_field *field,
+                                 uint64_t value,
+                                 reef_error *err) {
+    // INTEGER_MAX first, so that the conversion to double below is exact.
+    if (value > (uint64_t)INTEGER_MAX || (double)value < field->low || (double)value > field->high)
+        return reef_fail(err, REEF_INVALID, "%s is %" PRIu64 ", but must be %.0f to %.0f",
+                         field->name, value, field->low, field->high);
+    uint32_t narrow = (uint32_t)value;
+    if (field->bytes == sizeof(narrow))
+        memcpy(field_at(config, field), &narrow, sizeof(narrow));
+    else
+        memcpy(field_at(config, field), &value, sizeof(value));
+    return REEF_OK;
+}
+
+static reef_status number_store(reef_config *config,
+                                const reef_config_field *field,
+                                double value,
+                                reef_error *err) {
+    // The bounds are compared as floats, so that a bound itself is inside after rounding. The negated
+    // form refuses NaN too.
+    float number = (float)value;
+    if (!(number >= (float)field->low && number <= (float)field->high))
+        return reef_fail(err, REEF_INVALID, "%s is %.9g, but must be %.9g to %.9g", field->name,
+                         value, field->low, field->high);
+    memcpy(field_at(config, field), &number, sizeof(number));
+    return REEF_OK;
+}
+
+// What is wrong with the letters of a text field, or NULL. How the length of ffw meets the number of
+// layers is for reef_config_check: fields are set one after the other.
+static const char *text_fault(const reef_config_field *field, const char *value) {
+    if (strcmp(field->name, "model") == 0) return strcmp(value, "lm") == 0 ? NULL : "must be lm";
+    if (value[0] == '\0' || value[strspn(value, "pd")] != '\0')
+        return "must be letters p (PEER) or d (dense), one for all blocks or one per block";
+    return NULL;
+}
+
+static reef_status text_store(reef_config *config,
+                              const reef_config_field *field,
+                              const char *value,
+                              reef_error *err) {
+    size_t bytes = strlen(value);
+    if (bytes >= field->bytes)
+        return reef_fail(err, REEF_INVALID, "%s is %.64s%s, but may have at most %zu letters",
+                         field->name, value, bytes > 64 ? "..." : "", field->bytes - 1);
+    const char *fault = text_fault(field, value);
+    if (fault)
+        return reef_fail(err, REEF_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
+    // The whole field is written, so that equal configurations are equal bytes.
+    memset(field_at(config, field), 0, field->bytes);
+    memcpy(field_at(config, field), value, bytes);
+    return REEF_OK;
+}
+
+static reef_status boolean_store(reef_config *config,
+                                 const reef_config_field *field,
+                                 const char *value,
+                                 reef_error *err) {
+    static const struct {
+        const char *word;
+        bool value;
+    } WORDS[] = {{"true", true},   {"yes", true}, {"on", true},   {"1", true},
+                 {"false", false}, {"no", false}, {"off", false}, {"0", false}};
+    for (size_t i = 0; i < sizeof(WORDS) / sizeof(WORDS[0]); i++) {
+        if (strcmp(value, WORDS[i].word) != 0) continue;
+        memcpy(field_at(config, field), &WORDS[i].value, sizeof(bool));
+        return REEF_OK;
+    }
+    return reef_fail(err, REEF_INVALID, "%s is '%.64s', but must be true or false", field->name,
+                     value);
+}
+
+static reef_status integer_read(reef_config *config,
+                                const reef_config_field *field,
+                                const char *value,
+                                reef_error *err) {
+    // strtoull would take signs, blanks and the empty text.
+    size_t digits = strspn(value, "0123456789");
+    errno = 0;
+    uint64_t integer = strtoull(value, NULL, 10);
+    if (digits == 0 || value[digits] != '\0' || errno == ERANGE)
+        return reef_fail(err, REEF_INVALID, "%s is '%.64s', but must be an integer, %.0f to %.0f",
+                         field->name, value, field->low, field->high);
+    return integer_store(config, field, integer, err);
+}
+
+static reef_status number_read(reef_config *config,
+                               const reef_config_field *field,
+                               const char *value,
+                               reef_error *err) {
+    // Only what a decimal number consists of: strtod alone would take blanks, hexadecimal and "nan".
+    char *end = NULL;
+    double number = strtod(value, &end);
+    if (end == value || *end != '\0' || value[strspn(value, "0123456789+-.eE")] != '\0')
+        return reef_fail(err, REEF_INVALID, "%s is '%.64s', but must be a number, %.9g to %.9g",
+                         field->name, value, field->low, field->high);
+    return number_store(config, field, number, err);
+}
+
+static reef_status field_read(reef_config *config,
+                              const reef_config_field *field,
+                              const char *value,
+                              reef_error *err) {
+    if (is_type(field, FIELD_TYPE_INTEGER)) return integer_read(config, field, value, err);
+    if (is_type(field, FIELD_TYPE_NUMBER)) return number_read(config, field, value, err);
+    if (is_type(field, FIELD_TYPE_BOOLEAN)) return boolean_store(config, field, value, err);
+    return text_store(config, field, value, err);
+}
+
+void reef_config_default(reef_config *config) {
+    memset(config, 0, sizeof(*config)); // padding too: equal configurations are equal bytes
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
+        reef_status status = field_read(config, &FIELDS[i], FIELDS[i].standard, NULL);
+        assert(status == REEF_OK);
+        (void)status;
+    }
+}
+
+// ---- names ---------------------------------------------------------------------------------------
+
+// d-model and d_model are the same name.
+static char name_letter(char letter) {
+    return letter == '-' ? '_' : letter;
+}
+
+static const reef_config_field *field_find(const char *name) {
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
+        size_t at = 0;
+        while (name[at] != '\0' && name_letter(name[at]) == FIELDS[i].name[at]) at++;
+        if (name[at] == '\0' && FIELDS[i].name[at] == '\0') return &FIELDS[i];
+    }
+    return NULL;
+}
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+// Letters to insert, remove or replace to get from one name to the other (Levenshtein).
+static size_t name_distance(const char *name, const char *other) {
+    size_t row[FIELD_NAME_BYTES_MAX];
+    size_t columns = strlen(other);
+    assert(columns < FIELD_NAME_BYTES_MAX);
+    for (size_t j = 0; j <= columns; j++) row[j] = j;
+    for (size_t i = 0; name[i] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < columns; j++) {
+            size_t replace = diagonal + (name_letter(name[i]) == other[j] ? 0 : 1);
+            diagonal = row[j + 1];
+            row[j + 1] = least(replace, least(row[j], diagonal) + 1);
+        }
+    }
+    return row[columns];
+}
+
+static reef_status unknown_name(const char *name, reef_error *err) {
+    const reef_config_field *closest = NULL;
+    size_t distance_min = SIZE_MAX;
+    for (size_t i = 0; i < FIELD_COUNT && strlen(name) < FIELD_NAME_BYTES_MAX; i++) {
+        size_t distance = name_distance(name, FIELDS[i].name);
+        if (distance >= distance_min) continue;
+        distance_min = distance;
+        closest = &FIELDS[i];
+    }
+    // A suggestion that shares less than half of the letters is no help.
+    if (!closest || distance_min > (strlen(name) + 1) / 2)
+        return reef_fail(err, REEF_INVALID, "no setting is called '%.64s'", name);
+    return reef_fail(err, REEF_INVALID, "no setting is called '%.64s'; did you mean %s?", name,
+                     closest->name);
+}
+
+reef_status reef_config_set(reef_config *config,
+                            const char *name,
+                            const char *value,
+                            reef_error *err) {
+    const reef_config_field *field = field_find(name);
+    if (!field) return unknown_name(name, err);
+    return field_read(config, field, value, err);
+}
+
+// ---- the whole -----------------------------------------------------------------------------------
+
+// A configuration need not have come through reef_config_set.
+static reef_status bounds_check(const reef_config *config, reef_error *err) {
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
+        const reef_config_field *field = &FIELDS[i];
+        reef_config copy = *config;
+        reef_status status = REEF_OK;
+        if (is_type(field, FIELD_TYPE_INTEGER))
+            status = integer_store(&copy, field, integer_of(config, field), err);
+        else if (is_type(field, FIELD_TYPE_NUMBER))
+            status = number_store(&copy, field, (double)number_of(config, field), err);
+        else if (is_type(field, FIELD_TYPE_TEXT)) {
+            if (!memchr(field_in(config, field), '\0', field->bytes))
+                return reef_fail(err, REEF_INVALID, "%s has no end", field->name);
+            status = text_store(&copy, field, field_in(config, field), err);
+        }
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+static reef_status model_check(const reef_config *c, reef_error *err) {
+    if (c->d_model % c->attention_heads != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "d_model %" PRIu32 " is not a multiple of attention_heads %" PRIu32
+                         "; make each head's width a whole number",
+                         c->d_model, c->attention_heads);
+    size_t letters = strlen(c->ffw);
+    if (letters != 1 && letters != c->layers)
+        return reef_fail(err, REEF_INVALID,
+                         "ffw '%s' has %zu letters for %" PRIu32
+                         " layers; give one letter for all or one per layer",
+                         c->ffw, letters, c->layers);
+    return REEF_OK;
+}
+
+static reef_status side_check(const reef_config *c,
+                              const char *name,
+                              uint32_t side,
+                              reef_error *err) {
+    if (c->topk > side)
+        return reef_fail(err, REEF_INVALID,
+                         "topk %" PRIu32 " is more than the %" PRIu32
+                         " sub-keys of %s; lower topk or raise %s",
+                         c->topk, side, name, name);
+    // The router may have bounds of its own.
+    reef_router_shape shape = {.d_model = c->d_model,
+                               .head_count = c->heads,
+                               .topk = c->topk,
+                               .d_key = c->d_key,
+                               .side = side,
+                               .batch_norm = c->batch_norm};
+    return reef_router_shape_check(&shape, err);
+}
+
+static reef_status peer_check(const reef_config *c, reef_error *err) {
+    if (c->d_key % 2 != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "d_key %" PRIu32 " is odd; each half of a query meets one table of "
+                         "sub-keys, so make it even",
+                         c->d_key);
+    reef_status status = side_check(c, "side", c->side, err);
+    if (status != REEF_OK) return status;
+    status = side_check(c, "side_new", c->side_new, err);
+    if (status != REEF_OK) return status;
+    // The update pass numbers (token, expert) pairs with 32 bits.
+    double pairs = (double)c->batch * c->context * c->heads * c->topk;
+    if (pairs > (double)UINT32_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "batch %" PRIu32 " * context %" PRIu32 " * heads %" PRIu32
+                         " * topk %" PRIu32 " is more than 2^32; make the batch smaller",
+                         c->batch, c->context, c->heads, c->topk);
+    return REEF_OK;
+}
+
+static reef_status policy_check(const reef_config *c, reef_error *err) {
+    if (c->reservoir_bytes / c->reservoir_window < 2)
+        return reef_fail(err, REEF_INVALID,
+                         "reservoir_bytes %" PRIu32 " holds fewer than two windows of "
+                         "reservoir_window %" PRIu32 ": one fits gates, one calibrates them",
+                         c->reservoir_bytes, c->reservoir_window);
+    return REEF_OK;
+}
+
+reef_status reef_config_check(const reef_config *config, reef_error *err) {
+    reef_status status = bounds_check(config, err);
+    if (status == REEF_OK) status = model_check(config, err);
+    if (status == REEF_OK) status = peer_check(config, err);
+    if (status == REEF_OK) status = policy_check(config, err);
+    return status;
+}
+
+// ---- JSON ----------------------------------------------------------------------------------------
+
+#define FLOAT_DIGITS_MAX 9 // decimal digits that tell any two floats apart
+
+// The double of the fewest digits that still rounds to `number`, so that 0.002f is written 0.002.
+static double shortest(float number) {
+    double value = (double)number;
+    for (int digits = 1; digits <= FLOAT_DIGITS_MAX; digits++) {
+        char text[32];
+        snprintf(text, sizeof(text), "%.*g", digits, (double)number);
+        value = strtod(text, NULL);
+        if ((float)value == number) break;
+    }
+    return value;
+}
+
+static json_t *field_json(const reef_config *config, const reef_config_field *field) {
+    if (is_type(field, FIELD_TYPE_INTEGER))
+        return json_integer((json_int_t)integer_of(config, field));
+    if (is_type(field, FIELD_TYPE_NUMBER)) return json_real(shortest(number_of(config, field)));
+    if (is_type(field, FIELD_TYPE_BOOLEAN)) return json_boolean(boolean_of(config, field));
+    return json_string(field_in(config, field));
+}
+
+char *reef_config_format(const reef_config *config) {
+    char *text = NULL;
+    json_t *object = json_object();
+    if (!object) return NULL;
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
+        // Takes over the value, and refuses NULL.
+        if (json_object_set_new(object, FIELDS[i].name, field_json(config, &FIELDS[i])) != 0)
+            goto cleanup;
+    }
+    text = json_dumps(object, JSON_REAL_PRECISION(FLOAT_DIGITS_MAX));
+
+cleanup:
+    json_decref(object);
+    return text;
+}
+
+static reef_status field_parse(reef_config *config,
+                               const reef_config_field *field,
+                               const json_t *value,
+                               reef_error *err) {
+    if (is_type(field, FIELD_TYPE_INTEGER) && json_is_integer(value)) {
+        json_int_t integer = json_integer_value(value);
+        if (integer < 0)
+            return reef_fail(err, REEF_INVALID,
+                             "%s is %" JSON_INTEGER_FORMAT ", but must be %.0f to %.0f",
+                             field->name, integer, field->low, field->high);
+        return integer_store(config, field, (uint64_t)integer, err);
+    }
+    if (is_type(field, FIELD_TYPE_NUMBER) && json_is_number(value))
+        return number_store(config, field, json_number_value(value), err);
+    if (is_type(field, FIELD_TYPE_BOOLEAN) && json_is_boolean(value))
+        return boolean_store(config, field, json_is_true(value) ? "true" : "false", err);
+    if (is_type(field, FIELD_TYPE_TEXT) && json_is_string(value))
+        return text_store(config, field, json_string_value(value), err);
+    return reef_fail(err, REEF_INVALID, "%s in the configuration is not %s %s", field->name,
+                     is_type(field, FIELD_TYPE_INTEGER) ? "an" : "a", field->type);
+}
+
+static reef_status object_parse(reef_config *config, json_t *object, reef_error *err) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value) {
+        bool known = false;
+        for (size_t i = 0; i < FIELD_COUNT; i++) known |= strcmp(name, FIELDS[i].name) == 0;
+        if (!known) return unknown_name(name, err);
+    }
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
+        value = json_object_get(object, FIELDS[i].name);
+        if (!value)
+            return reef_fail(err, REEF_INVALID, "the configuration does not set %s",
+                             FIELDS[i].name);
+        reef_status status = field_parse(config, &FIELDS[i], value, err);
+        if (status != REEF_OK) return status;
+    }
+    return reef_config_check(config, err);
+}
+
+reef_status reef_config_parse(reef_config *config,
+                              const char *json,
+                              size_t bytes,
+                              reef_error *err) {
+    json_error_t fault;
+    reef_config parsed;
+    reef_config_default(&parsed);
+    json_t *object = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &fault);
+    if (!object)
+        return reef_fail(err, REEF_INVALID,
+                         "the configuration is not JSON: %s at line %d, column %d", fault.text,
+                         fault.line, fault.column);
+    reef_status status = json_is_object(object)
+                             ? object_parse(&parsed, object, err)
+                             : reef_fail(err, REEF_INVALID, "the configuration is no JSON object");
+    json_decref(object);
+    if (status == REEF_OK) *config = parsed; // untouched on failure
+    return status;
+}
+
+reef_status reef_config_read(reef_txn *txn, reef_config *config, reef_error *err) {
+    reef_view view;
+    reef_key key = {.db = REEF_DB_META, .name = REEF_CONFIG_RECORD};
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    return reef_config_parse(config, view.data, view.bytes, err);
+}

@@ -1,0 +1,31 @@
+// The drift test: is this batch's prequential loss one that the recent past explains?
+//
+// A robust z-score over a window of batches: median and 1.4826 * median absolute deviation, so that one
+// odd batch neither raises an alarm later nor hides one.
+#ifndef REEF_DRIFT_H
+#define REEF_DRIFT_H
+
+#include "reef_trainer.h"
+
+#define REEF_DRIFT_WINDOW_MAX 4096
+
+typedef struct reef_drift {
+    uint32_t window; // batches of history
+    uint32_t count;  // batches in it, at most `window`
+    uint32_t next;   // where the next one goes
+    double *history; // (window) bits per byte
+    double *scratch; // (window)
+} reef_drift;
+
+REEF_MUST_CHECK reef_status reef_drift_init(reef_drift *drift, uint32_t window, reef_error *err);
+void reef_drift_release(reef_drift *drift);
+void reef_drift_reset(reef_drift *drift);
+void reef_drift_push(reef_drift *drift, double bits);
+/** Batch i of the history, 0 the oldest. */
+double reef_drift_at(const reef_drift *drift, uint32_t i);
+/** Median and robust spread of the history; both 0 when it is empty. */
+void reef_drift_level(const reef_drift *drift, double *median, double *spread);
+/** The loss above which a batch is suspicious. */
+double reef_drift_limit(double median, double spread, const reef_config *config);
+
+#endif

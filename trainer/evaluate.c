@@ -1,0 +1,332 @@
+// A read-only copy of some state of the pool: loss of a text, logits, generated text.
+//
+// The copy is made in one short read transaction and lives without the pool afterwards, so evaluation
+// never keeps the writer from reusing pages. A text is one stream: cut into windows of the model's
+// context, gates carried from window to window; only the windows of generations that fire cost anything.
+#include "firing.h"
+#include "model.h"
+#include "persist.h"
+#include "random.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PASS_WINDOWS 16
+#define LN2 0.6931471805599453
+
+struct reef_model {
+    reef_net net;
+    reef_pass pass;
+    reef_workers *workers;
+    uint8_t *tokens, *targets; // (PASS_WINDOWS * T)
+    uint8_t *fire;             // (generations, PASS_WINDOWS * T)
+    float *margins;
+    size_t stride;
+};
+
+// ---- open ----------------------------------------------------------------------------------------
+
+static bool parse_generation(const char *text, unsigned long *out) {
+    char *end;
+    if (text[0] < '0' || text[0] > '9') return false;
+    errno = 0;
+    *out = strtoul(text, &end, 10);
+    return errno == 0 && *end == '\0';
+}
+
+// Which records to load: generations 0 .. sealed - 1 under their own numbers, then `last`.
+typedef struct selection {
+    uint32_t sealed;
+    uint32_t last;
+} selection;
+
+static reef_status select_state(selection *out, reef_txn *txn, const char *as_of, reef_error *err) {
+    uint32_t count;
+    reef_status status = reef_generation_count(txn, &count, err);
+    if (status != REEF_OK) return status;
+    if (count == 0) return reef_fail(err, REEF_CORRUPT, "the pool has no generation");
+    unsigned long generation = count - 1;
+    if (as_of != NULL && strcmp(as_of, "now") != 0 && !parse_generation(as_of, &generation)) {
+        reef_snapshot snapshot;
+        status = reef_snapshot_read(txn, as_of, &snapshot, err);
+        if (status != REEF_OK) return status;
+        *out = (selection){.sealed = snapshot.sealed_count, .last = snapshot.copy};
+        return REEF_OK;
+    }
+    if (generation >= count)
+        return reef_fail(err, REEF_NOT_FOUND, "no generation %lu: the pool has 0 to %u", generation,
+                         count - 1);
+    *out = (selection){.sealed = (uint32_t)generation, .last = (uint32_t)generation};
+    return REEF_OK;
+}
+
+static reef_status load_net(reef_net *net, reef_store *store, const char *as_of, reef_error *err) {
+    reef_txn *txn = NULL;
+    selection chosen = {0};
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status != REEF_OK) return status;
+    status = reef_config_read(txn, &net->config, err);
+    if (status == REEF_OK) status = select_state(&chosen, txn, as_of, err);
+    for (uint32_t g = 0; status == REEF_OK && g <= chosen.sealed; g++) {
+        reef_gen *gen;
+        status = reef_persist_load(&gen, txn, &net->config, g < chosen.sealed ? g : chosen.last,
+                                   false, err);
+        if (status == REEF_OK) status = reef_net_append(net, gen, err);
+    }
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_model_open(
+    reef_model **out, reef_store *store, const char *as_of, size_t threads, reef_error *err) {
+    *out = NULL;
+    reef_model *model = calloc(1, sizeof *model);
+    if (model == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
+    reef_status status = load_net(&model->net, store, as_of, err);
+    if (status == REEF_OK) status = reef_workers_new(&model->workers, threads, err);
+    if (status == REEF_OK)
+        status = reef_pass_init(&model->pass, &model->net.config, PASS_WINDOWS, false, err);
+    if (status != REEF_OK) goto cleanup;
+    model->stride = (size_t)PASS_WINDOWS * model->net.config.context;
+    model->tokens = calloc(model->stride, 1);
+    model->targets = calloc(model->stride, 1);
+    model->fire = calloc(model->net.gen_count, model->stride);
+    model->margins = calloc(model->net.gen_count * model->stride, sizeof *model->margins);
+    if (model->tokens && model->targets && model->fire && model->margins) {
+        *out = model;
+        return REEF_OK;
+    }
+    status = reef_fail(err, REEF_NO_MEMORY, "no memory for windows of %u tokens",
+                       model->net.config.context);
+
+cleanup:
+    reef_model_close(model);
+    return status;
+}
+
+void reef_model_close(reef_model *model) {
+    if (model == NULL) return;
+    reef_pass_release(&model->pass);
+    reef_net_release(&model->net);
+    reef_workers_free(model->workers);
+    free(model->tokens);
+    free(model->targets);
+    free(model->fire);
+    free(model->margins);
+    free(model);
+}
+
+const reef_config *reef_model_config(const reef_model *model) {
+    return &model->net.config;
+}
+
+uint32_t reef_model_generation_count(const reef_model *model) {
+    return (uint32_t)model->net.gen_count;
+}
+
+uint64_t reef_model_parameter_count(const reef_model *model) {
+    return reef_net_parameter_count(&model->net);
+}
+
+// ---- one pass over a piece of a stream -----------------------------------------------------------
+
+// Forward of `count` tokens from `bytes` on (at most PASS_WINDOWS windows). What the last window lacks
+// is padded: attention is causal, so nothing before it notices. `next` is the byte after the last.
+static reef_status run(reef_model *model,
+                       reef_firing *firing,
+                       const uint8_t *bytes,
+                       size_t count,
+                       const uint8_t *next,
+                       reef_error *err) {
+    size_t T = model->net.config.context, windows = (count + T - 1) / T, rows = windows * T;
+    memset(model->tokens, 0, rows);
+    memset(model->targets, 0, rows);
+    for (size_t g = 0; g < model->net.gen_count; g++)
+        memset(model->fire + g * model->stride, 0, rows);
+    memcpy(model->tokens, bytes, count);
+    memcpy(model->targets, bytes + 1, count - 1);
+    if (next != NULL) model->targets[count - 1] = *next;
+    reef_firing_score(firing, &model->net, count, bytes, model->fire, model->margins,
+                      model->stride);
+    reef_batch batch = {
+        .windows = windows,
+        .tokens = model->tokens,
+        .targets = model->targets,
+        .fire = model->fire,
+        .fire_stride = model->stride,
+    };
+    return reef_pass_forward(&model->pass, &model->net, model->workers, &batch, REEF_PASS_EVALUATE,
+                             err);
+}
+
+typedef struct tally {
+    double nats;
+    uint64_t *fired; // (generations)
+} tally;
+
+static void count_fired(const reef_model *model, size_t count, uint64_t *fired) {
+    for (size_t g = 1; g < model->net.gen_count; g++)
+        for (size_t t = 0; t < count; t++) fired[g] += model->fire[g * model->stride + t];
+}
+
+reef_status reef_model_score(reef_model *model,
+                             const uint8_t *bytes,
+                             size_t count,
+                             float *bits,
+                             reef_score *score,
+                             void (*progress)(void *context, size_t done),
+                             void *context,
+                             reef_error *err) {
+    if (count < 2)
+        return reef_fail(err, REEF_INVALID,
+                         "a text of %zu bytes has nothing to predict; give 2 or more", count);
+    reef_firing firing = {0};
+    tally sum = {.fired = calloc(model->net.gen_count, sizeof *sum.fired)};
+    reef_status status = reef_firing_init(&firing, &model->net, err);
+    if (status == REEF_OK && sum.fired == NULL)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to count");
+    if (bits != NULL) bits[0] = 8.0f;
+    for (size_t at = 0; status == REEF_OK && at + 1 < count; at += model->stride) {
+        size_t tokens = count - 1 - at < model->stride ? count - 1 - at : model->stride;
+        status = run(model, &firing, bytes + at, tokens, bytes + at + tokens, err);
+        if (status != REEF_OK) break;
+        for (size_t t = 0; t < tokens; t++) sum.nats += model->pass.loss[t];
+        for (size_t t = 0; bits != NULL && t < tokens; t++)
+            bits[at + 1 + t] = (float)(model->pass.loss[t] / LN2);
+        count_fired(model, tokens, sum.fired);
+        if (progress != NULL) progress(context, at + tokens);
+    }
+    if (status == REEF_OK) {
+        score->bytes = count - 1;
+        score->bits = sum.nats / LN2;
+        score->bits_per_byte = score->bits / (double)(count - 1);
+        for (size_t g = 0; score->fire_share != NULL && g < model->net.gen_count; g++)
+            score->fire_share[g] = g == 0 ? 1.0 : (double)sum.fired[g] / (double)(count - 1);
+    }
+    reef_firing_release(&firing);
+    free(sum.fired);
+    return status;
+}
+
+reef_status reef_model_logits(
+    reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err) {
+    reef_firing firing = {0};
+    reef_status status = reef_firing_init(&firing, &model->net, err);
+    for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
+        size_t tokens = count - at < model->stride ? count - at : model->stride;
+        status = run(model, &firing, bytes + at, tokens, NULL, err);
+        if (status == REEF_OK)
+            memcpy(logits + at * REEF_VOCAB, model->pass.logits,
+                   tokens * REEF_VOCAB * sizeof *logits);
+    }
+    reef_firing_release(&firing);
+    return status;
+}
+
+// ---- generation of text --------------------------------------------------------------------------
+
+typedef struct candidate {
+    float p;
+    uint8_t byte;
+} candidate;
+
+static int most_likely_first(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    if (x->p != y->p) return x->p < y->p ? 1 : -1;
+    return x->byte - y->byte;
+}
+
+// Draw a byte from the nucleus (Holtzman et al. 2020) of softmax(logits / temperature).
+static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uint64_t counter) {
+    candidate candidates[REEF_VOCAB];
+    float p[REEF_VOCAB], temperature = sampling->temperature > 0.0f ? sampling->temperature : 1.0f;
+    for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = logits[v] / temperature;
+    reef_softmax(REEF_VOCAB, p);
+    for (size_t v = 0; v < REEF_VOCAB; v++) candidates[v] = (candidate){p[v], (uint8_t)v};
+    qsort(candidates, REEF_VOCAB, sizeof *candidates, most_likely_first);
+    if (sampling->temperature <= 0.0f) return candidates[0].byte;
+    double top_p = sampling->top_p > 0.0f ? (double)sampling->top_p : 1.0, nucleus = 0.0;
+    size_t kept = 0;
+    while (kept < REEF_VOCAB && nucleus < top_p) nucleus += (double)candidates[kept++].p;
+    double target = reef_random_unit(sampling->seed, 301, counter) * nucleus;
+    for (size_t i = 0; i + 1 < kept; i++) {
+        target -= (double)candidates[i].p;
+        if (target < 0.0) return candidates[i].byte;
+    }
+    return candidates[kept - 1].byte;
+}
+
+// The window that is being continued: bytes, and per generation whether it fired on them.
+typedef struct growing {
+    reef_firing firing;
+    uint8_t *bytes; // (T)
+    uint8_t *fire;  // (generations, T)
+    size_t length;
+} growing;
+
+// Append a byte whose gates have not decided yet. A full window keeps its later half.
+static void append(reef_model *model, growing *text, uint8_t byte) {
+    size_t T = model->net.config.context, gens = model->net.gen_count;
+    if (text->length == T) {
+        size_t keep = T / 2;
+        memmove(text->bytes, text->bytes + T - keep, keep);
+        for (size_t g = 0; g < gens; g++)
+            memmove(text->fire + g * T, text->fire + g * T + T - keep, keep);
+        text->length = keep;
+    }
+    reef_firing_score(&text->firing, &model->net, 1, &byte, model->fire, model->margins,
+                      model->stride);
+    for (size_t g = 1; g < gens; g++)
+        text->fire[g * T + text->length] = model->fire[g * model->stride];
+    text->bytes[text->length++] = byte;
+}
+
+static reef_status next_logits(reef_model *model,
+                               const growing *text,
+                               const float **out,
+                               reef_error *err) {
+    size_t T = model->net.config.context;
+    memset(model->tokens, 0, T);
+    memcpy(model->tokens, text->bytes, text->length);
+    for (size_t g = 1; g < model->net.gen_count; g++) {
+        memset(model->fire + g * model->stride, 0, T);
+        memcpy(model->fire + g * model->stride, text->fire + g * T, text->length);
+    }
+    reef_batch batch = {
+        .windows = 1, .tokens = model->tokens, .fire = model->fire, .fire_stride = model->stride};
+    *out = model->pass.logits + (text->length - 1) * REEF_VOCAB;
+    return reef_pass_forward(&model->pass, &model->net, model->workers, &batch, REEF_PASS_EVALUATE,
+                             err);
+}
+
+reef_status reef_model_generate(reef_model *model,
+                                const uint8_t *prompt,
+                                size_t prompt_bytes,
+                                size_t count,
+                                const reef_sampling *sampling,
+                                uint8_t *out,
+                                reef_error *err) {
+    size_t T = model->net.config.context;
+    growing text = {.bytes = calloc(T, 1), .fire = calloc(model->net.gen_count, T)};
+    reef_status status = reef_firing_init(&text.firing, &model->net, err);
+    if (status == REEF_OK && (text.bytes == NULL || text.fire == NULL))
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to generate");
+    if (status != REEF_OK) goto cleanup;
+    if (prompt_bytes == 0) append(model, &text, '\n');
+    for (size_t i = 0; i < prompt_bytes; i++) append(model, &text, prompt[i]);
+    for (size_t i = 0; i < count; i++) {
+        const float *logits;
+        status = next_logits(model, &text, &logits, err);
+        if (status != REEF_OK) goto cleanup;
+        out[i] = draw_byte(logits, sampling, i);
+        append(model, &text, out[i]);
+    }
+
+cleanup:
+    reef_firing_release(&text.firing);
+    free(text.bytes);
+    free(text.fire);
+    return status;
+}

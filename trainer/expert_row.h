@@ -1,0 +1,24 @@
+// The gradient of one expert on its own, private to the trainer: the update pass never stores
+// gradients, so this is where tests can see one.
+#ifndef REEF_EXPERT_ROW_H
+#define REEF_EXPERT_ROW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * row_grad (2 * D) written: [d_w_down, d_w_up] summed over the pairs (token * P + p) of one expert,
+ * in their order. The other arrays are those of reef_experts_update.
+ */
+void reef_expert_row_gradient(size_t pair_count,
+                              size_t P,
+                              size_t D,
+                              float *row_grad,
+                              const uint32_t *pairs,
+                              const float *x,
+                              const float *d_y,
+                              const float *gate,
+                              const float *hidden,
+                              const float *d_hidden);
+
+#endif

@@ -1,0 +1,400 @@
+// One pass through the model, forwards: losses of a batch of windows, and the tape for backward.
+//
+// A window of T tokens is the piece of work of everything but the router, which cuts the same rows into
+// the same pieces: shapes of all matrix products are fixed, so a window's result depends on nothing
+// outside it (in training: on nothing but the batch statistics of the open generation's queries).
+// Where a generation does not fire for a token, not one bit of the residual stream is touched.
+#include "model.h"
+#include "transformer.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double reef_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+// ---- memory --------------------------------------------------------------------------------------
+
+static size_t max_size(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+size_t reef_pass_scratch_width(const reef_config *config) {
+    return max_size(max_size(REEF_VOCAB, 3 * (size_t)config->d_model), config->d_ffw);
+}
+
+static bool floats(float **out, size_t count) {
+    *out = calloc(count, sizeof **out);
+    return *out != NULL;
+}
+
+static bool allocate_layer(reef_pass_layer *layer,
+                           const reef_config *config,
+                           size_t windows,
+                           bool training) {
+    size_t D = config->d_model, T = config->context, n = windows * T;
+    bool ok = floats(&layer->x_in, n * D) && floats(&layer->norm1, n * D) &&
+              floats(&layer->norm1_mean, n) && floats(&layer->norm1_rstd, n) &&
+              floats(&layer->qkv, n * 3 * D) && floats(&layer->attended, n * D) &&
+              floats(&layer->probs, windows * config->attention_heads * T * T) &&
+              floats(&layer->x_mid, n * D) && floats(&layer->norm2, n * D) &&
+              floats(&layer->norm2_mean, n) && floats(&layer->norm2_rstd, n) &&
+              floats(&layer->ffw_in, n * config->d_ffw) &&
+              floats(&layer->ffw_act, n * config->d_ffw);
+    return ok && (!training || floats(&layer->retain_d_y, n * D));
+}
+
+static bool allocate_backward(reef_pass *pass, const reef_config *config) {
+    size_t D = config->d_model, T = config->context, n = pass->rows_max;
+    return floats(&pass->d_x, n * D) && floats(&pass->d_mid, n * D) &&
+           floats(&pass->d_norm, n * D) && floats(&pass->d_qkv, n * 3 * D) &&
+           floats(&pass->d_attended, n * D) && floats(&pass->d_probs, pass->windows_max * T * T) &&
+           floats(&pass->d_y, n * D) && floats(&pass->norm_grads, pass->windows_max * 4 * D);
+}
+
+reef_status reef_pass_init(reef_pass *pass,
+                           const reef_config *config,
+                           size_t windows_max,
+                           bool training,
+                           reef_error *err) {
+    size_t D = config->d_model, T = config->context;
+    *pass = (reef_pass){
+        .config = config,
+        .training = training,
+        .windows_max = windows_max,
+        .rows_max = windows_max * T,
+        .layer_sets = training ? config->layers : 1,
+    };
+    size_t n = pass->rows_max;
+    bool ok = (pass->layers = calloc(pass->layer_sets, sizeof *pass->layers)) != NULL;
+    for (size_t l = 0; ok && l < pass->layer_sets; l++)
+        ok = allocate_layer(&pass->layers[l], config, windows_max, training);
+    ok = ok && floats(&pass->x, n * D) && floats(&pass->norm, n * D) &&
+         floats(&pass->norm_mean, n) && floats(&pass->norm_rstd, n) &&
+         floats(&pass->logits, n * REEF_VOCAB) &&
+         floats(&pass->window_scratch, n * reef_pass_scratch_width(config)) &&
+         (pass->loss = calloc(n, sizeof *pass->loss)) != NULL &&
+         (pass->piece_active = calloc(windows_max, 1)) != NULL;
+    ok = ok && (!training || allocate_backward(pass, config));
+    if (ok) return REEF_OK;
+    reef_pass_release(pass);
+    return reef_fail(err, REEF_NO_MEMORY, "no memory for a pass over %zu windows of %zu tokens",
+                     windows_max, T);
+}
+
+static void release_layer(reef_pass_layer *layer) {
+    float *const all[] = {layer->x_in,    layer->norm1,      layer->norm1_mean, layer->norm1_rstd,
+                          layer->qkv,     layer->probs,      layer->attended,   layer->x_mid,
+                          layer->norm2,   layer->norm2_mean, layer->norm2_rstd, layer->ffw_in,
+                          layer->ffw_act, layer->retain_d_y};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static void release_peers(reef_pass_peer *peers, size_t count) {
+    if (peers == NULL) return;
+    for (size_t l = 0; l < count; l++) {
+        reef_router_tape_release(&peers[l].tape);
+        free(peers[l].hidden);
+        free(peers[l].d_gate);
+        free(peers[l].d_hidden);
+    }
+    free(peers);
+}
+
+void reef_pass_release(reef_pass *pass) {
+    for (size_t l = 0; pass->layers != NULL && l < pass->layer_sets; l++)
+        release_layer(&pass->layers[l]);
+    for (size_t g = 0; g < pass->gen_capacity; g++) release_peers(pass->peers[g], pass->layer_sets);
+    float *const all[] = {pass->x,          pass->norm,          pass->norm_mean,  pass->norm_rstd,
+                          pass->logits,     pass->d_x,           pass->d_mid,      pass->d_norm,
+                          pass->d_qkv,      pass->d_probs,       pass->d_attended, pass->d_y,
+                          pass->norm_grads, pass->window_scratch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    reef_expert_pairs_release(&pass->pairs);
+    free(pass->layers);
+    free(pass->peers);
+    free(pass->loss);
+    free(pass->piece_active);
+    *pass = (reef_pass){0};
+}
+
+static reef_status allocate_peer(reef_pass_peer *peer,
+                                 const reef_pass *pass,
+                                 const reef_gen *gen,
+                                 reef_error *err) {
+    const reef_config *config = pass->config;
+    reef_router_shape shape = reef_gen_shape(config, gen->info.side);
+    size_t pairs = pass->rows_max * config->heads * config->topk;
+    reef_status status = reef_router_tape_init(&peer->tape, &shape, pass->rows_max, config->context,
+                                               pass->training, err);
+    if (status != REEF_OK) return status;
+    bool ok = floats(&peer->hidden, pairs);
+    if (pass->training) ok = ok && floats(&peer->d_gate, pairs) && floats(&peer->d_hidden, pairs);
+    return ok ? REEF_OK
+              : reef_fail(err, REEF_NO_MEMORY, "no memory for the routing of %zu pairs", pairs);
+}
+
+// Tapes of generation g. Made when it takes part for the first time, not per step: most generations
+// never fire in a given stream.
+static reef_status prepare_peers(reef_pass *pass, const reef_gen *gen, size_t g, reef_error *err) {
+    if (g >= pass->gen_capacity) {
+        reef_pass_peer **peers = realloc(pass->peers, (g + 1) * sizeof *peers);
+        if (peers == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for generation %zu", g);
+        pass->peers = peers;
+        while (pass->gen_capacity <= g) pass->peers[pass->gen_capacity++] = NULL;
+    }
+    if (pass->peers[g] != NULL) return REEF_OK;
+    reef_pass_peer *sets = calloc(pass->layer_sets, sizeof *sets);
+    if (sets == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for generation %zu", g);
+    for (size_t l = 0; l < pass->layer_sets; l++) {
+        reef_status status = allocate_peer(&sets[l], pass, gen, err);
+        if (status == REEF_OK) continue;
+        release_peers(sets, pass->layer_sets);
+        return status;
+    }
+    pass->peers[g] = sets;
+    if (!pass->training || !gen->open) return REEF_OK;
+    size_t pairs = pass->rows_max * pass->config->heads * pass->config->topk;
+    reef_expert_pairs_release(&pass->pairs);
+    return reef_expert_pairs_init(&pass->pairs, pairs, (size_t)gen->info.side * gen->info.side,
+                                  pass->config->d_model, err);
+}
+
+void reef_pass_forget_generation(reef_pass *pass, size_t g) {
+    if (g >= pass->gen_capacity) return;
+    release_peers(pass->peers[g], pass->layer_sets);
+    pass->peers[g] = NULL;
+}
+
+// ---- the pass ------------------------------------------------------------------------------------
+
+typedef struct forward {
+    reef_pass *pass;
+    const reef_net *net;
+    const reef_batch *batch;
+    reef_pass_layer *layer;
+    uint32_t l;
+    size_t g; // generation of the experts' job
+} forward;
+
+const uint8_t *reef_batch_fire(const reef_batch *batch,
+                               const reef_config *config,
+                               size_t g,
+                               size_t window) {
+    return g == 0 ? NULL : batch->fire + g * batch->fire_stride + window * config->context;
+}
+
+// Does generation g fire for any, or for every, token of a window?
+static bool fires_any(const uint8_t *fire, size_t T) {
+    return fire == NULL || memchr(fire, 1, T) != NULL;
+}
+
+// x = embedding[token] + position, plus the deltas of the generations that fire.
+static void embed_window(void *context, size_t w) {
+    const forward *f = context;
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, T = config->context;
+    const reef_weights *base = &f->net->gens[0]->weights;
+    const uint8_t *tokens = f->batch->tokens + w * T;
+    float *x = f->pass->x + w * T * D;
+    for (size_t t = 0; t < T; t++) {
+        const float *embedding = base->embedding + (size_t)tokens[t] * D;
+        const float *position = base->position + t * D;
+        for (size_t d = 0; d < D; d++) x[t * D + d] = embedding[d] + position[d];
+    }
+    for (size_t g = 1; g < f->net->gen_count; g++) {
+        const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
+        const float *delta = f->net->gens[g]->weights.embedding;
+        for (size_t t = 0; t < T; t++)
+            if (fire[t]) reef_axpy(D, x + t * D, 1.0f, delta + (size_t)tokens[t] * D);
+    }
+}
+
+// Everything of a block before its FFW: x_mid = x + attention(norm1(x)), norm2 = norm(x_mid).
+static void attend_window(void *context, size_t w) {
+    const forward *f = context;
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, T = config->context, A = config->attention_heads, row = w * T;
+    const reef_block *block = &f->net->gens[0]->weights.blocks[f->l];
+    reef_pass_layer *layer = f->layer;
+    float *x_in = layer->x_in + row * D;
+    float *x_mid = layer->x_mid + row * D;
+    float *norm1 = layer->norm1 + row * D;
+    memcpy(x_in, f->pass->x + row * D, T * D * sizeof *x_in);
+    reef_layer_norm_forward(T, D, norm1, layer->norm1_mean + row, layer->norm1_rstd + row, x_in,
+                            block->norm1_scale, block->norm1_shift);
+    float *qkv = layer->qkv + row * 3 * D;
+    reef_gemm(false, false, T, 3 * D, D, 1.0f, norm1, D, block->w_qkv, 3 * D, 0.0f, qkv, 3 * D);
+    float *attended = layer->attended + row * D;
+    reef_attention_forward(T, D, A, attended, layer->probs + w * A * T * T, qkv);
+    memcpy(x_mid, x_in, T * D * sizeof *x_mid);
+    reef_gemm(false, false, T, D, D, 1.0f, attended, D, block->w_out, D, 1.0f, x_mid, D);
+    reef_layer_norm_forward(T, D, layer->norm2 + row * D, layer->norm2_mean + row,
+                            layer->norm2_rstd + row, x_mid, block->norm2_scale, block->norm2_shift);
+    memcpy(f->pass->x + row * D, x_mid, T * D * sizeof *x_mid); // the FFW adds to it
+}
+
+static void dense_ffw_window(void *context, size_t w) {
+    const forward *f = context;
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
+    const reef_block *block = &f->net->gens[0]->weights.blocks[f->l];
+    float *in = f->layer->ffw_in + row * F, *act = f->layer->ffw_act + row * F;
+    reef_gemm(false, false, T, F, D, 1.0f, f->layer->norm2 + row * D, D, block->w_ffw_in, F, 0.0f,
+              in, F);
+    reef_gelu(T * F, act, in);
+    reef_gemm(false, false, T, D, F, 1.0f, act, F, block->w_ffw_out, D, 1.0f, f->pass->x + row * D,
+              D);
+}
+
+static void experts_window(void *context, size_t w) {
+    const forward *f = context;
+    const reef_config *config = f->pass->config;
+    if (!f->pass->piece_active[w]) return;
+    size_t D = config->d_model, T = config->context, P = (size_t)config->heads * config->topk,
+           row = w * T;
+    reef_pass_peer *peer = &f->pass->peers[f->g][f->layer - f->pass->layers];
+    reef_experts_forward(T, P, D, f->pass->x + row * D, peer->hidden + row * P,
+                         f->layer->norm2 + row * D, peer->tape.indices + row * P,
+                         peer->tape.gate + row * P, f->net->gens[f->g]->peers[f->l].experts,
+                         reef_batch_fire(f->batch, config, f->g, w));
+}
+
+// The retain term of one layer, DESIGN section 3: retain_weight * |y_g|^2 / |y_old|^2, averaged over
+// the fired tokens, on windows of old data; y_old counts as a constant. `before` is x without y_g.
+static void retain_window(const forward *f, size_t w, const float *before) {
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, T = config->context, row = w * T;
+    const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
+    size_t fired = 0;
+    for (size_t t = 0; t < T; t++) fired += fire[t];
+    float weight =
+        2.0f * config->retain_weight / ((float)config->layers * (float)(fired ? fired : 1));
+    for (size_t t = 0; t < T; t++) {
+        const float *x = f->pass->x + (row + t) * D, *base = before + t * D;
+        const float *x_mid = f->layer->x_mid + (row + t) * D;
+        float *d_y = f->layer->retain_d_y + (row + t) * D;
+        float old = 1e-3f;
+        for (size_t d = 0; d < D; d++) old += (base[d] - x_mid[d]) * (base[d] - x_mid[d]);
+        for (size_t d = 0; d < D; d++) d_y[d] = fire[t] ? weight * (x[d] - base[d]) / old : 0.0f;
+    }
+}
+
+static bool is_retain_window(const reef_batch *batch, size_t w) {
+    return w >= batch->windows - batch->retain_windows;
+}
+
+static void experts_open_window(void *context, size_t w) {
+    const forward *f = context;
+    if (!is_retain_window(f->batch, w)) {
+        experts_window(context, w);
+        return;
+    }
+    const reef_config *config = f->pass->config;
+    size_t count = (size_t)config->context * config->d_model;
+    float *before = f->pass->window_scratch + w * config->context * reef_pass_scratch_width(config);
+    memcpy(before, f->pass->x + w * count, count * sizeof *before);
+    experts_window(context, w);
+    retain_window(f, w, before);
+}
+
+// Which windows a generation fires in at all; false when in none.
+bool reef_pass_activate(reef_pass *pass, const reef_batch *batch, size_t g) {
+    bool any = false;
+    for (size_t w = 0; w < batch->windows; w++) {
+        pass->piece_active[w] =
+            fires_any(reef_batch_fire(batch, pass->config, g, w), pass->config->context);
+        any = any || pass->piece_active[w];
+    }
+    return any;
+}
+
+static reef_status peer_layer(forward *f,
+                              reef_workers *workers,
+                              reef_pass_mode mode,
+                              reef_error *err) {
+    reef_pass *pass = f->pass;
+    for (size_t g = 0; g < f->net->gen_count; g++) {
+        const reef_gen *gen = f->net->gens[g];
+        if (!reef_pass_activate(pass, f->batch, g)) continue;
+        reef_status status = prepare_peers(pass, gen, g, err);
+        if (status != REEF_OK) return status;
+        bool train = gen->open && mode == REEF_PASS_TRAIN;
+        reef_router_shape shape = reef_gen_shape(pass->config, gen->info.side);
+        const reef_router_params *router =
+            gen->open && !train ? &gen->folded[f->l] : &gen->weights.routers[f->l];
+        f->g = g;
+        double start = reef_seconds();
+        // Batch statistics want every row; a window of old data in which the gate is silent is few.
+        if (train) memset(pass->piece_active, 1, f->batch->windows);
+        status = reef_router_forward(&shape, router, train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED,
+                                     workers, f->batch->windows * pass->config->context,
+                                     f->layer->norm2, pass->piece_active,
+                                     &pass->peers[g][f->layer - pass->layers].tape, err);
+        if (status != REEF_OK) return status;
+        double routed = reef_seconds();
+        bool retain = train && g > 0;
+        reef_workers_run(workers, f->batch->windows, retain ? experts_open_window : experts_window,
+                         f);
+        pass->seconds_router += routed - start;
+        pass->seconds_experts += reef_seconds() - routed;
+    }
+    return REEF_OK;
+}
+
+// Final norm, logits with the heads' deltas, loss, and with weights the gradient of the logits.
+static void head_window(void *context, size_t w) {
+    const forward *f = context;
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
+    reef_pass *pass = f->pass;
+    const reef_weights *base = &f->net->gens[0]->weights;
+    float *norm = pass->norm + row * D, *logits = pass->logits + row * V;
+    reef_layer_norm_forward(T, D, norm, pass->norm_mean + row, pass->norm_rstd + row,
+                            pass->x + row * D, base->norm_scale, base->norm_shift);
+    reef_gemm(false, false, T, V, D, 1.0f, norm, D, base->head, V, 0.0f, logits, V);
+    float *delta = pass->window_scratch + row * reef_pass_scratch_width(config);
+    for (size_t g = 1; g < f->net->gen_count; g++) {
+        const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
+        if (!fires_any(fire, T)) continue;
+        reef_gemm(false, false, T, V, D, 1.0f, norm, D, f->net->gens[g]->weights.head, V, 0.0f,
+                  delta, V);
+        for (size_t t = 0; t < T; t++)
+            if (fire[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
+    }
+    if (f->batch->targets == NULL) return;
+    const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
+    reef_cross_entropy(T, V, pass->loss + row, logits, f->batch->targets + row, weight,
+                       weight != NULL);
+}
+
+reef_status reef_pass_forward(reef_pass *pass,
+                              const reef_net *net,
+                              reef_workers *workers,
+                              const reef_batch *batch,
+                              reef_pass_mode mode,
+                              reef_error *err) {
+    assert(batch->windows <= pass->windows_max);
+    assert(mode == REEF_PASS_EVALUATE || pass->training);
+    forward f = {.pass = pass, .net = net, .batch = batch};
+    reef_workers_run(workers, batch->windows, embed_window, &f);
+    for (uint32_t l = 0; l < net->config.layers; l++) {
+        f.l = l;
+        f.layer = &pass->layers[pass->layer_sets == 1 ? 0 : l];
+        reef_workers_run(workers, batch->windows, attend_window, &f);
+        if (!reef_layer_is_peer(&net->config, l)) {
+            reef_workers_run(workers, batch->windows, dense_ffw_window, &f);
+            continue;
+        }
+        reef_status status = peer_layer(&f, workers, mode, err);
+        if (status != REEF_OK) return status;
+    }
+    reef_workers_run(workers, batch->windows, head_window, &f);
+    return REEF_OK;
+}

@@ -1,0 +1,233 @@
+// The model in memory: generations of named tensors and expert rows, and what one pass over a batch
+// leaves behind.
+//
+// A net is a list of generations. Generation 0 owns the backbone; later ones own deltas of embedding
+// and head. Each owns one PEER layer (router and experts) per block whose FFW is 'p'. A generation in
+// memory is either sealed (batch norm folded, nothing but values) or open (gradients, moments, flags,
+// usage). Only the last may be open.
+#ifndef REEF_MODEL_H
+#define REEF_MODEL_H
+
+#include "experts.h"
+#include "reef_trainer.h"
+
+/** One named dense parameter; all of a generation's lie in one block of memory. */
+typedef struct reef_tensor {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    size_t count; // floats
+    float *data;
+    float *grad; // NULL unless open and trained
+    float *adam_m, *adam_v;
+} reef_tensor;
+
+/** One transformer block of the backbone. */
+typedef struct reef_block {
+    float *norm1_scale, *norm1_shift; // (D)
+    float *w_qkv;                     // (D, 3*D)
+    float *w_out;                     // (D, D)
+    float *norm2_scale, *norm2_shift; // (D)
+    float *w_ffw_in;                  // (D, F) where the FFW is dense
+    float *w_ffw_out;                 // (F, D)
+} reef_block;
+
+/** Views of a generation's tensors; a second one of the same layout views their gradients. */
+typedef struct reef_weights {
+    float *embedding; // (V, D) generation 0; its delta in later ones
+    float *head;      // (D, V) generation 0; its delta in later ones
+    float *position;  // (T, D) generation 0 only, as all that follows but the routers
+    float *norm_scale, *norm_shift;
+    reef_block blocks[REEF_LAYER_COUNT_MAX];
+    reef_router_params routers[REEF_LAYER_COUNT_MAX];
+} reef_weights;
+
+/** The PEER layer of one block in one generation. All empty where the block's FFW is dense. */
+typedef struct reef_peer {
+    size_t expert_count;         // N = side * side
+    float *experts;              // (N, 2 * D) rows [w_down, w_up]
+    uint8_t *flags;              // (N) 1: frozen; NULL, as all below, once sealed and stored
+    uint8_t *dirty;              // (N) rows changed since the last commit
+    reef_usage *usage;           // (N) since the generation was opened
+    reef_expert_moments moments; // of the rows; open generation only
+} reef_peer;
+
+typedef struct reef_gen {
+    reef_generation info;
+    bool open;
+    bool stored; // sealed, and its sealed form is in a commit
+    reef_tensor *tensors;
+    size_t tensor_count;
+    float *values;   // the block that the tensors' data lie in
+    float *training; // open: gradients, then adam_m, then adam_v
+    size_t value_count;
+    reef_weights weights, grads;
+    reef_router_params folded[REEF_LAYER_COUNT_MAX]; // open: routers as they are evaluated
+    float *folded_values;
+    reef_peer peers[REEF_LAYER_COUNT_MAX];
+    reef_gate gate;          // generations >= 1
+    double reference_median; // prequential bits per byte when it was sealed: what "explained" means
+    double reference_spread; // 1.4826 * median absolute deviation of the same
+    float gate_leak, gate_detect; // measured by the gate's last fit
+} reef_gen;
+
+typedef struct reef_net {
+    reef_config config;
+    size_t gen_count, gen_capacity;
+    reef_gen **gens; // owned
+} reef_net;
+
+static inline bool reef_layer_is_peer(const reef_config *config, uint32_t layer) {
+    char letter = config->ffw[1] == '\0' ? config->ffw[0] : config->ffw[layer];
+    return letter == 'p';
+}
+
+reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side);
+
+/** Memory for a generation; values zero. `info.side` decides the sizes, `info.sealed` the layout. */
+REEF_MUST_CHECK reef_status reef_gen_new(reef_gen **out,
+                                         const reef_config *config,
+                                         const reef_generation *info,
+                                         reef_error *err);
+void reef_gen_free(reef_gen *gen); // accepts NULL
+
+/**
+ * Initial values of an open generation: DESIGN's fan-in rules for the first; for later ones w_up and
+ * deltas zero and the query network (with its batch norm) copied from `before`, still unfolded.
+ */
+void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_gen *before);
+
+/**
+ * The sealed twin of an open generation: batch norm folded. Experts, flags, usage and gate move over;
+ * `open` is only good for reef_gen_free afterwards.
+ */
+REEF_MUST_CHECK reef_status reef_gen_seal(reef_gen **out,
+                                          reef_gen *open,
+                                          const reef_config *config,
+                                          reef_error *err);
+
+/** An open generation with a larger side and the same function on its old experts; ids unchanged. */
+REEF_MUST_CHECK reef_status reef_gen_grow(reef_gen **out,
+                                          const reef_gen *open,
+                                          const reef_config *config,
+                                          uint32_t side,
+                                          reef_error *err);
+
+/** Refresh `folded` of an open generation from its running statistics. */
+void reef_gen_fold(reef_gen *gen, const reef_config *config);
+
+/** The tensor of that name, or NULL. */
+const reef_tensor *reef_gen_find(const reef_gen *gen, const char *name);
+
+/** Make room for `count` generations, so that appending cannot fail. */
+REEF_MUST_CHECK reef_status reef_net_reserve(reef_net *net, size_t count, reef_error *err);
+/** Take a generation over into the net. */
+REEF_MUST_CHECK reef_status reef_net_append(reef_net *net, reef_gen *gen, reef_error *err);
+void reef_net_release(reef_net *net);
+uint64_t reef_net_parameter_count(const reef_net *net);
+
+// ---- one pass ------------------------------------------------------------------------------------
+
+/** Windows of one pass. Row t of window w is row w * T + t everywhere. */
+typedef struct reef_batch {
+    size_t windows;         // B'
+    size_t retain_windows;  // the last ones of them: old data that only feeds the retain term
+    const uint8_t *tokens;  // (B', T) inputs
+    const uint8_t *targets; // (B', T) next bytes
+    const float *weight;    // (B', T) of the loss gradient, or NULL for no gradient
+    const uint8_t
+        *fire; // (gen_count, windows_max, T) 1: the generation takes part; row 0 is ignored
+    size_t fire_stride; // bytes between generations in `fire`
+} reef_batch;
+
+/** Activations of one layer, kept for backward (evaluation uses one set for all layers). */
+typedef struct reef_pass_layer {
+    float *x_in; // (rows, D) residual stream before attention
+    float *norm1, *norm1_mean, *norm1_rstd;
+    float *qkv, *probs, *attended;
+    float *x_mid; // residual stream after attention
+    float *norm2, *norm2_mean, *norm2_rstd;
+    float *ffw_in, *ffw_act; // (rows, F) dense
+    float *retain_d_y;       // (rows, D) gradient of the retain term; rows of retain windows only
+} reef_pass_layer;
+
+/** What one generation leaves in one layer. */
+typedef struct reef_pass_peer {
+    reef_router_tape tape;
+    float *hidden; // (rows, P)
+    float *d_gate, *d_hidden;
+} reef_pass_peer;
+
+typedef struct reef_pass {
+    const reef_config *config;
+    bool training;
+    size_t windows_max, rows_max;
+    size_t layer_sets; // layers in training, 1 in evaluation
+    reef_pass_layer *layers;
+    size_t gen_capacity;
+    reef_pass_peer **peers; // (gen_capacity) -> (layer_sets), made when a generation first fires
+    float *x;               // (rows, D) residual stream
+    float *norm, *norm_mean, *norm_rstd; // after the last block
+    float *logits;         // (rows, V); their gradient after reef_pass_forward with weights
+    double *loss;          // (rows) nats
+    float *window_scratch; // (windows, T, max(V, 3*D, F)) per window
+    float *d_x, *d_mid, *d_norm, *d_qkv, *d_attended, *d_probs, *d_y; // backward
+    float *norm_grads;                                                // (windows, 4 * D)
+    uint8_t *piece_active;                                            // (windows)
+    reef_expert_pairs pairs;                                          // of the open generation
+    double seconds_router, seconds_experts, seconds_update;
+} reef_pass;
+
+REEF_MUST_CHECK reef_status reef_pass_init(
+    reef_pass *pass, const reef_config *config, size_t windows_max, bool training, reef_error *err);
+void reef_pass_release(reef_pass *pass);
+
+typedef enum reef_pass_mode {
+    REEF_PASS_EVALUATE, // every generation as it is evaluated: running batch norm folded
+    REEF_PASS_TRAIN,    // the open generation with batch statistics
+} reef_pass_mode;
+
+/**
+ * Losses (and with batch->weight the gradient of the logits) of a batch. Changes nothing in the net.
+ * DESIGN section 3: y(x) = y_0(x) + sum over fired generations of y_g(x), deltas likewise.
+ */
+REEF_MUST_CHECK reef_status reef_pass_forward(reef_pass *pass,
+                                              const reef_net *net,
+                                              reef_workers *workers,
+                                              const reef_batch *batch,
+                                              reef_pass_mode mode,
+                                              reef_error *err);
+
+// Shared by forward.c and backward.c.
+
+/** (T) of window `window`: where generation g takes part; NULL for generation 0, which always does. */
+const uint8_t *reef_batch_fire(const reef_batch *batch,
+                               const reef_config *config,
+                               size_t g,
+                               size_t window);
+/** Set piece_active to the windows in which generation g fires at all; false when in none. */
+bool reef_pass_activate(reef_pass *pass, const reef_batch *batch, size_t g);
+/** Floats per token of window_scratch. */
+size_t reef_pass_scratch_width(const reef_config *config);
+/** Drop the tapes of generation g: it was sealed or has grown. */
+void reef_pass_forget_generation(reef_pass *pass, size_t g);
+
+/** What the optimiser does with expert rows while they are in cache. */
+typedef struct reef_pass_update {
+    reef_adam adam; // for expert rows
+    float clip;
+    bool freeze_experts; // compute gradients of dense tensors only (gradient checks)
+} reef_pass_update;
+
+/**
+ * Gradients of the open generation's dense tensors (added to gen->grads) and, in the same pass, the
+ * update of its experts. Reads forward's tape backwards; sealed generations only pass gradients on.
+ */
+void reef_pass_backward(reef_pass *pass,
+                        reef_net *net,
+                        reef_workers *workers,
+                        const reef_batch *batch,
+                        const reef_pass_update *update);
+
+/** Seconds of a monotonic clock, for the time shares in status and bench. */
+double reef_seconds(void);
+
+#endif

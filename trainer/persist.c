@@ -1,0 +1,471 @@
+// Records of a generation, all little-endian as this machine holds them:
+//
+//   tensors   NAME               the floats of the tensor
+//             gate               bias, decay, start, threshold, leak, detect (6 floats)
+//             gate_weights       (4, 65536) floats
+//             reference          median and spread of the prequential loss at sealing (2 doubles)
+//   moments   NAME               adam_m then adam_v of the tensor
+//             layer, block       adam_m (rows, 2*D), adam_v (rows, 2*D), counts (rows) uint32
+//   experts   layer, block       rows [w_down, w_up]
+//   flags     layer, block       one byte per expert
+//   usage     layer, block       count and score per expert, two uint64
+//   reservoir slot               generation, size (uint32), stream offset (uint64), the bytes
+//
+// Blocks are reef_block_rows(2 * D * 4) experts everywhere, the last one of a layer shorter.
+#include "persist.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GATE_FLOATS 6
+#define SLOT_HEADER_BYTES 16
+
+// ---- dense tensors -------------------------------------------------------------------------------
+
+static reef_key tensor_key(reef_db db, uint32_t generation, const char *name) {
+    return (reef_key){.db = db, .generation = generation, .name = name};
+}
+
+static reef_status put_tensor(reef_txn *txn,
+                              uint32_t generation,
+                              const char *name,
+                              reef_dtype dtype,
+                              const void *data,
+                              size_t bytes,
+                              reef_error *err) {
+    reef_key key = tensor_key(REEF_DB_TENSORS, generation, name);
+    return reef_record_put(txn, &key, dtype, data, bytes, err);
+}
+
+static reef_status read_tensor(reef_txn *txn,
+                               uint32_t generation,
+                               const char *name,
+                               void *data,
+                               size_t bytes,
+                               reef_error *err) {
+    reef_key key = tensor_key(REEF_DB_TENSORS, generation, name);
+    return reef_record_read(txn, &key, data, bytes, err);
+}
+
+static reef_status put_gate(reef_txn *txn, const reef_gen *gen, reef_error *err) {
+    uint32_t g = gen->info.generation;
+    double reference[2] = {gen->reference_median, gen->reference_spread};
+    reef_status status =
+        put_tensor(txn, g, "reference", REEF_BYTES, reference, sizeof reference, err);
+    if (status != REEF_OK || g == 0) return status;
+    const reef_gate *gate = &gen->gate;
+    float values[GATE_FLOATS] = {gate->bias,      gate->decay,    gate->start,
+                                 gate->threshold, gen->gate_leak, gen->gate_detect};
+    status = put_tensor(txn, g, "gate", REEF_F32, values, sizeof values, err);
+    if (status != REEF_OK) return status;
+    return put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
+                      REEF_GATE_WEIGHTS * sizeof(float), err);
+}
+
+static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, reef_error *err) {
+    double reference[2];
+    reef_status status = read_tensor(txn, records, "reference", reference, sizeof reference, err);
+    if (status != REEF_OK) return status;
+    gen->reference_median = reference[0];
+    gen->reference_spread = reference[1];
+    if (gen->info.generation == 0) return REEF_OK;
+    float values[GATE_FLOATS];
+    status = read_tensor(txn, records, "gate", values, sizeof values, err);
+    if (status != REEF_OK) return status;
+    gen->gate.bias = values[0];
+    gen->gate.decay = values[1];
+    gen->gate.start = values[2];
+    gen->gate.threshold = values[3];
+    gen->gate_leak = values[4];
+    gen->gate_detect = values[5];
+    return read_tensor(txn, records, "gate_weights", gen->gate.weights,
+                       REEF_GATE_WEIGHTS * sizeof(float), err);
+}
+
+static reef_status put_tensors(reef_txn *txn, const reef_gen *gen, reef_error *err) {
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        reef_status status = put_tensor(txn, gen->info.generation, tensor->name, REEF_F32,
+                                        tensor->data, tensor->count * sizeof(float), err);
+        if (status != REEF_OK) return status;
+    }
+    return put_gate(txn, gen, err);
+}
+
+static reef_status put_tensor_moments(reef_txn *txn,
+                                      const reef_gen *gen,
+                                      float *buffer,
+                                      reef_error *err) {
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        if (tensor->adam_m == NULL) continue;
+        size_t bytes = tensor->count * sizeof(float);
+        memcpy(buffer, tensor->adam_m, bytes);
+        memcpy(buffer + tensor->count, tensor->adam_v, bytes);
+        reef_key key = tensor_key(REEF_DB_MOMENTS, gen->info.generation, tensor->name);
+        reef_status status = reef_record_put(txn, &key, REEF_F32, buffer, 2 * bytes, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+static reef_status read_tensor_moments(
+    reef_txn *txn, uint32_t records, reef_gen *gen, float *buffer, reef_error *err) {
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        reef_tensor *tensor = &gen->tensors[i];
+        if (tensor->adam_m == NULL) continue;
+        size_t bytes = tensor->count * sizeof(float);
+        reef_key key = tensor_key(REEF_DB_MOMENTS, records, tensor->name);
+        reef_status status = reef_record_read(txn, &key, buffer, 2 * bytes, err);
+        if (status != REEF_OK) return status;
+        memcpy(tensor->adam_m, buffer, bytes);
+        memcpy(tensor->adam_v, buffer + tensor->count, bytes);
+    }
+    return REEF_OK;
+}
+
+static size_t tensor_count_max(const reef_gen *gen) {
+    size_t most = 0;
+    for (size_t i = 0; i < gen->tensor_count; i++)
+        if (gen->tensors[i].count > most) most = gen->tensors[i].count;
+    return most;
+}
+
+// ---- blocks of experts ---------------------------------------------------------------------------
+
+// One block of one PEER layer, with room for its moments.
+typedef struct block {
+    uint32_t records, layer, index;
+    size_t first, rows, D;
+    float *buffer; // (rows * (4*D + 1)) floats
+} block;
+
+static size_t moment_bytes(const block *b) {
+    return b->rows * (4 * b->D * sizeof(float) + sizeof(uint32_t));
+}
+
+static reef_key block_key(const block *b, reef_db db) {
+    return (reef_key){.db = db, .generation = b->records, .layer = b->layer, .block = b->index};
+}
+
+static reef_status put_block(reef_txn *txn,
+                             const block *b,
+                             const reef_peer *peer,
+                             reef_error *err) {
+    size_t row = 2 * b->D, at = b->first * row, floats = b->rows * row;
+    reef_key key = block_key(b, REEF_DB_EXPERTS);
+    reef_status status =
+        reef_record_put(txn, &key, REEF_F32, peer->experts + at, floats * sizeof(float), err);
+    if (status != REEF_OK || peer->moments.adam_m == NULL) return status;
+    memcpy(b->buffer, peer->moments.adam_m + at, floats * sizeof(float));
+    memcpy(b->buffer + floats, peer->moments.adam_v + at, floats * sizeof(float));
+    memcpy(b->buffer + 2 * floats, peer->moments.counts + b->first, b->rows * sizeof(uint32_t));
+    key = block_key(b, REEF_DB_MOMENTS);
+    return reef_record_put(txn, &key, REEF_F32, b->buffer, moment_bytes(b), err);
+}
+
+static reef_status put_block_tables(reef_txn *txn,
+                                    const block *b,
+                                    const reef_peer *peer,
+                                    reef_error *err) {
+    reef_key key = block_key(b, REEF_DB_FLAGS);
+    reef_status status =
+        reef_record_put(txn, &key, REEF_BYTES, peer->flags + b->first, b->rows, err);
+    if (status != REEF_OK) return status;
+    key = block_key(b, REEF_DB_USAGE);
+    return reef_record_put(txn, &key, REEF_U64, peer->usage + b->first,
+                           b->rows * sizeof(reef_usage), err);
+}
+
+static reef_status read_block(
+    reef_txn *txn, const block *b, reef_peer *peer, bool training, reef_error *err) {
+    size_t row = 2 * b->D, at = b->first * row, floats = b->rows * row;
+    reef_key key = block_key(b, REEF_DB_EXPERTS);
+    reef_status status =
+        reef_record_read(txn, &key, peer->experts + at, floats * sizeof(float), err);
+    if (status != REEF_OK || !training) return status;
+    key = block_key(b, REEF_DB_MOMENTS);
+    status = reef_record_read(txn, &key, b->buffer, moment_bytes(b), err);
+    if (status != REEF_OK) return status;
+    memcpy(peer->moments.adam_m + at, b->buffer, floats * sizeof(float));
+    memcpy(peer->moments.adam_v + at, b->buffer + floats, floats * sizeof(float));
+    memcpy(peer->moments.counts + b->first, b->buffer + 2 * floats, b->rows * sizeof(uint32_t));
+    key = block_key(b, REEF_DB_FLAGS);
+    status = reef_record_read(txn, &key, peer->flags + b->first, b->rows, err);
+    if (status != REEF_OK) return status;
+    key = block_key(b, REEF_DB_USAGE);
+    return reef_record_read(txn, &key, peer->usage + b->first, b->rows * sizeof(reef_usage), err);
+}
+
+typedef struct blocks {
+    uint32_t records, layer, index, block_rows;
+    size_t expert_count, D;
+    float *buffer;
+} blocks;
+
+static bool next_block(blocks *all, block *b) {
+    size_t first = (size_t)all->index * all->block_rows;
+    if (first >= all->expert_count) return false;
+    size_t left = all->expert_count - first;
+    *b = (block){
+        .records = all->records,
+        .layer = all->layer,
+        .index = all->index++,
+        .first = first,
+        .rows = left < all->block_rows ? left : all->block_rows,
+        .D = all->D,
+        .buffer = all->buffer,
+    };
+    return true;
+}
+
+static blocks blocks_of(const reef_config *config,
+                        uint32_t records,
+                        uint32_t layer,
+                        const reef_peer *peer,
+                        float *buffer) {
+    return (blocks){
+        .records = records,
+        .layer = layer,
+        .block_rows = reef_block_rows(2 * (size_t)config->d_model * sizeof(float)),
+        .expert_count = peer->expert_count,
+        .D = config->d_model,
+        .buffer = buffer,
+    };
+}
+
+static bool is_dirty(const reef_peer *peer, const block *b) {
+    return memchr(peer->dirty + b->first, 1, b->rows) != NULL;
+}
+
+static reef_status put_experts(
+    reef_txn *txn, const reef_config *config, const reef_gen *gen, float *buffer, reef_error *err) {
+    for (uint32_t l = 0; l < config->layers; l++) {
+        const reef_peer *peer = &gen->peers[l];
+        blocks all = blocks_of(config, gen->info.generation, l, peer, buffer);
+        for (block b; next_block(&all, &b);) {
+            reef_status status = is_dirty(peer, &b) ? put_block(txn, &b, peer, err) : REEF_OK;
+            if (status == REEF_OK) status = put_block_tables(txn, &b, peer, err);
+            if (status != REEF_OK) return status;
+        }
+    }
+    return REEF_OK;
+}
+
+// Room for the moments of the largest tensor or of one block.
+static reef_status moments_buffer(float **out,
+                                  const reef_config *config,
+                                  const reef_gen *gen,
+                                  reef_error *err) {
+    size_t rows = reef_block_rows(2 * (size_t)config->d_model * sizeof(float));
+    size_t floats = rows * (4 * (size_t)config->d_model + 1);
+    size_t tensor = 2 * tensor_count_max(gen);
+    *out = malloc((floats > tensor ? floats : tensor) * sizeof **out);
+    if (*out == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for moments of generation %u",
+                         gen->info.generation);
+    return REEF_OK;
+}
+
+// ---- generations ---------------------------------------------------------------------------------
+
+reef_status reef_persist_open(reef_txn *txn,
+                              const reef_config *config,
+                              const reef_gen *gen,
+                              reef_error *err) {
+    float *buffer = NULL;
+    reef_status status = moments_buffer(&buffer, config, gen, err);
+    if (status == REEF_OK) status = reef_generation_put(txn, &gen->info, err);
+    if (status == REEF_OK) status = put_tensors(txn, gen, err);
+    if (status == REEF_OK) status = put_tensor_moments(txn, gen, buffer, err);
+    if (status == REEF_OK) status = put_experts(txn, config, gen, buffer, err);
+    free(buffer);
+    return status;
+}
+
+void reef_persist_clean(reef_gen *gen) {
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        reef_peer *peer = &gen->peers[l];
+        if (peer->dirty == NULL) continue;
+        memset(peer->dirty, 0, peer->expert_count);
+        if (gen->open) continue;
+        free(peer->flags);
+        free(peer->dirty);
+        free(peer->usage);
+        peer->flags = peer->dirty = NULL;
+        peer->usage = NULL;
+    }
+    gen->stored = !gen->open;
+}
+
+// Batch norm is folded away, and the trainer's own records move on to the next generation.
+static reef_status delete_open_tensors(reef_txn *txn,
+                                       const reef_config *config,
+                                       uint32_t g,
+                                       reef_error *err) {
+    const char *parts[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var"};
+    for (uint32_t l = 0; l < config->layers; l++) {
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            char name[REEF_NAME_BYTES_MAX + 1];
+            snprintf(name, sizeof name, "block%u.%s", l, parts[i]);
+            reef_key key = tensor_key(REEF_DB_TENSORS, g, name);
+            reef_status status = reef_record_delete(txn, &key, err);
+            if (status != REEF_OK) return status;
+        }
+    }
+    return REEF_OK;
+}
+
+reef_status reef_persist_sealed(reef_txn *txn,
+                                const reef_config *config,
+                                const reef_gen *gen,
+                                reef_error *err) {
+    reef_generation info = gen->info;
+    info.sealed = false; // until everything is in place
+    reef_status status = reef_generation_put(txn, &info, err);
+    if (status == REEF_OK) status = put_tensors(txn, gen, err);
+    if (status == REEF_OK) status = put_experts(txn, config, gen, NULL, err);
+    if (status == REEF_OK) status = delete_open_tensors(txn, config, info.generation, err);
+    if (status != REEF_OK) return status;
+    return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);
+}
+
+static reef_status read_tensors(reef_txn *txn, uint32_t records, reef_gen *gen, reef_error *err) {
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        reef_tensor *tensor = &gen->tensors[i];
+        reef_status status = read_tensor(txn, records, tensor->name, tensor->data,
+                                         tensor->count * sizeof(float), err);
+        if (status != REEF_OK) return status;
+    }
+    return read_gate(txn, records, gen, err);
+}
+
+reef_status reef_persist_load(reef_gen **out,
+                              reef_txn *txn,
+                              const reef_config *config,
+                              uint32_t records,
+                              bool training,
+                              reef_error *err) {
+    *out = NULL;
+    reef_gen *gen = NULL;
+    float *buffer = NULL;
+    reef_generation info;
+    reef_status status = reef_generation_read(txn, records, &info, err);
+    if (status != REEF_OK) return status;
+    training = training && !info.sealed;
+    status = reef_gen_new(&gen, config, &info, err);
+    if (status != REEF_OK) return status;
+    status = moments_buffer(&buffer, config, gen, err);
+    if (status == REEF_OK) status = read_tensors(txn, records, gen, err);
+    if (status == REEF_OK && training) status = read_tensor_moments(txn, records, gen, buffer, err);
+    for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
+        blocks all = blocks_of(config, records, l, &gen->peers[l], buffer);
+        for (block b; status == REEF_OK && next_block(&all, &b);)
+            status = read_block(txn, &b, &gen->peers[l], training, err);
+    }
+    free(buffer);
+    if (status == REEF_OK) {
+        if (gen->open) reef_gen_fold(gen, config);
+        gen->stored = !gen->open;
+        *out = gen;
+        return REEF_OK;
+    }
+    reef_gen_free(gen);
+    return status;
+}
+
+// ---- usage and flags, for readers ----------------------------------------------------------------
+
+static reef_status read_table(reef_txn *txn,
+                              reef_db db,
+                              uint32_t generation,
+                              uint32_t layer,
+                              size_t expert_count,
+                              size_t each,
+                              void *out,
+                              reef_error *err) {
+    reef_config config;
+    reef_status status = reef_config_read(txn, &config, err);
+    if (status != REEF_OK) return status;
+    const reef_peer geometry = {.expert_count = expert_count};
+    blocks all = blocks_of(&config, generation, layer, &geometry, NULL);
+    for (block b; next_block(&all, &b);) {
+        reef_key key = block_key(&b, db);
+        status = reef_record_read(txn, &key, (char *)out + b.first * each, b.rows * each, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+reef_status reef_usage_read(reef_txn *txn,
+                            uint32_t generation,
+                            uint32_t layer,
+                            size_t expert_count,
+                            reef_usage *usage,
+                            reef_error *err) {
+    return read_table(txn, REEF_DB_USAGE, generation, layer, expert_count, sizeof *usage, usage,
+                      err);
+}
+
+reef_status reef_flags_read(reef_txn *txn,
+                            uint32_t generation,
+                            uint32_t layer,
+                            size_t expert_count,
+                            uint8_t *flags,
+                            reef_error *err) {
+    return read_table(txn, REEF_DB_FLAGS, generation, layer, expert_count, 1, flags, err);
+}
+
+// ---- reservoir -----------------------------------------------------------------------------------
+
+reef_status reef_persist_reservoir(reef_txn *txn,
+                                   const reef_reservoir *reservoir,
+                                   reef_error *err) {
+    reef_status status = REEF_OK;
+    uint8_t *payload = malloc(SLOT_HEADER_BYTES + reservoir->window_bytes);
+    if (payload == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for a window of the reservoir");
+    for (size_t slot = 0; status == REEF_OK && slot < reservoir->slots; slot++) {
+        if (!reservoir->dirty[slot]) continue;
+        reef_key key = {.db = REEF_DB_RESERVOIR, .block = (uint32_t)slot};
+        uint32_t size = reservoir->sizes[slot];
+        if (size == 0) {
+            status = reef_record_delete(txn, &key, err);
+            continue;
+        }
+        memcpy(payload, &reservoir->generations[slot], 4);
+        memcpy(payload + 4, &size, 4);
+        memcpy(payload + 8, &reservoir->offsets[slot], 8);
+        memcpy(payload + SLOT_HEADER_BYTES, reservoir->bytes + slot * reservoir->window_bytes,
+               size);
+        status = reef_record_put(txn, &key, REEF_BYTES, payload, SLOT_HEADER_BYTES + size, err);
+    }
+    free(payload);
+    return status;
+}
+
+static reef_status load_slot(void *context,
+                             const reef_key *key,
+                             const reef_view *view,
+                             reef_error *err) {
+    reef_reservoir *reservoir = context;
+    const uint8_t *payload = view->data;
+    size_t slot = key->block;
+    uint32_t size = 0;
+    if (view->bytes >= SLOT_HEADER_BYTES) memcpy(&size, payload + 4, 4);
+    if (slot >= reservoir->slots || size == 0 || size > reservoir->window_bytes ||
+        view->bytes != SLOT_HEADER_BYTES + size)
+        return reef_fail(err, REEF_CORRUPT,
+                         "reservoir slot %zu holds %zu bytes, which is no window of this pool",
+                         slot, view->bytes);
+    reservoir->sizes[slot] = size;
+    memcpy(&reservoir->generations[slot], payload, 4);
+    memcpy(&reservoir->offsets[slot], payload + 8, 8);
+    memcpy(reservoir->bytes + slot * reservoir->window_bytes, payload + SLOT_HEADER_BYTES, size);
+    return REEF_OK;
+}
+
+reef_status reef_persist_load_reservoir(reef_txn *txn, reef_reservoir *reservoir, reef_error *err) {
+    return reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, load_slot, reservoir, err);
+}

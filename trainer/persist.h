@@ -1,0 +1,43 @@
+// Between the model in memory and the records of the store.
+#ifndef REEF_PERSIST_H
+#define REEF_PERSIST_H
+
+#include "model.h"
+#include "reservoir.h"
+
+/** Write what changed of an open generation: its dense part whole, expert blocks with dirty rows. */
+REEF_MUST_CHECK reef_status reef_persist_open(reef_txn *txn,
+                                              const reef_config *config,
+                                              const reef_gen *gen,
+                                              reef_error *err);
+/**
+ * Write a generation that was sealed in memory and seal it in the store: it replaces what an earlier
+ * commit holds of it as an open one.
+ */
+REEF_MUST_CHECK reef_status reef_persist_sealed(reef_txn *txn,
+                                                const reef_config *config,
+                                                const reef_gen *gen,
+                                                reef_error *err);
+
+/** After the commit that holds it succeeded: nothing is dirty any more, a sealed one is stored. */
+void reef_persist_clean(reef_gen *gen);
+
+/**
+ * Read a generation. `records` is where its records lie: its own number, or a snapshot's copy.
+ * `training` reads moments, flags and usage too (open generations only).
+ */
+REEF_MUST_CHECK reef_status reef_persist_load(reef_gen **out,
+                                              reef_txn *txn,
+                                              const reef_config *config,
+                                              uint32_t records,
+                                              bool training,
+                                              reef_error *err);
+
+REEF_MUST_CHECK reef_status reef_persist_reservoir(reef_txn *txn,
+                                                   const reef_reservoir *reservoir,
+                                                   reef_error *err);
+REEF_MUST_CHECK reef_status reef_persist_load_reservoir(reef_txn *txn,
+                                                        reef_reservoir *reservoir,
+                                                        reef_error *err);
+
+#endif

@@ -1,0 +1,127 @@
+// Slots, sampling and the lists that gates are fitted on. Every draw is a function of the seed and of
+// how many windows were offered before, so that a restart continues the same sample.
+#include "reservoir.h"
+
+#include "random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAM_OLD = 101, STREAM_YOUNG = 102 };
+
+reef_status reef_reservoir_init(reef_reservoir *reservoir,
+                                const reef_config *config,
+                                reef_error *err) {
+    size_t batch_bytes = (size_t)config->batch * config->context;
+    size_t window = config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
+    size_t old_slots = config->reservoir_bytes / window;
+    size_t young_slots = old_slots / 4 > 0 ? old_slots / 4 : 1;
+    *reservoir = (reef_reservoir){
+        .seed = config->seed,
+        .window_bytes = window,
+        .old_slots = old_slots,
+        .slots = old_slots + young_slots,
+    };
+    size_t slots = reservoir->slots;
+    reservoir->bytes = calloc(slots, window);
+    reservoir->sizes = calloc(slots, sizeof *reservoir->sizes);
+    reservoir->generations = calloc(slots, sizeof *reservoir->generations);
+    reservoir->offsets = calloc(slots, sizeof *reservoir->offsets);
+    reservoir->dirty = calloc(slots, 1);
+    if (reservoir->bytes && reservoir->sizes && reservoir->generations && reservoir->offsets &&
+        reservoir->dirty)
+        return REEF_OK;
+    reef_reservoir_release(reservoir);
+    return reef_fail(err, REEF_NO_MEMORY, "no memory for a reservoir of %zu windows of %zu bytes",
+                     slots, window);
+}
+
+void reef_reservoir_release(reef_reservoir *reservoir) {
+    free(reservoir->bytes);
+    free(reservoir->sizes);
+    free(reservoir->generations);
+    free(reservoir->offsets);
+    free(reservoir->dirty);
+    *reservoir = (reef_reservoir){0};
+}
+
+// Algorithm R: the n-th offer (from 0) takes slot n while there is room, then a random one of n + 1.
+static bool draw(uint64_t seed, uint64_t stream, uint64_t n, size_t slots, size_t *slot) {
+    uint64_t drawn = n < slots ? n : reef_random_below(seed, stream, n, n + 1);
+    *slot = (size_t)drawn;
+    return drawn < slots;
+}
+
+static void put(reef_reservoir *reservoir,
+                size_t slot,
+                uint32_t generation,
+                uint64_t offset,
+                const uint8_t *bytes,
+                size_t size) {
+    memcpy(reservoir->bytes + slot * reservoir->window_bytes, bytes, size);
+    reservoir->sizes[slot] = (uint32_t)size;
+    reservoir->generations[slot] = generation;
+    reservoir->offsets[slot] = offset;
+    reservoir->dirty[slot] = 1;
+}
+
+void reef_reservoir_offer(reef_reservoir *reservoir,
+                          uint32_t generation,
+                          uint64_t offset,
+                          const uint8_t *bytes,
+                          size_t count) {
+    size_t size = reservoir->window_bytes, slot;
+    for (size_t at = 0; at + size <= count; at += size) {
+        if (draw(reservoir->seed, STREAM_OLD, reservoir->seen++, reservoir->old_slots, &slot))
+            put(reservoir, slot, generation, offset + at, bytes + at, size);
+        // The young sample's draws depend on the generation too: its count starts anew each time.
+        uint64_t stream = STREAM_YOUNG + ((uint64_t)generation << 8);
+        size_t young = reservoir->slots - reservoir->old_slots;
+        if (draw(reservoir->seed, stream, reservoir->young_seen++, young, &slot))
+            put(reservoir, reservoir->old_slots + slot, generation, offset + at, bytes + at, size);
+    }
+}
+
+void reef_reservoir_rejuvenate(reef_reservoir *reservoir) {
+    reservoir->young_seen = 0;
+    for (size_t slot = reservoir->old_slots; slot < reservoir->slots; slot++) {
+        if (reservoir->sizes[slot] == 0) continue;
+        reservoir->sizes[slot] = 0;
+        reservoir->dirty[slot] = 1;
+    }
+}
+
+reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
+                                      const reef_reservoir *reservoir,
+                                      uint32_t generation,
+                                      reef_error *err) {
+    size_t slots = reservoir->slots;
+    *lists = (reef_reservoir_lists){
+        .bytes = calloc(3 * slots, sizeof *lists->bytes),
+        .sizes = calloc(3 * slots, sizeof *lists->sizes),
+    };
+    if (lists->bytes == NULL || lists->sizes == NULL) {
+        reef_reservoir_lists_release(lists);
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to list %zu windows", slots);
+    }
+    reef_gate_windows *list[] = {&lists->old_fit, &lists->old_calibrate, &lists->young};
+    for (size_t i = 0; i < 3; i++)
+        *list[i] = (reef_gate_windows){.bytes = lists->bytes + i * slots,
+                                       .sizes = lists->sizes + i * slots};
+    for (size_t slot = 0, old = 0; slot < slots; slot++) {
+        if (reservoir->sizes[slot] == 0) continue;
+        bool young = slot >= reservoir->old_slots;
+        if (!young && reservoir->generations[slot] >= generation) continue;
+        size_t which = young ? 2 : old++ % 2;
+        size_t at = which * slots + list[which]->count++;
+        lists->bytes[at] = reservoir->bytes + slot * reservoir->window_bytes;
+        lists->sizes[at] = reservoir->sizes[slot];
+    }
+    return REEF_OK;
+}
+
+void reef_reservoir_lists_release(reef_reservoir_lists *lists) {
+    free(lists->bytes);
+    free(lists->sizes);
+    *lists = (reef_reservoir_lists){0};
+}

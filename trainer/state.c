@@ -1,0 +1,296 @@
+// What a commit holds besides generations: where the stream stands, and the history for people.
+//
+// "state" is a JSON record of the open generation and "carry" the bytes accepted but not trained; both
+// are part of the root hash. Points of the loss ("series") and events ("timeline") are not.
+//
+// {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
+//  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
+//  "gates": [{"mean", "context": [newest byte first]}]}     one gate per generation, of the carry's start
+#include "learner.h"
+
+#include <jansson.h>
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SERIES_NAME "loss"
+#define POINT_BYTES 24 // step, stream position (uint64), bits per byte (float), generation (uint32)
+
+uint64_t reef_unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+}
+
+// ---- writing -------------------------------------------------------------------------------------
+
+static json_t *sources_json(const reef_trainer *trainer) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < trainer->source_count; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I}", "name", trainer->sources[i].name,
+                                              "cursor", (json_int_t)trainer->sources[i].cursor));
+    return list;
+}
+
+static json_t *drift_json(const reef_trainer *trainer) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < trainer->drift.count; i++)
+        json_array_append_new(list, json_real(reef_drift_at(&trainer->drift, i)));
+    return list;
+}
+
+static json_t *gates_json(const reef_trainer *trainer) {
+    json_t *list = json_array();
+    for (size_t g = 0; g < trainer->firing.gen_count; g++) {
+        const reef_gate_state *state = &trainer->firing.states[g];
+        json_t *context = json_array();
+        for (uint8_t i = 0; i < state->context_bytes; i++)
+            json_array_append_new(context, json_integer(state->context[i]));
+        json_array_append_new(
+            list, json_pack("{s:f, s:o}", "mean", (double)state->mean, "context", context));
+    }
+    return list;
+}
+
+static char *state_text(const reef_trainer *trainer) {
+    json_t *state = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)trainer->step,
+        "generation_step", (json_int_t)trainer->generation_step, "stream_bytes",
+        (json_int_t)trainer->stream_bytes, "skipped_bytes", (json_int_t)trainer->skipped_bytes,
+        "reservoir_seen", (json_int_t)trainer->reservoir.seen, "young_seen",
+        (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "drift",
+        drift_json(trainer), "gates", gates_json(trainer));
+    char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(state);
+    return text;
+}
+
+static reef_key state_key(uint32_t generation, const char *name) {
+    return (reef_key){.db = REEF_DB_TENSORS, .generation = generation, .name = name};
+}
+
+reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    char *text = state_text(trainer);
+    if (text == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's state");
+    reef_key key = state_key(generation, "state");
+    reef_status status = reef_record_put(txn, &key, REEF_JSON, text, strlen(text), err);
+    free(text);
+    if (status != REEF_OK) return status;
+    key = state_key(generation, "carry");
+    return reef_record_put(txn, &key, REEF_BYTES, trainer->carry, trainer->carry_bytes, err);
+}
+
+reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err) {
+    reef_key key = state_key(generation, "state");
+    reef_status status = reef_record_delete(txn, &key, err);
+    if (status != REEF_OK) return status;
+    key = state_key(generation, "carry");
+    return reef_record_delete(txn, &key, err);
+}
+
+// ---- reading -------------------------------------------------------------------------------------
+
+static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_error *err) {
+    size_t i;
+    json_t *item;
+    trainer->sources = calloc(json_array_size(list) + 1, sizeof *trainer->sources);
+    if (trainer->sources == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the sources");
+    json_array_foreach(list, i, item) {
+        reef_source *source = &trainer->sources[trainer->source_count++];
+        const char *name = json_string_value(json_object_get(item, "name"));
+        snprintf(source->name, sizeof source->name, "%s", name == NULL ? "" : name);
+        source->cursor = (uint64_t)json_integer_value(json_object_get(item, "cursor"));
+    }
+    return REEF_OK;
+}
+
+static void load_drift(reef_trainer *trainer, const json_t *list) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item) reef_drift_push(&trainer->drift, json_real_value(item));
+}
+
+static void load_gates(reef_trainer *trainer, const json_t *list) {
+    for (size_t g = 0; g < trainer->firing.gen_count; g++) {
+        const json_t *item = json_array_get(list, g), *context = json_object_get(item, "context");
+        reef_gate_state *state = &trainer->firing.states[g];
+        if (item == NULL) continue;
+        state->mean = (float)json_real_value(json_object_get(item, "mean"));
+        size_t count = json_array_size(context);
+        state->context_bytes =
+            (uint8_t)(count < sizeof state->context ? count : sizeof state->context);
+        for (uint8_t i = 0; i < state->context_bytes; i++)
+            state->context[i] = (uint8_t)json_integer_value(json_array_get(context, i));
+    }
+}
+
+static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_key key = state_key(reef_open_generation(trainer)->info.generation, "carry");
+    reef_view view;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    trainer->carry = malloc(view.bytes + 1);
+    if (trainer->carry == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu bytes of the stream", view.bytes);
+    memcpy(trainer->carry, view.data, view.bytes);
+    trainer->carry_bytes = view.bytes;
+    trainer->carry_capacity = view.bytes + 1;
+    return REEF_OK;
+}
+
+reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    reef_key key = state_key(generation, "state");
+    reef_view view;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    json_t *state = json_loadb(view.data, view.bytes, 0, NULL);
+    if (state == NULL)
+        return reef_fail(err, REEF_CORRUPT, "the trainer's state of generation %u is no JSON",
+                         generation);
+    json_int_t step = 0, generation_step = 0, stream_bytes = 0, skipped_bytes = 0, seen = 0,
+               young_seen = 0;
+    json_t *sources, *drift, *gates;
+    if (json_unpack(state, "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", &step,
+                    "generation_step", &generation_step, "stream_bytes", &stream_bytes,
+                    "skipped_bytes", &skipped_bytes, "reservoir_seen", &seen, "young_seen",
+                    &young_seen, "sources", &sources, "drift", &drift, "gates", &gates) != 0) {
+        json_decref(state);
+        return reef_fail(err, REEF_CORRUPT, "the trainer's state of generation %u lacks a member",
+                         generation);
+    }
+    trainer->step = (uint64_t)step;
+    trainer->generation_step = (uint64_t)generation_step;
+    trainer->stream_bytes = (uint64_t)stream_bytes;
+    trainer->skipped_bytes = (uint64_t)skipped_bytes;
+    trainer->reservoir.seen = (uint64_t)seen;
+    trainer->reservoir.young_seen = (uint64_t)young_seen;
+    load_drift(trainer, drift);
+    load_gates(trainer, gates);
+    status = load_sources(trainer, sources, err);
+    json_decref(state);
+    return status == REEF_OK ? load_carry(trainer, txn, err) : status;
+}
+
+// ---- history -------------------------------------------------------------------------------------
+
+reef_status reef_state_point(reef_trainer *trainer, double bits, reef_error *err) {
+    if (trainer->point_count == trainer->point_capacity) {
+        size_t capacity = trainer->point_capacity * 2 + 64;
+        reef_point *points = realloc(trainer->points, capacity * sizeof *points);
+        if (points == NULL)
+            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu points of the loss", capacity);
+        trainer->points = points;
+        trainer->point_capacity = capacity;
+    }
+    trainer->points[trainer->point_count++] = (reef_point){
+        .step = trainer->step,
+        .stream_bytes = trainer->stream_bytes,
+        .bits_per_byte = (float)bits,
+        .generation = reef_open_generation(trainer)->info.generation,
+    };
+    return REEF_OK;
+}
+
+reef_status reef_state_event(
+    reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...) {
+    char members[512], text[1024];
+    va_list arguments;
+    va_start(arguments, fields);
+    vsnprintf(members, sizeof members, fields, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof text,
+             "{\"event\": \"%s\", \"unix_ms\": %" PRIu64 ", \"step\": %" PRIu64
+             ", \"stream_bytes\": %" PRIu64 ", \"generation\": %u%s%s}",
+             event, reef_unix_ms(), trainer->step, trainer->stream_bytes,
+             reef_open_generation(trainer)->info.generation, members[0] == '\0' ? "" : ", ",
+             members);
+    if (trainer->event_count == trainer->event_capacity) {
+        size_t capacity = trainer->event_capacity * 2 + 8;
+        char **events = realloc(trainer->events, capacity * sizeof *events);
+        if (events == NULL)
+            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu events", capacity);
+        trainer->events = events;
+        trainer->event_capacity = capacity;
+    }
+    char *copy = malloc(strlen(text) + 1);
+    if (copy == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for an event");
+    trainer->events[trainer->event_count++] = strcpy(copy, text);
+    if (trainer->options.on_event != NULL)
+        trainer->options.on_event(trainer->options.context, copy);
+    return REEF_OK;
+}
+
+static reef_status put_points(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    if (trainer->point_count == 0) return REEF_OK;
+    size_t bytes = trainer->point_count * POINT_BYTES;
+    uint8_t *payload = malloc(bytes);
+    if (payload == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu points of the loss",
+                         trainer->point_count);
+    for (size_t i = 0; i < trainer->point_count; i++) {
+        const reef_point *point = &trainer->points[i];
+        uint8_t *at = payload + i * POINT_BYTES;
+        memcpy(at, &point->step, 8);
+        memcpy(at + 8, &point->stream_bytes, 8);
+        memcpy(at + 16, &point->bits_per_byte, 4);
+        memcpy(at + 20, &point->generation, 4);
+    }
+    reef_key key = {
+        .db = REEF_DB_SERIES, .name = SERIES_NAME, .sequence = trainer->points[0].stream_bytes};
+    reef_status status = reef_record_put(txn, &key, REEF_BYTES, payload, bytes, err);
+    free(payload);
+    return status;
+}
+
+reef_status reef_state_put_history(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    for (size_t i = 0; i < trainer->event_count; i++) {
+        reef_status status = reef_timeline_append(txn, trainer->events[i], err);
+        if (status != REEF_OK) return status;
+    }
+    return put_points(trainer, txn, err);
+}
+
+void reef_state_forget_history(reef_trainer *trainer) {
+    for (size_t i = 0; i < trainer->event_count; i++) free(trainer->events[i]);
+    trainer->event_count = 0;
+    trainer->point_count = 0;
+}
+
+typedef struct points_visit {
+    reef_point_visit visit;
+    void *context;
+} points_visit;
+
+static reef_status visit_points(void *context,
+                                const reef_key *key,
+                                const reef_view *view,
+                                reef_error *err) {
+    const points_visit *to = context;
+    const uint8_t *payload = view->data;
+    if (strcmp(key->name, SERIES_NAME) != 0) return REEF_OK;
+    for (size_t at = 0; at + POINT_BYTES <= view->bytes; at += POINT_BYTES) {
+        reef_point point;
+        memcpy(&point.step, payload + at, 8);
+        memcpy(&point.stream_bytes, payload + at + 8, 8);
+        memcpy(&point.bits_per_byte, payload + at + 16, 4);
+        memcpy(&point.generation, payload + at + 20, 4);
+        reef_status status = to->visit(to->context, &point, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+reef_status reef_series_scan(reef_txn *txn,
+                             reef_point_visit visit,
+                             void *context,
+                             reef_error *err) {
+    points_visit to = {visit, context};
+    return reef_record_scan(txn, REEF_DB_SERIES, UINT32_MAX, visit_points, &to, err);
+}

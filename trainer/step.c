@@ -1,0 +1,241 @@
+// One batch of the stream: forward with the open generation's gate forced open, backward, optimiser.
+#include "learner.h"
+#include "random.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LN2 0.6931471805599453
+#define CHUNK 8192 // floats of a tensor that are one piece of the optimiser's work
+enum { STREAM_RETAIN = 201 };
+
+static size_t window_count(const reef_config *config) {
+    return config->batch + REEF_RETAIN_WINDOWS;
+}
+
+reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    size_t stride = window_count(config) * config->context;
+    if (gens <= trainer->fire_capacity) return REEF_OK;
+    uint8_t *fire = realloc(trainer->fire, gens * stride);
+    if (fire != NULL) trainer->fire = fire;
+    float *margins = realloc(trainer->margins, gens * stride * sizeof *margins);
+    if (margins != NULL) trainer->margins = margins;
+    if (fire == NULL || margins == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the firing of %zu generations", gens);
+    trainer->fire_capacity = gens;
+    return REEF_OK;
+}
+
+// ---- forward -------------------------------------------------------------------------------------
+
+static void place_window(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
+    size_t T = trainer->net.config.context;
+    memcpy(trainer->tokens + window * T, bytes, T);
+    memcpy(trainer->targets + window * T, bytes + 1, T);
+}
+
+// Margins of one generation's gate on the T-window that ends a stretch of old data read from its start.
+static void score_window(
+    const reef_gate *gate, const uint8_t *bytes, size_t last, size_t T, float *margin) {
+    reef_gate_state state;
+    reef_gate_reset(gate, &state);
+    for (size_t at = 0; at <= last; at += T) reef_gate_score(gate, &state, T, bytes + at, margin);
+}
+
+// Does the open generation's gate leak on this window of old data? Then its first T-window with a
+// leaking token (and a byte after it) becomes window `slot` of the batch, every gate deciding.
+static bool take_leaking_window(reef_trainer *trainer,
+                                size_t slot,
+                                const uint8_t *bytes,
+                                size_t size) {
+    size_t T = trainer->net.config.context, stride = window_count(&trainer->net.config) * T;
+    size_t open = trainer->net.gen_count - 1;
+    float *margin = trainer->margins;
+    reef_gate_state state;
+    const reef_gate *gate = &trainer->net.gens[open]->gate;
+    reef_gate_reset(gate, &state);
+    for (size_t at = 0; at + T < size; at += T) {
+        size_t fired = 0;
+        reef_gate_score(gate, &state, T, bytes + at, margin);
+        for (size_t t = 0; t < T; t++) fired += margin[t] > 0.0f;
+        if (fired == 0) continue;
+        for (size_t g = 1; g <= open; g++) {
+            score_window(&trainer->net.gens[g]->gate, bytes, at, T, margin);
+            for (size_t t = 0; t < T; t++)
+                trainer->fire[g * stride + slot * T + t] = margin[t] > 0.0f;
+        }
+        place_window(trainer, slot, bytes + at);
+        return true;
+    }
+    return false;
+}
+
+// The retain term needs old data on which the open generation's gate fires. Candidates are drawn by
+// step number, so which window is taken depends on nothing but the stream.
+static size_t add_retain_window(reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    if (generation == 0 || config->retain_weight <= 0.0f) return 0;
+    for (uint64_t i = 0; i < REEF_RETAIN_CANDIDATES; i++) {
+        uint64_t counter = trainer->step * REEF_RETAIN_CANDIDATES + i;
+        size_t slot =
+            (size_t)reef_random_below(config->seed, STREAM_RETAIN, counter, reservoir->old_slots);
+        if (reservoir->sizes[slot] == 0 || reservoir->generations[slot] >= generation) continue;
+        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
+        if (take_leaking_window(trainer, config->batch, bytes, reservoir->sizes[slot])) return 1;
+    }
+    return 0;
+}
+
+static double mean_bits(const reef_trainer *trainer) {
+    double nats = 0.0;
+    size_t count = reef_batch_bytes(&trainer->net.config);
+    for (size_t i = 0; i < count; i++) nats += trainer->pass.loss[i];
+    return nats / LN2 / (double)count;
+}
+
+static reef_batch make_batch(reef_trainer *trainer, size_t retain_windows, bool gradient) {
+    const reef_config *config = &trainer->net.config;
+    return (reef_batch){
+        .windows = config->batch + retain_windows,
+        .retain_windows = retain_windows,
+        .tokens = trainer->tokens,
+        .targets = trainer->targets,
+        .weight = gradient ? trainer->weight : NULL,
+        .fire = trainer->fire,
+        .fire_stride = window_count(config) * config->context,
+    };
+}
+
+static void place_batch(reef_trainer *trainer, const uint8_t *bytes, reef_firing *firing) {
+    const reef_config *config = &trainer->net.config;
+    size_t stride = window_count(config) * config->context;
+    for (size_t w = 0; w < config->batch; w++)
+        place_window(trainer, w, bytes + w * config->context);
+    reef_firing_score(firing, &trainer->net, reef_batch_bytes(config), bytes, trainer->fire,
+                      trainer->margins, stride);
+}
+
+reef_status reef_step_forward(reef_trainer *trainer,
+                              const uint8_t *bytes,
+                              reef_firing *firing,
+                              double *bits,
+                              reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    size_t stride = window_count(config) * config->context;
+    double start = reef_seconds();
+    place_batch(trainer, bytes, firing);
+    size_t open = trainer->net.gen_count - 1;
+    if (open > 0) memset(trainer->fire + open * stride, 1, reef_batch_bytes(config)); // forced open
+    trainer->retain_windows = add_retain_window(trainer);
+    reef_batch batch = make_batch(trainer, trainer->retain_windows, true);
+    reef_status status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
+                                           REEF_PASS_TRAIN, err);
+    *bits = mean_bits(trainer);
+    trainer->seconds_forward += reef_seconds() - start;
+    return status;
+}
+
+reef_status reef_step_task_free(reef_trainer *trainer,
+                                const uint8_t *bytes,
+                                const reef_firing *firing,
+                                double *bits,
+                                reef_error *err) {
+    reef_firing moving = {0};
+    reef_status status = reef_firing_copy(&moving, firing, err);
+    if (status != REEF_OK) return status;
+    place_batch(trainer, bytes, &moving);
+    reef_firing_release(&moving);
+    reef_gen_fold(reef_open_generation(trainer), &trainer->net.config);
+    reef_batch batch = make_batch(trainer, 0, false);
+    status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
+                               REEF_PASS_EVALUATE, err);
+    *bits = mean_bits(trainer);
+    return status;
+}
+
+// ---- optimiser -----------------------------------------------------------------------------------
+
+// After warm-up the rate falls with the square root of the generation's age: a stream has no end that a
+// cosine could aim at.
+static float learning_rate(const reef_config *config, uint64_t generation_step) {
+    double age = (double)generation_step + 1.0, warmup = (double)config->warmup;
+    if (age < warmup) return config->learning_rate * (float)(age / warmup);
+    return config->learning_rate / (float)sqrt(1.0 + (age - warmup) / (double)config->decay);
+}
+
+typedef struct dense_update {
+    reef_gen *gen;
+    reef_adam adam;
+    float scale;
+    uint64_t count;
+} dense_update;
+
+static void update_tensor(void *context, size_t piece) {
+    const dense_update *update = context;
+    reef_tensor *tensor = &update->gen->tensors[piece];
+    if (tensor->grad == NULL) return;
+    reef_adam_update(tensor->count, tensor->data, tensor->adam_m, tensor->adam_v, tensor->grad,
+                     update->scale, update->count, &update->adam);
+    memset(tensor->grad, 0, tensor->count * sizeof *tensor->grad);
+}
+
+// Sum of squares in double, chunk after chunk, tensor after tensor: a fixed order.
+static double gradient_norm(const reef_gen *gen) {
+    double sum = 0.0;
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        if (tensor->grad == NULL) continue;
+        for (size_t at = 0; at < tensor->count; at += CHUNK) {
+            size_t count = tensor->count - at < CHUNK ? tensor->count - at : CHUNK;
+            sum += (double)reef_dot(count, tensor->grad + at, tensor->grad + at);
+        }
+    }
+    return sqrt(sum);
+}
+
+static void update_dense(reef_trainer *trainer, reef_gen *gen) {
+    const reef_config *config = &trainer->net.config;
+    float norm = (float)gradient_norm(gen);
+    dense_update update = {
+        .gen = gen,
+        .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},
+        .scale = config->clip > 0.0f && norm > config->clip ? config->clip / norm : 1.0f,
+        .count = trainer->generation_step + 1,
+    };
+    reef_workers_run(trainer->workers, gen->tensor_count, update_tensor, &update);
+}
+
+static void update_query_statistics(reef_trainer *trainer, reef_gen *gen) {
+    const reef_config *config = &trainer->net.config;
+    reef_router_shape shape = reef_gen_shape(config, gen->info.side);
+    if (!config->batch_norm) return;
+    for (uint32_t l = 0; l < config->layers; l++)
+        if (reef_layer_is_peer(config, l))
+            reef_router_update_stats(&shape, &gen->weights.routers[l],
+                                     &trainer->pass.peers[trainer->net.gen_count - 1][l].tape,
+                                     config->bn_momentum);
+}
+
+void reef_step_backward(reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    reef_gen *gen = reef_open_generation(trainer);
+    double start = reef_seconds();
+    trainer->learning_rate = learning_rate(config, trainer->generation_step);
+    reef_batch batch = make_batch(trainer, trainer->retain_windows, true);
+    reef_pass_update update = {
+        .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
+                 config->epsilon},
+        .clip = config->clip,
+    };
+    update_query_statistics(trainer, gen);
+    reef_pass_backward(&trainer->pass, &trainer->net, trainer->workers, &batch, &update);
+    double backward = reef_seconds();
+    update_dense(trainer, gen);
+    trainer->seconds_backward += backward - start;
+    trainer->seconds_update += reef_seconds() - backward;
+}

@@ -1,0 +1,167 @@
+// From accepted bytes to trained batches.
+//
+// A batch is scored before it is trained on. While the drift test explains its loss, it is trained at
+// once. A batch that it does not explain is held back, and so are the ones after it, until either enough
+// of them are suspicious (a boundary: the generation is sealed as it was before the first of them, and
+// they become the first batches of the next one) or the stream is itself again (they are trained in
+// order, as if nothing had happened). So nothing ever has to be rolled back, and nothing is lost.
+//
+//   carry:   | held batch | held batch | next batch | part of a batch ...
+//            ^ stream_bytes, firing     ^ ahead
+//
+// A batch that the open generation does not explain but the older ones do, under their own gates, is a
+// domain that came back: it is skipped, not trained on.
+#include "learner.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NORMAL_SHARE 3 // a run of held batches ends when a third of a boundary's worth are normal
+
+static size_t held_bytes(const reef_trainer *trainer) {
+    return trainer->held_batches * reef_batch_bytes(&trainer->net.config);
+}
+
+static bool batch_is_ready(const reef_trainer *trainer) {
+    return trainer->carry_bytes > held_bytes(trainer) + reef_batch_bytes(&trainer->net.config);
+}
+
+// The first batch of the carry has been dealt with.
+static reef_status consume(reef_trainer *trainer, reef_error *err) {
+    size_t count = reef_batch_bytes(&trainer->net.config);
+    trainer->carry_bytes -= count;
+    memmove(trainer->carry, trainer->carry + count, trainer->carry_bytes);
+    trainer->stream_bytes += count;
+    return reef_firing_copy(&trainer->firing, &trainer->ahead, err);
+}
+
+// Train on the first batch of the carry; its forward pass has just been run.
+static reef_status train(reef_trainer *trainer, double bits, reef_error *err) {
+    reef_step_backward(trainer);
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    reef_reservoir_offer(&trainer->reservoir, generation, trainer->stream_bytes, trainer->carry,
+                         reef_batch_bytes(&trainer->net.config));
+    reef_drift_push(&trainer->drift, bits);
+    reef_status status = consume(trainer, err);
+    if (status == REEF_OK) status = reef_state_point(trainer, bits, err);
+    trainer->step++;
+    trainer->generation_step++;
+    if (status == REEF_OK && reef_growth_gate_due(trainer))
+        status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), NULL, 0, err);
+    return status;
+}
+
+// Train on the held batches without testing them again.
+static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    size_t count = trainer->held_batches;
+    trainer->held_batches = 0;
+    trainer->suspicious = 0;
+    reef_status status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    for (size_t i = 0; status == REEF_OK && i < count; i++) {
+        double bits;
+        status = reef_step_forward(trainer, trainer->carry, &trainer->ahead, &bits, err);
+        if (status == REEF_OK) status = train(trainer, bits, err);
+        ++*steps;
+    }
+    return status;
+}
+
+static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    reef_status status =
+        reef_growth_boundary(trainer, "drift", trainer->carry, held_bytes(trainer), err);
+    return status == REEF_OK ? release_held(trainer, steps, err) : status;
+}
+
+// Do the older generations explain this batch under their own gates? What "explained" means was
+// measured when each was sealed.
+static reef_status is_recognised(
+    reef_trainer *trainer, const uint8_t *bytes, double forced_bits, bool *out, reef_error *err) {
+    *out = false;
+    if (trainer->net.gen_count == 1) return REEF_OK;
+    double bits, limit = 0.0;
+    reef_status status = reef_step_task_free(trainer, bytes, &trainer->before, &bits, err);
+    if (status != REEF_OK) return status;
+    for (size_t g = 0; g + 1 < trainer->net.gen_count; g++) {
+        const reef_gen *gen = trainer->net.gens[g];
+        double explained =
+            reef_drift_limit(gen->reference_median, gen->reference_spread, &trainer->net.config);
+        if (explained > limit) limit = explained;
+    }
+    *out = bits <= limit && bits < forced_bits;
+    return REEF_OK;
+}
+
+static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
+    trainer->skipped_bytes += reef_batch_bytes(&trainer->net.config);
+    reef_status status = consume(trainer, err);
+    return status == REEF_OK ? reef_state_point(trainer, bits, err) : status;
+}
+
+static bool is_suspicious(const reef_trainer *trainer, double bits) {
+    const reef_config *config = &trainer->net.config;
+    if (!config->drift || trainer->generation_step < config->drift_warmup) return false;
+    double median, spread;
+    reef_drift_level(&trainer->drift, &median, &spread);
+    return bits > reef_drift_limit(median, spread, config);
+}
+
+// Look at the batch after the held ones and decide about it.
+static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    if (trainer->suspicious >= config->drift_confirm)
+        return boundary(trainer, steps, err); // failed before
+    const uint8_t *bytes = trainer->carry + held_bytes(trainer);
+    double bits;
+    reef_status status = reef_firing_copy(&trainer->before, &trainer->ahead, err);
+    if (status == REEF_OK) status = reef_step_forward(trainer, bytes, &trainer->ahead, &bits, err);
+    if (status != REEF_OK) return status;
+    trainer->last_bits = bits;
+
+    bool suspicious = is_suspicious(trainer, bits);
+    if (!suspicious && trainer->held_batches == 0) {
+        ++*steps;
+        return train(trainer, bits, err);
+    }
+    if (suspicious && trainer->held_batches == 0) {
+        bool recognised;
+        status = is_recognised(trainer, bytes, bits, &recognised, err);
+        if (status != REEF_OK) return status;
+        if (recognised) return skip(trainer, bits, err);
+    }
+    trainer->held_batches++;
+    trainer->suspicious += suspicious;
+    if (trainer->suspicious >= config->drift_confirm) return boundary(trainer, steps, err);
+    size_t normal = trainer->held_batches - trainer->suspicious;
+    if (normal * NORMAL_SHARE > config->drift_confirm) return release_held(trainer, steps, err);
+    return REEF_OK;
+}
+
+static reef_status reserve_carry(reef_trainer *trainer, size_t bytes, reef_error *err) {
+    if (bytes <= trainer->carry_capacity) return REEF_OK;
+    uint8_t *carry = realloc(trainer->carry, bytes);
+    if (carry == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to hold %zu bytes of the stream", bytes);
+    trainer->carry = carry;
+    trainer->carry_capacity = bytes;
+    return REEF_OK;
+}
+
+reef_status reef_stream_push(reef_trainer *trainer,
+                             const uint8_t *bytes,
+                             size_t count,
+                             size_t *taken,
+                             size_t *steps,
+                             reef_error *err) {
+    size_t batch = reef_batch_bytes(&trainer->net.config);
+    *taken = *steps = 0;
+    if (!batch_is_ready(trainer)) {
+        size_t need = held_bytes(trainer) + batch + 1 - trainer->carry_bytes;
+        *taken = count < need ? count : need;
+        reef_status status = reserve_carry(trainer, trainer->carry_bytes + *taken, err);
+        if (status != REEF_OK) return status;
+        memcpy(trainer->carry + trainer->carry_bytes, bytes, *taken);
+        trainer->carry_bytes += *taken;
+    }
+    return batch_is_ready(trainer) ? next_batch(trainer, steps, err) : REEF_OK;
+}

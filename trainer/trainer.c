@@ -1,0 +1,427 @@
+// The one writer of a pool: the public handle over stream, steps and growth.
+#include "learner.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- a new pool ----------------------------------------------------------------------------------
+
+static reef_status put_config(reef_txn *txn, const reef_config *config, reef_error *err) {
+    char *text = reef_config_format(config);
+    if (text == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the configuration");
+    reef_key key = {.db = REEF_DB_META, .name = "config"};
+    reef_status status = reef_record_put(txn, &key, REEF_JSON, text, strlen(text), err);
+    free(text);
+    return status;
+}
+
+// Everything the trainer needs that the configuration decides.
+static reef_status allocate(reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    size_t windows = config->batch + REEF_RETAIN_WINDOWS, rows = windows * config->context;
+    trainer->tokens = calloc(rows, 1);
+    trainer->targets = calloc(rows, 1);
+    trainer->weight = calloc(rows, sizeof *trainer->weight);
+    if (!trainer->tokens || !trainer->targets || !trainer->weight)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
+    size_t batch = reef_batch_bytes(config);
+    for (size_t i = 0; i < batch; i++)
+        trainer->weight[i] = 1.0f / (float)batch; // retain windows: 0
+    reef_status status = reef_workers_new(&trainer->workers, trainer->options.threads, err);
+    if (status == REEF_OK) status = reef_pass_init(&trainer->pass, config, windows, true, err);
+    if (status == REEF_OK) status = reef_reservoir_init(&trainer->reservoir, config, err);
+    if (status == REEF_OK) status = reef_drift_init(&trainer->drift, config->drift_window, err);
+    return status;
+}
+
+static reef_status start_firing(reef_trainer *trainer, reef_error *err) {
+    reef_status status = reef_step_reserve(trainer, trainer->net.gen_count, err);
+    if (status == REEF_OK) status = reef_firing_init(&trainer->firing, &trainer->net, err);
+    return status;
+}
+
+static reef_status first_generation(reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    reef_gen *gen = NULL;
+    reef_generation info = {.side = config->side, .dtype = REEF_F32};
+    reef_status status = reef_gen_new(&gen, config, &info, err);
+    if (status != REEF_OK) return status;
+    reef_gen_initialise(gen, config, NULL);
+    return reef_net_append(&trainer->net, gen, err);
+}
+
+static reef_status write_first_commit(reef_trainer *trainer, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
+    if (status == REEF_OK) status = put_config(txn, &trainer->net.config, err);
+    if (status == REEF_OK)
+        status = reef_persist_open(txn, &trainer->net.config, reef_open_generation(trainer), err);
+    if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
+    if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
+    if (status != REEF_OK) {
+        reef_txn_abort(txn);
+        return status;
+    }
+    reef_commit commit = {.unix_ms = reef_unix_ms()};
+    return reef_txn_commit(txn, &commit, err);
+}
+
+reef_status reef_pool_init(const char *path, const reef_config *config, reef_error *err) {
+    reef_status status = reef_config_check(config, err);
+    if (status != REEF_OK) return status;
+    reef_trainer *trainer = calloc(1, sizeof *trainer);
+    if (trainer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool");
+    reef_store *store = NULL;
+    trainer->net.config = *config;
+    trainer->options.threads = 1;
+    status = allocate(trainer, err);
+    if (status == REEF_OK) status = first_generation(trainer, err);
+    if (status == REEF_OK) status = start_firing(trainer, err);
+    if (status == REEF_OK)
+        status = reef_state_event(trainer, err, "init", "\"side\": %u", config->side);
+    if (status == REEF_OK)
+        status = reef_store_open(&store, path, &(reef_store_options){.create = true, .write = true},
+                                 err);
+    trainer->store = store;
+    if (status == REEF_OK) status = write_first_commit(trainer, err);
+    reef_trainer_close(trainer);
+    reef_store_close(store);
+    return status;
+}
+
+// ---- open and close ------------------------------------------------------------------------------
+
+static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    uint32_t count;
+    reef_status status = reef_generation_count(txn, &count, err);
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
+        reef_gen *gen;
+        status = reef_persist_load(&gen, txn, &trainer->net.config, g, true, err);
+        if (status == REEF_OK) status = reef_net_append(&trainer->net, gen, err);
+    }
+    if (status != REEF_OK) return status;
+    if (count == 0 || !reef_open_generation(trainer)->open)
+        return reef_fail(err, REEF_CORRUPT, "pool %s has no open generation",
+                         reef_store_path(trainer->store));
+    return REEF_OK;
+}
+
+static reef_status load(reef_trainer *trainer, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
+    if (status != REEF_OK) return status;
+    status = reef_config_read(txn, &trainer->net.config, err);
+    if (status == REEF_OK) status = allocate(trainer, err);
+    if (status == REEF_OK) status = load_generations(trainer, txn, err);
+    if (status == REEF_OK) status = start_firing(trainer, err);
+    if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
+    if (status == REEF_OK) status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    if (status == REEF_OK) status = reef_persist_load_reservoir(txn, &trainer->reservoir, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
+    reef_txn_abort(txn);
+    trainer->committed_step = trainer->step;
+    return status;
+}
+
+reef_status reef_trainer_open(reef_trainer **out,
+                              reef_store *store,
+                              const reef_trainer_options *options,
+                              reef_error *err) {
+    *out = NULL;
+    reef_trainer *trainer = calloc(1, sizeof *trainer);
+    if (trainer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a trainer");
+    trainer->store = store;
+    if (options != NULL) trainer->options = *options;
+    reef_status status = load(trainer, err);
+    if (status == REEF_OK) {
+        *out = trainer;
+        return REEF_OK;
+    }
+    reef_trainer_close(trainer);
+    return status;
+}
+
+void reef_trainer_close(reef_trainer *trainer) {
+    if (trainer == NULL) return;
+    reef_state_forget_history(trainer);
+    reef_pass_release(&trainer->pass);
+    reef_reservoir_release(&trainer->reservoir);
+    reef_drift_release(&trainer->drift);
+    reef_firing_release(&trainer->firing);
+    reef_firing_release(&trainer->ahead);
+    reef_firing_release(&trainer->before);
+    reef_net_release(&trainer->net);
+    reef_workers_free(trainer->workers);
+    free(trainer->sources);
+    free(trainer->carry);
+    free(trainer->tokens);
+    free(trainer->targets);
+    free(trainer->fire);
+    free(trainer->weight);
+    free(trainer->margins);
+    free(trainer->points);
+    free(trainer->events);
+    free(trainer);
+}
+
+// ---- the stream ----------------------------------------------------------------------------------
+
+static reef_source *find_source(const reef_trainer *trainer, const char *name) {
+    for (size_t i = 0; i < trainer->source_count; i++)
+        if (strcmp(trainer->sources[i].name, name) == 0) return &trainer->sources[i];
+    return NULL;
+}
+
+static reef_status add_source(reef_trainer *trainer,
+                              const char *name,
+                              reef_source **out,
+                              reef_error *err) {
+    if (name[0] == '\0' || strlen(name) >= sizeof trainer->sources->name)
+        return reef_fail(err, REEF_INVALID, "a source's name has %zu bytes; it needs 1 to %zu",
+                         strlen(name), sizeof trainer->sources->name - 1);
+    if (trainer->source_count >= REEF_SOURCE_COUNT_MAX)
+        return reef_fail(err, REEF_FULL, "the pool has read from %d sources, the most there can be",
+                         REEF_SOURCE_COUNT_MAX);
+    reef_source *sources = realloc(trainer->sources, (trainer->source_count + 1) * sizeof *sources);
+    if (sources == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for source %s", name);
+    trainer->sources = sources;
+    *out = &sources[trainer->source_count++];
+    **out = (reef_source){0};
+    memcpy((*out)->name, name, strlen(name));
+    return REEF_OK;
+}
+
+uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source) {
+    const reef_source *found = find_source(trainer, source);
+    return found == NULL ? 0 : found->cursor;
+}
+
+reef_status reef_trainer_feed(reef_trainer *trainer,
+                              const char *source,
+                              const uint8_t *bytes,
+                              size_t count,
+                              size_t *taken,
+                              size_t *steps,
+                              reef_error *err) {
+    size_t accepted = 0, done = 0;
+    reef_status status = REEF_OK;
+    reef_source *from = find_source(trainer, source);
+    if (from == NULL) status = add_source(trainer, source, &from, err);
+    while (status == REEF_OK) {
+        size_t took, ran;
+        status = reef_stream_push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
+        accepted += took;
+        from->cursor += took;
+        done += ran;
+        if ((took == 0 && ran == 0 && accepted == count) || (steps != NULL && ran > 0)) break;
+        if (accepted == count && ran == 0) break;
+    }
+    if (taken != NULL) *taken = accepted;
+    if (steps != NULL) *steps = done;
+    return status;
+}
+
+// ---- commit and commands -------------------------------------------------------------------------
+
+static reef_status put_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    const reef_net *net = &trainer->net;
+    for (size_t g = 0; g + 1 < net->gen_count; g++) {
+        if (net->gens[g]->stored) continue;
+        reef_status status = reef_state_delete(txn, net->gens[g]->info.generation, err);
+        if (status == REEF_OK) status = reef_persist_sealed(txn, &net->config, net->gens[g], err);
+        if (status != REEF_OK) return status;
+    }
+    return reef_persist_open(txn, &net->config, reef_open_generation(trainer), err);
+}
+
+// The state of the trainer as one transaction, not yet ended.
+static reef_status write_all(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_status status = put_generations(trainer, txn, err);
+    if (status == REEF_OK) status = reef_persist_reservoir(txn, &trainer->reservoir, err);
+    if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
+    if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
+    return status;
+}
+
+// Nothing is dirty any more.
+static void settle(reef_trainer *trainer, const reef_commit *commit) {
+    for (size_t g = 0; g < trainer->net.gen_count; g++)
+        if (!trainer->net.gens[g]->stored) reef_persist_clean(trainer->net.gens[g]);
+    memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
+    reef_state_forget_history(trainer);
+    trainer->committed_step = trainer->step;
+    trainer->last_commit = *commit;
+}
+
+static reef_status commit_with(reef_trainer *trainer,
+                               const char *snapshot_name,
+                               reef_snapshot *snapshot,
+                               reef_commit *out,
+                               reef_error *err) {
+    double start = reef_seconds();
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
+    if (status != REEF_OK) return status;
+    status = write_all(trainer, txn, err);
+    if (status == REEF_OK && snapshot_name != NULL)
+        status = reef_snapshot_create(txn, snapshot_name, snapshot, err);
+    if (status != REEF_OK) {
+        reef_txn_abort(txn);
+        return status;
+    }
+    reef_commit commit = {
+        .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
+    status = reef_txn_commit(txn, &commit, err);
+    trainer->seconds_commit += reef_seconds() - start;
+    if (status != REEF_OK) return status;
+    settle(trainer, &commit);
+    if (out != NULL) *out = commit;
+    return REEF_OK;
+}
+
+reef_status reef_trainer_commit(reef_trainer *trainer, reef_commit *out, reef_error *err) {
+    return commit_with(trainer, NULL, NULL, out, err);
+}
+
+reef_status reef_trainer_snapshot(reef_trainer *trainer,
+                                  const char *name,
+                                  reef_snapshot *out,
+                                  reef_error *err) {
+    reef_snapshot unused;
+    // The snapshot is of the commit before it plus what is dirty: first bring both together, so that
+    // the commit it names is the state it holds.
+    reef_status status = reef_trainer_commit(trainer, NULL, err);
+    if (status != REEF_OK) return status;
+    return commit_with(trainer, name, out == NULL ? &unused : out, NULL, err);
+}
+
+reef_status reef_trainer_seal(reef_trainer *trainer, reef_error *err) {
+    // Held batches wait in the carry and are looked at again, as the new generation's first.
+    trainer->held_batches = 0;
+    trainer->suspicious = 0;
+    reef_status status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    if (status == REEF_OK) status = reef_growth_boundary(trainer, "command", NULL, 0, err);
+    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+}
+
+reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err) {
+    reef_status status = reef_growth_enlarge(trainer, side, err);
+    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+}
+
+// ---- freezing ------------------------------------------------------------------------------------
+
+static int ascending_counts(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// The count that a share `quantile` of the layer's experts do not exceed.
+static reef_status usage_quantile(const reef_peer *peer,
+                                  double quantile,
+                                  uint64_t *out,
+                                  reef_error *err) {
+    uint64_t *counts = malloc(peer->expert_count * sizeof *counts);
+    if (counts == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to sort %zu experts", peer->expert_count);
+    for (size_t i = 0; i < peer->expert_count; i++) counts[i] = peer->usage[i].count;
+    qsort(counts, peer->expert_count, sizeof *counts, ascending_counts);
+    *out = counts[(size_t)(quantile * (double)(peer->expert_count - 1))];
+    free(counts);
+    return REEF_OK;
+}
+
+static reef_status freeze_layer(reef_peer *peer,
+                                const reef_freeze *freeze,
+                                uint64_t *changed,
+                                reef_error *err) {
+    uint64_t above = 0;
+    if (freeze->usage_quantile > 0.0) {
+        reef_status status = usage_quantile(peer, freeze->usage_quantile, &above, err);
+        if (status != REEF_OK) return status;
+    }
+    uint8_t flag = !freeze->thaw;
+    for (uint64_t i = freeze->first; i <= freeze->last && i < peer->expert_count; i++) {
+        if (freeze->usage_quantile > 0.0 && peer->usage[i].count <= above) continue;
+        *changed += peer->flags[i] != flag;
+        if (!freeze->dry_run) peer->flags[i] = flag;
+    }
+    return REEF_OK;
+}
+
+static reef_status check_freeze(const reef_trainer *trainer,
+                                const reef_freeze *freeze,
+                                reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    const reef_gen *open = reef_open_generation(trainer);
+    uint64_t count = (uint64_t)open->info.side * open->info.side;
+    if (freeze->layer < -1 || freeze->layer >= (int32_t)config->layers)
+        return reef_fail(err, REEF_INVALID, "layer %d is outside the model's 0 to %u",
+                         freeze->layer, config->layers - 1);
+    if (freeze->layer >= 0 && !reef_layer_is_peer(config, (uint32_t)freeze->layer))
+        return reef_fail(err, REEF_INVALID, "layer %d has a dense feed-forward network, no experts",
+                         freeze->layer);
+    if (freeze->first > freeze->last || freeze->first >= count)
+        return reef_fail(err, REEF_INVALID,
+                         "experts %llu to %llu are not in the open generation's 0 to %llu",
+                         (unsigned long long)freeze->first, (unsigned long long)freeze->last,
+                         (unsigned long long)count - 1);
+    if (!(freeze->usage_quantile >= 0.0 && freeze->usage_quantile < 1.0))
+        return reef_fail(err, REEF_INVALID, "usage quantile %g is not in 0 to 1",
+                         freeze->usage_quantile);
+    return REEF_OK;
+}
+
+reef_status reef_trainer_freeze(reef_trainer *trainer,
+                                const reef_freeze *freeze,
+                                uint64_t *changed,
+                                reef_error *err) {
+    *changed = 0;
+    reef_gen *open = reef_open_generation(trainer);
+    reef_status status = check_freeze(trainer, freeze, err);
+    for (uint32_t l = 0; status == REEF_OK && l < trainer->net.config.layers; l++) {
+        if (open->peers[l].expert_count == 0 ||
+            (freeze->layer >= 0 && (uint32_t)freeze->layer != l))
+            continue;
+        status = freeze_layer(&open->peers[l], freeze, changed, err);
+    }
+    if (status != REEF_OK || freeze->dry_run) return status;
+    status = reef_state_event(trainer, err, freeze->thaw ? "thaw" : "freeze", "\"experts\": %llu",
+                              (unsigned long long)*changed);
+    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+}
+
+// ---- status --------------------------------------------------------------------------------------
+
+void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out) {
+    const reef_gen *open = reef_open_generation(trainer);
+    double median, spread;
+    reef_drift_level(&trainer->drift, &median, &spread);
+    *out = (reef_trainer_status){
+        .step = trainer->step,
+        .stream_bytes = trainer->stream_bytes,
+        .carried_bytes = trainer->carry_bytes,
+        .skipped_bytes = trainer->skipped_bytes,
+        .generation = open->info.generation,
+        .generation_step = trainer->generation_step,
+        .opened_at = open->info.opened_at,
+        .suspicious = trainer->suspicious,
+        .bits_per_byte = median,
+        .last_bits_per_byte = trainer->last_bits,
+        .learning_rate = (double)trainer->learning_rate,
+        .dirty_since_step = trainer->step - trainer->committed_step,
+        .seconds_forward = trainer->seconds_forward,
+        .seconds_backward = trainer->seconds_backward,
+        .seconds_router = trainer->pass.seconds_router,
+        .seconds_experts = trainer->pass.seconds_experts,
+        .seconds_update = trainer->seconds_update + trainer->pass.seconds_update,
+        .seconds_commit = trainer->seconds_commit,
+    };
+    for (size_t g = 0; g < trainer->net.gen_count; g++)
+        for (uint32_t l = 0; l < trainer->net.config.layers; l++)
+            out->experts += trainer->net.gens[g]->peers[l].expert_count;
+    for (uint32_t l = 0; l < trainer->net.config.layers; l++)
+        out->experts_open += open->peers[l].expert_count;
+}

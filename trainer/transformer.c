@@ -1,0 +1,254 @@
+// The dense parts of the transformer on plain arrays: layer norm, causal attention, cross-entropy and
+// the embedding's gradient, forward and backward side by side.
+//
+// What always holds: no state, no allocation; a row's result depends on that row, in attention on the
+// rows of its window up to itself. Matrix products with parameters are the model's business.
+#include "transformer.h"
+
+#include <math.h>
+#include <string.h>
+
+// Sums over a row run in this many independent lanes, so that the compiler can use vector registers
+// without changing the order of any addition.
+#define LANES 16
+
+static float lanes_sum(const float lane[LANES]) {
+    float sum = 0;
+    for (size_t j = 0; j < LANES; j++) sum += lane[j];
+    return sum;
+}
+
+static float row_sum(size_t D, const float *x) {
+    float lane[LANES] = {0};
+    size_t d = 0;
+    for (; d + LANES <= D; d += LANES)
+        for (size_t j = 0; j < LANES; j++) lane[j] += x[d + j];
+    for (; d < D; d++) lane[d % LANES] += x[d];
+    return lanes_sum(lane);
+}
+
+static float row_squares(size_t D, const float *x, float mean) {
+    float lane[LANES] = {0};
+    size_t d = 0;
+    for (; d + LANES <= D; d += LANES) {
+        for (size_t j = 0; j < LANES; j++) {
+            float centred = x[d + j] - mean;
+            lane[j] += centred * centred;
+        }
+    }
+    for (; d < D; d++) lane[d % LANES] += (x[d] - mean) * (x[d] - mean);
+    return lanes_sum(lane);
+}
+
+// ---- layer norm ----------------------------------------------------------------------------------
+
+// y = (x - mean) * rstd * scale + shift
+static void row_norm(size_t D,
+                     float *restrict y,
+                     const float *restrict x,
+                     float mean,
+                     float rstd,
+                     const float *restrict scale,
+                     const float *restrict shift) {
+    for (size_t d = 0; d < D; d++) y[d] = (x[d] - mean) * rstd * scale[d] + shift[d];
+}
+
+void reef_layer_norm_forward(size_t rows,
+                             size_t D,
+                             float *y,
+                             float *mean,
+                             float *rstd,
+                             const float *x,
+                             const float *scale,
+                             const float *shift) {
+    for (size_t t = 0; t < rows; t++) {
+        const float *row = x + t * D;
+        mean[t] = row_sum(D, row) / (float)D;
+        rstd[t] = 1.0f / sqrtf(row_squares(D, row, mean[t]) / (float)D + REEF_LAYER_NORM_EPSILON);
+        row_norm(D, y + t * D, row, mean[t], rstd[t], scale, shift);
+    }
+}
+
+// With n = (x - mean) * rstd and g = d_y * scale:
+//   d_x = rstd * (g - mean(g) - n * mean(g * n))
+static void row_norm_backward(size_t D,
+                              float *restrict d_x,
+                              const float *restrict d_y,
+                              const float *restrict x,
+                              float mean,
+                              float rstd,
+                              const float *restrict scale) {
+    float lane_g[LANES] = {0}, lane_gn[LANES] = {0};
+    size_t d = 0;
+    for (; d + LANES <= D; d += LANES) {
+        for (size_t j = 0; j < LANES; j++) {
+            float g = d_y[d + j] * scale[d + j];
+            lane_g[j] += g;
+            lane_gn[j] += g * ((x[d + j] - mean) * rstd);
+        }
+    }
+    for (; d < D; d++) {
+        float g = d_y[d] * scale[d];
+        lane_g[d % LANES] += g;
+        lane_gn[d % LANES] += g * ((x[d] - mean) * rstd);
+    }
+    float mean_g = lanes_sum(lane_g) / (float)D, mean_gn = lanes_sum(lane_gn) / (float)D;
+    for (d = 0; d < D; d++)
+        d_x[d] += rstd * (d_y[d] * scale[d] - mean_g - (x[d] - mean) * rstd * mean_gn);
+}
+
+static void row_scale_backward(size_t D,
+                               float *restrict d_scale,
+                               const float *restrict d_y,
+                               const float *restrict x,
+                               float mean,
+                               float rstd) {
+    for (size_t d = 0; d < D; d++) d_scale[d] += d_y[d] * ((x[d] - mean) * rstd);
+}
+
+void reef_layer_norm_backward(size_t rows,
+                              size_t D,
+                              float *d_x,
+                              float *d_scale,
+                              float *d_shift,
+                              const float *d_y,
+                              const float *x,
+                              const float *mean,
+                              const float *rstd,
+                              const float *scale) {
+    for (size_t t = 0; t < rows; t++) {
+        size_t row = t * D;
+        row_norm_backward(D, d_x + row, d_y + row, x + row, mean[t], rstd[t], scale);
+        if (d_scale) row_scale_backward(D, d_scale, d_y + row, x + row, mean[t], rstd[t]);
+        if (d_shift) reef_axpy(D, d_shift, 1.0f, d_y + row);
+    }
+}
+
+// ---- attention -----------------------------------------------------------------------------------
+
+static float attention_scale(size_t head_width) {
+    return 1.0f / sqrtf((float)head_width);
+}
+
+void reef_attention_forward(
+    size_t T, size_t D, size_t A, float *out, float *probs, const float *qkv) {
+    size_t width = D / A, stride = 3 * D;
+    for (size_t a = 0; a < A; a++) {
+        const float *q = qkv + a * width, *k = q + D, *v = k + D;
+        float *p = probs + a * T * T;
+        reef_gemm(false, true, T, T, width, attention_scale(width), q, stride, k, stride, 0.0f, p,
+                  T);
+        for (size_t t = 0; t < T; t++) {
+            reef_softmax(t + 1, p + t * T);
+            memset(p + t * T + t + 1, 0, (T - t - 1) * sizeof(*p));
+        }
+        reef_gemm(false, false, T, width, T, 1.0f, p, T, v, stride, 0.0f, out + a * width, D);
+    }
+}
+
+// In place: gradient of the probabilities -> gradient of the scores. The masked part becomes zero.
+static void causal_softmax_backward(size_t T, float *d_probs, const float *probs) {
+    for (size_t t = 0; t < T; t++) {
+        const float *p = probs + t * T;
+        float *d = d_probs + t * T;
+        float mean = reef_dot(t + 1, d, p);
+        for (size_t s = 0; s <= t; s++) d[s] = p[s] * (d[s] - mean);
+        memset(d + t + 1, 0, (T - t - 1) * sizeof(*d));
+    }
+}
+
+void reef_attention_backward(size_t T,
+                             size_t D,
+                             size_t A,
+                             float *d_qkv,
+                             float *d_probs,
+                             const float *d_out,
+                             const float *qkv,
+                             const float *probs) {
+    size_t width = D / A, stride = 3 * D;
+    float scale = attention_scale(width);
+    for (size_t a = 0; a < A; a++) {
+        const float *q = qkv + a * width, *k = q + D, *v = k + D;
+        float *d_q = d_qkv + a * width, *d_k = d_q + D, *d_v = d_k + D;
+        const float *p = probs + a * T * T, *d_o = d_out + a * width;
+        reef_gemm(true, false, T, width, T, 1.0f, p, T, d_o, D, 0.0f, d_v, stride);
+        reef_gemm(false, true, T, T, width, 1.0f, d_o, D, v, stride, 0.0f, d_probs, T);
+        causal_softmax_backward(T, d_probs, p);
+        reef_gemm(false, false, T, width, T, scale, d_probs, T, k, stride, 0.0f, d_q, stride);
+        reef_gemm(true, false, T, width, T, scale, d_probs, T, q, stride, 0.0f, d_k, stride);
+    }
+}
+
+// ---- cross-entropy -------------------------------------------------------------------------------
+
+#define EXP_CHUNK 256 // bytes have 256 classes: one chunk
+
+static float row_max(size_t V, const float *row) {
+    float lane[LANES];
+    size_t v = 0;
+    for (size_t j = 0; j < LANES; j++) lane[j] = row[0];
+    for (; v + LANES <= V; v += LANES)
+        for (size_t j = 0; j < LANES; j++) lane[j] = row[v + j] > lane[j] ? row[v + j] : lane[j];
+    for (; v < V; v++) lane[0] = row[v] > lane[0] ? row[v] : lane[0];
+    for (size_t j = 1; j < LANES; j++) lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
+    return lane[0];
+}
+
+static double double_sum(size_t V, const float *x) {
+    double lane[LANES] = {0};
+    size_t v = 0;
+    for (; v + LANES <= V; v += LANES)
+        for (size_t j = 0; j < LANES; j++) lane[j] += (double)x[v + j];
+    for (; v < V; v++) lane[v % LANES] += (double)x[v];
+    for (size_t j = 1; j < LANES; j++) lane[0] += lane[j];
+    return lane[0];
+}
+
+// Sum of exp(row - max), in double. The terms go to `terms` (V) when it is given, which
+// may be the row itself.
+static double exp_sum(size_t V, const float *row, float max, float *terms) {
+    float chunk[EXP_CHUNK];
+    double sum = 0;
+    for (size_t begin = 0; begin < V; begin += EXP_CHUNK) {
+        size_t count = V - begin < EXP_CHUNK ? V - begin : EXP_CHUNK;
+        for (size_t v = 0; v < count; v++) chunk[v] = row[begin + v] - max;
+        reef_exp(count, chunk, chunk);
+        sum += double_sum(count, chunk);
+        if (terms) memcpy(terms + begin, chunk, count * sizeof(*chunk));
+    }
+    return sum;
+}
+
+void reef_cross_entropy(size_t rows,
+                        size_t V,
+                        double *loss,
+                        float *logits,
+                        const uint8_t *targets,
+                        const float *weight,
+                        bool gradient) {
+    for (size_t t = 0; t < rows; t++) {
+        float *row = logits + t * V;
+        float max = row_max(V, row), target = row[targets[t]];
+        double sum = exp_sum(V, row, max, gradient ? row : NULL);
+        loss[t] = log(sum) - ((double)target - (double)max);
+        if (!gradient) continue;
+        float scale = weight ? weight[t] : 1.0f;
+        float share = (float)((double)scale / sum);
+        for (size_t v = 0; v < V; v++) row[v] *= share;
+        row[targets[t]] -= scale;
+    }
+}
+
+// ---- embedding -----------------------------------------------------------------------------------
+
+void reef_embedding_backward(size_t rows,
+                             size_t D,
+                             float *d_table,
+                             const float *d_x,
+                             const uint8_t *tokens,
+                             const uint8_t *active) {
+    for (size_t t = 0; t < rows; t++) {
+        if (active && !active[t]) continue;
+        reef_axpy(D, d_table + (size_t)tokens[t] * D, 1.0f, d_x + t * D);
+    }
+}
