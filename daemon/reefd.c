@@ -44,6 +44,7 @@ typedef struct reef_daemon {
     uv_signal_t terminate, interrupt;
     uint64_t progress_ns; // when the last progress line was printed
     bool stopping;        // told to stop, or ending
+    bool signalled;       // by a signal; the next one ends the process
     bool closing;         // the trainer's thread has ended and everything is being closed
     reef_error outcome;   // what went wrong on the loop's side
 } reef_daemon;
@@ -61,7 +62,8 @@ static void stop(void *context) {
 static void on_signal(uv_signal_t *handle, int number) {
     reef_daemon *daemon = handle->data;
     // A second signal means now. What was committed is safe, the rest is read again.
-    if (daemon->stopping) _exit(SIGNAL_EXIT + number);
+    if (daemon->signalled) _exit(SIGNAL_EXIT + number);
+    daemon->signalled = true;
     reef_report_event(&daemon->report,
                       json_pack("{s:s, s:s}", "event", "stopping", "message",
                                 "finishing what was read; a second signal ends at once"));
@@ -191,8 +193,12 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->control.on_stop = stop;
     daemon->control.context = daemon;
     reef_status status = reef_control_open(&daemon->control, &daemon->address, err);
-    if (status == REEF_OK) status = start_training(daemon, err);
     if (status != REEF_OK) return status;
+    status = start_training(daemon, err);
+    if (status != REEF_OK) {
+        (void)unlink(daemon->address.sun_path); // the process ends here, nothing else will
+        return status;
+    }
 
     daemon->control.training = daemon->training;
     daemon->monitor.training = daemon->training;
@@ -258,13 +264,19 @@ static void release(reef_daemon *daemon) {
     for (size_t i = 0; i < daemon->source_count; i++) reef_input_close(&daemon->sources[i]);
 }
 
+// Set but empty is as good as not set.
+static reef_status choose_kernels(reef_error *err) {
+    const char *name = getenv("REEF_ISA");
+    return reef_kernels_choose(name && *name ? name : NULL, err);
+}
+
 // Everything between a good command line and the exit code. Handles of the loop are not closed one by
 // one after a failed start: the process ends here.
 static reef_status run(reef_daemon *daemon) {
     reef_error err = {.status = REEF_OK};
     reef_status status =
         reef_address_init(&daemon->address, daemon->options.pool, daemon->options.socket, &err);
-    if (status == REEF_OK) status = reef_kernels_choose(getenv("REEF_ISA"), &err);
+    if (status == REEF_OK) status = choose_kernels(&err);
     if (status == REEF_OK) status = open_sources(daemon, &err);
     if (status == REEF_OK) status = open_pool(daemon, &err);
     if (status == REEF_OK) status = open_loop(daemon, &err);
@@ -274,7 +286,6 @@ static reef_status run(reef_daemon *daemon) {
         status = finish(daemon);
     } else {
         reef_report_error(&daemon->report, status, err.message);
-        if (daemon->control.listening) (void)unlink(daemon->address.sun_path);
     }
     release(daemon);
     return status;

@@ -13,8 +13,8 @@
 //     has an outside pair of the frontier, (p, topk / (p+1)), at or before both its places. If the
 //     frontier scores less than T throughout, no outside pair ties, and the candidates decide.
 //   - Otherwise the pairs that score T are searched in id order, which stops when enough are found.
-//     On real-valued data that happens to about one query in 100,000; on ties throughout (a query of
-//     zeros) it stops after topk pairs.
+//     On normally distributed scores it was not needed for one of 2.3 million queries (topk = 16,
+//     side 48 to 1024); with ties throughout, as for a query of zeros, it stops after topk pairs.
 #include "product_key.h"
 
 #include "kernels.h"

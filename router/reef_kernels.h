@@ -104,7 +104,9 @@ REEF_API void reef_adam_update(size_t D,
 typedef struct reef_workers reef_workers;
 
 /** `thread_count` threads including the caller's; 0 means one per core that we may run on. */
-REEF_API REEF_MUST_CHECK reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_workers_new(reef_workers **out,
+                                                      size_t thread_count,
+                                                      reef_error *err);
 REEF_API void reef_workers_free(reef_workers *workers);
 REEF_API size_t reef_workers_count(const reef_workers *workers);
 

@@ -218,6 +218,7 @@ reef_status reef_router_forward(const reef_router_shape *shape,
                                 reef_router_tape *tape,
                                 reef_error *err) {
     router_pass pass = pass_begin(shape, params, mode, rows, x, piece_active, tape);
+    if (rows == 0) return REEF_OK; // and no statistics
 
     if (pass.normalise) reef_workers_run(workers, pass.piece_count, project_piece, &pass);
     // One bad row would spoil the statistics of all: it is named before that.

@@ -11,8 +11,9 @@
 enum { ALIGNMENT = 64 };
 // Slots are claimed in one 64-bit mask, see route.c.
 enum { SLOTS_MAX = 64 };
-// Rows of a score tile: as many as keep both tables' scores in a second-level cache.
-enum { TILE_BYTES = 512 * 1024, TILE_ROWS_MIN = 16, TILE_ROWS_MAX = 128 };
+// Rows of a score tile: as many as keep both tables' scores in a second-level cache, within bounds:
+// at side 4096 the products gain more from 64 rows than the cache loses (1.3 times as fast as 16).
+enum { TILE_BYTES = 1024 * 1024, TILE_ROWS_MIN = 64, TILE_ROWS_MAX = 128 };
 
 static size_t least(size_t a, size_t b) {
     return a < b ? a : b;

@@ -14,17 +14,14 @@
 #include "environment.h"
 
 #include "pool_file.h"
+#include "pool_format.h"
 #include "record.h"
-#include "store_bytes.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,79 +49,12 @@ struct reef_environment {
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 static reef_environment *list; // protected by list_mutex
 
-// ---- codes ---------------------------------------------------------------------------------------
-
-static reef_status fail_full(const char *path,
-                             uint64_t needed,
-                             const char *doing,
-                             reef_error *err) {
-    return reef_fail(err, REEF_FULL,
-                     "cannot %s in pool %s: the disk is full (%" PRIu64
-                     " bytes free, about %" PRIu64 " needed)",
-                     doing, path, reef_disk_free_bytes(path), needed);
-}
-
-// LMDB reports a short write as EIO: only the file system knows whether it was room that lacked. What
-// the transaction itself had already taken of it is why the margin is generous.
-static bool disk_is_full(const char *path, uint64_t needed) {
-    const uint64_t margin_bytes = UINT64_C(1) << 20;
-    uint64_t free_bytes = reef_disk_free_bytes(path);
-    return free_bytes != UINT64_MAX && free_bytes < needed + margin_bytes;
-}
-
-static reef_status lmdb_fail(
-    const char *path, int code, uint64_t needed, const char *doing, reef_error *err) {
-    reef_status status = REEF_IO;
-    switch (code) {
-    case ENOSPC:
-    case EDQUOT:
-        return fail_full(path, needed, doing, err);
-    case EIO:
-        if (disk_is_full(path, needed)) return fail_full(path, needed, doing, err);
-        break;
-    case MDB_MAP_FULL:
-        return reef_fail(err, REEF_FULL,
-                         "cannot %s in pool %s: the map is full; begin again, it will be larger",
-                         doing, path);
-    case MDB_TXN_FULL:
-        status = REEF_FULL;
-        break;
-    case MDB_NOTFOUND:
-        status = REEF_NOT_FOUND;
-        break;
-    case MDB_CORRUPTED:
-    case MDB_PAGE_NOTFOUND:
-        status = REEF_CORRUPT;
-        break;
-    case MDB_INVALID:
-        status = REEF_INVALID;
-        break;
-    case MDB_VERSION_MISMATCH:
-        status = REEF_VERSION;
-        break;
-    case MDB_READERS_FULL:
-        return reef_fail(err, REEF_BUSY, "cannot %s in pool %s: all %d reader slots are taken",
-                         doing, path, REEF_READERS_MAX);
-    case MDB_MAP_RESIZED:
-    case EAGAIN:
-    case EBUSY:
-        status = REEF_BUSY;
-        break;
-    case ENOMEM:
-        status = REEF_NO_MEMORY;
-        break;
-    default:
-        break;
-    }
-    return reef_fail(err, status, "cannot %s in pool %s: %s", doing, path, mdb_strerror(code));
-}
-
 reef_status reef_environment_fail(const reef_environment *environment,
                                   int code,
                                   uint64_t bytes_needed,
                                   const char *doing,
                                   reef_error *err) {
-    return lmdb_fail(environment->path, code, bytes_needed, doing, err);
+    return reef_lmdb_fail(environment->path, code, bytes_needed, doing, err);
 }
 
 // ---- opening LMDB --------------------------------------------------------------------------------
@@ -135,21 +65,18 @@ static void on_lmdb_assert(MDB_env *lmdb, const char *message) {
     (void)message;
 }
 
-static reef_status databases_open(reef_environment *environment,
-                                  bool create,
-                                  bool read_only,
-                                  reef_error *err) {
+static reef_status databases_open(reef_environment *environment, reef_error *err) {
     MDB_txn *txn = NULL;
-    int code = mdb_txn_begin(environment->lmdb, NULL, create && !read_only ? 0 : MDB_RDONLY, &txn);
+    int code = mdb_txn_begin(environment->lmdb, NULL, MDB_RDONLY, &txn);
     for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++)
-        code = mdb_dbi_open(txn, reef_db_name(db), create ? MDB_CREATE : 0, &environment->dbis[db]);
-    if (code != 0) {
+        code = mdb_dbi_open(txn, reef_db_name(db), 0, &environment->dbis[db]);
+    if (code == 0) {
+        code = mdb_txn_commit(txn); // an abort would close the handles again
+    } else {
         mdb_txn_abort(txn);
-        return reef_environment_fail(environment, code, 0, "open the databases", err);
     }
-    code = mdb_txn_commit(txn); // of a read transaction too: an abort would close the handles again
     return code == 0 ? REEF_OK
-                     : reef_environment_fail(environment, code, 0, "create the databases", err);
+                     : reef_environment_fail(environment, code, 0, "open the databases", err);
 }
 
 static void lmdb_close(reef_environment *environment) {
@@ -170,7 +97,7 @@ static int lmdb_map(reef_environment *environment, bool read_only) {
     return code;
 }
 
-static reef_status lmdb_open(reef_environment *environment, bool create, reef_error *err) {
+static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
     bool read_only = false;
     reef_status status = reef_pool_lock_reserve(environment->path, &read_only, err);
     if (status != REEF_OK) return status;
@@ -191,90 +118,9 @@ static reef_status lmdb_open(reef_environment *environment, bool create, reef_er
     MDB_envinfo info;
     if (mdb_env_info(environment->lmdb, &info) == 0) environment->map_bytes = info.me_mapsize;
     mdb_reader_check(environment->lmdb, &(int){0}); // slots of processes that died
-    status = databases_open(environment, create, read_only, err);
+    status = databases_open(environment, err);
     if (status != REEF_OK) lmdb_close(environment);
     return status;
-}
-
-// ---- the format record ---------------------------------------------------------------------------
-
-// meta "format": the version as u32. Its key, header and encoding stay the same in every version.
-static reef_status format_read(const reef_environment *environment, MDB_txn *txn, reef_error *err) {
-    const reef_key key = {.db = REEF_DB_META, .name = REEF_FORMAT_NAME};
-    reef_key_bytes encoded;
-    reef_status status = reef_key_encode(&key, &encoded, err);
-    assert(status == REEF_OK);
-    MDB_val key_value = {.mv_size = encoded.bytes, .mv_data = encoded.data};
-    MDB_val value;
-    int code = mdb_get(txn, environment->dbis[REEF_DB_META], &key_value, &value);
-    if (code == MDB_NOTFOUND)
-        return reef_fail(err, REEF_INVALID, "%s is no pool: it has no format version",
-                         environment->path);
-    if (code != 0)
-        return reef_environment_fail(environment, code, 0, "read the format version", err);
-
-    reef_view view;
-    uint8_t content[REEF_HASH_BYTES];
-    status = reef_record_parse(&key, &encoded, value.mv_data, value.mv_size, &view, content, err);
-    if (status != REEF_OK) return status;
-    uint8_t version[4];
-    if (view.bytes < sizeof(version))
-        return reef_fail(err, REEF_CORRUPT, "pool %s: the format version is cut short",
-                         environment->path);
-    memcpy(version, view.data, sizeof(version));
-    if (reef_get_le32(version) != REEF_FORMAT_VERSION)
-        return reef_fail(err, REEF_VERSION,
-                         "pool %s has format version %" PRIu32 ", this program reads version %u",
-                         environment->path, reef_get_le32(version), REEF_FORMAT_VERSION);
-    return REEF_OK;
-}
-
-static reef_status format_check(const reef_environment *environment, reef_error *err) {
-    MDB_txn *txn = NULL;
-    int code = mdb_txn_begin(environment->lmdb, NULL, MDB_RDONLY, &txn);
-    if (code != 0) return reef_environment_fail(environment, code, 0, "begin a transaction", err);
-    reef_status status = format_read(environment, txn, err);
-    mdb_txn_abort(txn);
-    return status;
-}
-
-static int put(
-    MDB_txn *txn, MDB_dbi dbi, void *key, size_t key_bytes, void *data, size_t data_bytes) {
-    MDB_val key_value = {.mv_size = key_bytes, .mv_data = key};
-    MDB_val value = {.mv_size = data_bytes, .mv_data = data};
-    return mdb_put(txn, dbi, &key_value, &value, 0);
-}
-
-static reef_status format_write(const reef_environment *environment, reef_error *err) {
-    const reef_key key = {.db = REEF_DB_META, .name = REEF_FORMAT_NAME};
-    reef_key_bytes encoded;
-    reef_status status = reef_key_encode(&key, &encoded, err);
-    assert(status == REEF_OK);
-
-    uint8_t record[REEF_RECORD_HEADER_BYTES + 4];
-    uint8_t *payload = record + REEF_RECORD_HEADER_BYTES;
-    uint8_t sum_key[1 + REEF_KEY_BYTES_MAX] = {REEF_DB_META};
-    uint8_t sum[REEF_SUM_BYTES] = {0}; // commit 0: before the first
-    reef_put_le32(payload, REEF_FORMAT_VERSION);
-    reef_record_content_hash(REEF_DB_META, &encoded, REEF_U32, payload, 4, sum + 8);
-    reef_record_header_write(record, &key, &encoded, REEF_U32, 0, 4, sum + 8);
-    memcpy(sum_key + 1, encoded.data, encoded.bytes);
-
-    MDB_txn *txn = NULL;
-    int code = mdb_txn_begin(environment->lmdb, NULL, 0, &txn);
-    if (code == 0)
-        code = put(txn, environment->dbis[REEF_DB_META], encoded.data, encoded.bytes, record,
-                   sizeof(record));
-    if (code == 0)
-        code =
-            put(txn, environment->dbis[REEF_DB_SUMS], sum_key, 1 + encoded.bytes, sum, sizeof(sum));
-    if (code == 0) {
-        code = mdb_txn_commit(txn);
-    } else {
-        mdb_txn_abort(txn);
-    }
-    return code == 0 ? REEF_OK
-                     : reef_environment_fail(environment, code, 0, "write the format version", err);
 }
 
 // ---- the list ------------------------------------------------------------------------------------
@@ -308,7 +154,7 @@ static reef_status environment_new(reef_environment **out,
     int code = errno;
     environment_free(*out);
     *out = NULL;
-    return lmdb_fail(path, code, 0, "resolve the path", err);
+    return reef_lmdb_fail(path, code, 0, "resolve the path", err);
 }
 
 static reef_environment *list_find(dev_t device, ino_t inode) {
@@ -336,21 +182,30 @@ static reef_status list_add(reef_environment *environment, reef_error *err) {
     return REEF_OK;
 }
 
-// Called with the list locked, as are the two below.
-static reef_status share(reef_environment *environment, bool write, reef_error *err) {
+// Called with the list locked, as is the next. `writer_fd` is the lock if it is held already, else -1;
+// it becomes the environment's.
+static reef_status writer_take(reef_environment *environment, int *writer_fd, reef_error *err) {
+    if (*writer_fd < 0) return reef_writer_lock(environment->path, &environment->writer_fd, err);
+    environment->writer_fd = *writer_fd;
+    *writer_fd = -1;
+    return REEF_OK;
+}
+
+static reef_status share(reef_environment *environment,
+                         bool write,
+                         int *writer_fd,
+                         reef_error *err) {
     if (write && environment->writer_fd >= 0)
         return reef_writer_busy(environment->path, (long)getpid(), err);
-    if (write) {
-        reef_status status = reef_writer_lock(environment->path, &environment->writer_fd, err);
-        if (status != REEF_OK) return status;
-    }
-    environment->references++;
-    return REEF_OK;
+    reef_status status = write ? writer_take(environment, writer_fd, err) : REEF_OK;
+    if (status == REEF_OK) environment->references++;
+    return status;
 }
 
 static reef_status open_existing(reef_environment **out,
                                  const char *path,
                                  const reef_environment_options *options,
+                                 int *writer_fd,
                                  reef_error *err) {
     dev_t device;
     ino_t inode;
@@ -358,15 +213,17 @@ static reef_status open_existing(reef_environment **out,
     reef_status status = reef_pool_file_identify(path, &device, &inode, err);
     if (status != REEF_OK) return status;
     *out = list_find(device, inode);
-    if (*out != NULL) return share(*out, options->write, err);
+    if (*out != NULL) return share(*out, options->write, writer_fd, err);
 
     status = reef_pool_file_check(path, err);
     if (status != REEF_OK) return status;
     status = environment_new(&environment, path, options->map_bytes, err);
     if (status != REEF_OK) return status;
-    if (options->write) status = reef_writer_lock(environment->path, &environment->writer_fd, err);
-    if (status == REEF_OK) status = lmdb_open(environment, false, err);
-    if (status == REEF_OK) status = format_check(environment, err);
+    if (options->write) status = writer_take(environment, writer_fd, err);
+    if (status == REEF_OK) status = lmdb_open(environment, err);
+    if (status == REEF_OK)
+        status = reef_format_check(environment->path, environment->lmdb,
+                                   environment->dbis[REEF_DB_META], err);
     if (status == REEF_OK) status = list_add(environment, err);
     if (status == REEF_OK) {
         *out = environment;
@@ -376,48 +233,21 @@ static reef_status open_existing(reef_environment **out,
     return status;
 }
 
-static reef_status open_new(reef_environment **out,
-                            const char *path,
-                            const reef_environment_options *options,
-                            reef_error *err) {
-    bool made = false;
-    reef_environment *environment = NULL;
-    reef_status status = reef_pool_directory_make(path, &made, err);
-    if (status != REEF_OK) return status;
-    status = environment_new(&environment, path, options->map_bytes, err);
-    if (status == REEF_OK)
-        status = reef_writer_lock(environment->path, &environment->writer_fd, err);
-    bool locked = status == REEF_OK;
-    // Two creators may meet in one empty directory. The lock decides; who comes late finds a pool.
-    if (locked) status = reef_pool_file_absent(environment->path, err);
-    bool ours = status == REEF_OK;
-    if (ours) status = lmdb_open(environment, true, err);
-    if (status == REEF_OK) status = format_write(environment, err);
-    if (status == REEF_OK) status = reef_pool_directory_sync(environment->path, err);
-    if (status == REEF_OK) status = list_add(environment, err);
-    if (status != REEF_OK) {
-        if (ours) reef_pool_directory_unmake(environment->path, made);
-        environment_free(environment);
-        return status;
-    }
-    if (!options->write) { // created to be read by whoever comes
-        reef_writer_unlock(environment->writer_fd);
-        environment->writer_fd = -1;
-    }
-    *out = environment;
-    return REEF_OK;
-}
-
 reef_status reef_environment_open(reef_environment **out,
                                   const char *path,
                                   const reef_environment_options *options,
                                   reef_error *err) {
-    *out = NULL;
-    pthread_mutex_lock(&list_mutex);
+    int writer_fd = -1;
     reef_environment *environment = NULL;
-    reef_status status = options->create ? open_new(&environment, path, options, err)
-                                         : open_existing(&environment, path, options, err);
+    *out = NULL;
+    if (options->create) { // before the list is locked: no write transaction runs under its mutex
+        reef_status status = reef_pool_create(path, &writer_fd, err);
+        if (status != REEF_OK) return status;
+    }
+    pthread_mutex_lock(&list_mutex);
+    reef_status status = open_existing(&environment, path, options, &writer_fd, err);
     pthread_mutex_unlock(&list_mutex);
+    reef_writer_unlock(writer_fd); // created to be read only, or not opened after all
     if (status == REEF_OK) *out = environment;
     return status;
 }
@@ -471,7 +301,7 @@ void reef_environment_forget_inherited(void) {
 static reef_status reopen(reef_environment *environment, reef_error *err) {
     lmdb_close(environment);
     reef_status status = reef_pool_file_check(environment->path, err);
-    if (status == REEF_OK) status = lmdb_open(environment, false, err);
+    if (status == REEF_OK) status = lmdb_open(environment, err);
     environment->broken = status != REEF_OK;
     return status;
 }

@@ -44,12 +44,7 @@ void reef_environment_break(reef_environment *environment);
 /** The map was full in a transaction: the next write transaction gets a larger one. */
 void reef_environment_map_full(reef_environment *environment);
 
-/**
- * The one place where LMDB's codes become ours.
- *
- * bytes_needed  what was being written: EIO on a disk with less than that is a full disk
- * doing         such as "write experts (generation 0, ...)"
- */
+/** reef_lmdb_fail with the pool's path. */
 reef_status reef_environment_fail(const reef_environment *environment,
                                   int code,
                                   uint64_t bytes_needed,

@@ -37,12 +37,12 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DATA_FILE "data.mdb"
 #define LOCK_FILE "lock.mdb"
 #define WRITER_FILE "writer.lock"
+#define NURSERY "new" // where a pool is made, until it is whole
 
 char *reef_pool_file_path(const char *path, const char *file) {
     size_t bytes = strlen(path) + 1 + strlen(file) + 1;
@@ -107,16 +107,6 @@ reef_status reef_pool_file_absent(const char *path, reef_error *err) {
                   : REEF_OK;
 }
 
-void reef_pool_directory_unmake(const char *path, bool made) {
-    static const char *const files[] = {DATA_FILE, LOCK_FILE, WRITER_FILE};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        char *file = reef_pool_file_path(path, files[i]);
-        if (file != NULL) unlink(file);
-        free(file);
-    }
-    if (made) rmdir(path);
-}
-
 static reef_status directory_sync(const char *path, reef_error *err) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return fail_errno(err, "open directory", path);
@@ -127,14 +117,59 @@ static reef_status directory_sync(const char *path, reef_error *err) {
     return status;
 }
 
-reef_status reef_pool_directory_sync(const char *path, reef_error *err) {
-    reef_status status = directory_sync(path, err);
-    if (status != REEF_OK) return status;
+static reef_status parent_sync(const char *path, reef_error *err) {
     char *copy = strdup(path); // dirname may cut it
     if (copy == NULL) return no_memory(path, err);
-    status = directory_sync(dirname(copy), err);
+    reef_status status = directory_sync(dirname(copy), err);
     free(copy);
     return status;
+}
+
+reef_status reef_pool_nursery_make(const char *path, char **nursery, reef_error *err) {
+    *nursery = reef_pool_file_path(path, NURSERY);
+    if (*nursery == NULL) return no_memory(path, err);
+    return mkdir(*nursery, 0700) == 0 ? REEF_OK : fail_errno(err, "create", *nursery);
+}
+
+static void remove_file(const char *path, const char *name) {
+    char *file = reef_pool_file_path(path, name);
+    if (file != NULL) unlink(file);
+    free(file);
+}
+
+static reef_status data_file_move(const char *path, const char *nursery, reef_error *err) {
+    reef_status status = REEF_OK;
+    char *from = reef_pool_file_path(nursery, DATA_FILE);
+    char *to = reef_pool_file_path(path, DATA_FILE);
+    if (from == NULL || to == NULL)
+        status = no_memory(path, err);
+    else if (rename(from, to) != 0)
+        status = fail_errno(err, "create", to);
+    free(from);
+    free(to);
+    return status;
+}
+
+reef_status reef_pool_nursery_leave(const char *path, const char *nursery, reef_error *err) {
+    reef_status status = data_file_move(path, nursery, err);
+    if (status != REEF_OK) return status;
+    remove_file(nursery, LOCK_FILE);
+    (void)rmdir(nursery);
+    status = directory_sync(path, err);
+    return status == REEF_OK ? parent_sync(path, err) : status;
+}
+
+void reef_pool_directory_unmake(const char *path, bool made) {
+    char *nursery = reef_pool_file_path(path, NURSERY);
+    if (nursery != NULL) {
+        remove_file(nursery, DATA_FILE);
+        remove_file(nursery, LOCK_FILE);
+        (void)rmdir(nursery);
+    }
+    free(nursery);
+    remove_file(path, DATA_FILE);
+    remove_file(path, WRITER_FILE);
+    if (made) (void)rmdir(path);
 }
 
 reef_status reef_pool_file_identify(const char *path,
@@ -257,8 +292,9 @@ typedef struct data_file {
     const char *path; // of the pool
     int fd;
     uint32_t page_bytes;
-    uint64_t file_pages; // whole pages in the file
-    uint64_t last_page;  // of the newest commit
+    uint64_t file_pages;  // whole pages in the file
+    uint64_t transaction; // of the newest commit
+    uint64_t last_page;   // of the newest commit
     uint8_t free_tree[TREE_BYTES], main_tree[TREE_BYTES];
 } data_file;
 
@@ -516,6 +552,7 @@ static reef_status metas_read(data_file *file, reef_error *err) {
     if (status != REEF_OK) return status;
 
     const uint8_t *newest = metas[reef_get_le64(metas[1] + 144) > reef_get_le64(metas[0] + 144)];
+    file->transaction = reef_get_le64(newest + 144);
     file->last_page = reef_get_le64(newest + 136);
     memcpy(file->free_tree, newest + 40, TREE_BYTES);
     memcpy(file->main_tree, newest + 88, TREE_BYTES);
@@ -530,27 +567,33 @@ static reef_status metas_read(data_file *file, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status data_file_check(const char *path, int fd, reef_error *err) {
-    data_file file = {.path = path, .fd = fd};
-    reef_status status = metas_read(&file, err);
-    if (status == REEF_OK) status = length_check(&file, err);
-    if (status == REEF_OK) status = databases_check(&file, err);
+static reef_status data_file_check(data_file *file, reef_error *err) {
+    reef_status status = metas_read(file, err);
+    if (status == REEF_OK) status = length_check(file, err);
+    if (status == REEF_OK) status = databases_check(file, err);
+    return status;
+}
+
+// A writer in another process may commit while we look, and use again a page that we are about to read.
+// While a commit is the newest its pages do not change: a failure of the same commit twice is damage.
+// (Twice, because a meta page may be caught half-written.)
+static reef_status steady_check(data_file *file, reef_error *err) {
+    enum { ATTEMPTS_MAX = 100 };
+    reef_status status = data_file_check(file, err);
+    for (int i = 0; i < ATTEMPTS_MAX && status != REEF_OK; i++) {
+        uint64_t before = file->transaction;
+        status = data_file_check(file, err);
+        if (file->transaction == before) break;
+    }
     return status;
 }
 
 reef_status reef_pool_file_check(const char *path, reef_error *err) {
-    // A writer in another process may commit while we look, and use again a page that we are about to
-    // read. That passes; damage stays.
-    enum { ATTEMPTS = 8 };
     char *name = reef_pool_file_path(path, DATA_FILE);
     if (name == NULL) return no_memory(path, err);
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-    reef_status status = fd < 0 ? fail_errno(err, "open", name) : data_file_check(path, fd, err);
-    for (int i = 1; fd >= 0 && i < ATTEMPTS && status != REEF_OK; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        status = data_file_check(path, fd, err);
-    }
-    if (fd >= 0) close(fd);
+    data_file file = {.path = path, .fd = open(name, O_RDONLY | O_CLOEXEC)};
+    reef_status status = file.fd < 0 ? fail_errno(err, "open", name) : steady_check(&file, err);
+    if (file.fd >= 0) close(file.fd);
     free(name);
     return status;
 }

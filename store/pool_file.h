@@ -21,14 +21,20 @@ char *reef_pool_file_path(const char *path, const char *file);
  */
 REEF_MUST_CHECK reef_status reef_pool_directory_make(const char *path, bool *made, reef_error *err);
 
-/** INVALID when the directory has come to hold a pool, or part of one, in the meantime. */
+/** INVALID when the directory has come to hold a pool in the meantime. */
 REEF_MUST_CHECK reef_status reef_pool_file_absent(const char *path, reef_error *err);
 
-/** Undo a creation that failed half-way: remove the pool's files, and the directory if `made`. */
-void reef_pool_directory_unmake(const char *path, bool made);
+/** A subdirectory to make the pool's files in; its path on the heap. */
+REEF_MUST_CHECK reef_status reef_pool_nursery_make(const char *path,
+                                                   char **nursery,
+                                                   reef_error *err);
+/** Move the data file to its place, remove the subdirectory, and make all of it durable. */
+REEF_MUST_CHECK reef_status reef_pool_nursery_leave(const char *path,
+                                                    const char *nursery,
+                                                    reef_error *err);
 
-/** Make creation durable: sync the directory and its parent. */
-REEF_MUST_CHECK reef_status reef_pool_directory_sync(const char *path, reef_error *err);
+/** Undo a creation that failed half-way: remove the files, and the directory if `made`. */
+void reef_pool_directory_unmake(const char *path, bool made);
 
 /** Device and inode of the data file. Errors: NOT_FOUND no such path; INVALID no pool; IO. */
 REEF_MUST_CHECK reef_status reef_pool_file_identify(const char *path,

@@ -222,17 +222,16 @@ static reef_status sum_check(reef_txn *txn,
 
 // ---- reading -------------------------------------------------------------------------------------
 
-static reef_status get_failed(reef_txn *txn,
-                              int code,
-                              const reef_key *key,
-                              const reef_key_bytes *encoded,
-                              reef_error *err) {
+static reef_status get_failed(
+    reef_txn *txn, int code, const reef_key *key, const reef_key_bytes *encoded, reef_error *err) {
     char text[REEF_KEY_TEXT_BYTES];
     char doing[REEF_KEY_TEXT_BYTES + 8];
     sum expected;
     reef_key_format(key, text);
-    if (code == MDB_NOTFOUND && reef_db_summed(key->db) && sum_get(txn, key->db, encoded, &expected) == 0)
-        return reef_fail(err, REEF_CORRUPT, "%s: sums has an entry for it, but the record is lost", text);
+    if (code == MDB_NOTFOUND && reef_db_summed(key->db) &&
+        sum_get(txn, key->db, encoded, &expected) == 0)
+        return reef_fail(err, REEF_CORRUPT, "%s: sums has an entry for it, but the record is lost",
+                         text);
     if (code == MDB_NOTFOUND)
         return reef_fail(err, REEF_NOT_FOUND, "%s is not in pool %s", text, txn->store->path);
     snprintf(doing, sizeof(doing), "read %s", text);

@@ -107,12 +107,13 @@ static reef_status child_died(pid_t child, const char *path, reef_error *err) {
     }
     bool stopped = WIFSIGNALED(how) && (WTERMSIG(how) == SIGKILL || WTERMSIG(how) == SIGTERM);
     if (stopped)
-        return reef_fail(err, REEF_IO, "checking pool %s ended early: its process was stopped", path);
+        return reef_fail(err, REEF_IO, "checking pool %s ended early: its process was stopped",
+                         path);
     if (WIFSIGNALED(how))
         return reef_fail(err, REEF_CORRUPT, "checking pool %s ended with %s", path,
                          signal_text(WTERMSIG(how)));
-    return reef_fail(err, REEF_CORRUPT, "checking pool %s ended without a result, exit status %d", path,
-                     WEXITSTATUS(how));
+    return reef_fail(err, REEF_CORRUPT, "checking pool %s ended without a result, exit status %d",
+                     path, WEXITSTATUS(how));
 }
 
 static void child_wait(pid_t child) {

@@ -29,7 +29,8 @@ static void each_command_is_understood(void **state) {
     assert_int_equal(parse(&command, "{\"side\": 5, \"command\": \"grow\"}", &err), REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_GROW);
     assert_int_equal(command.request.side, 5);
-    assert_int_equal(parse(&command, "{\"command\": \"snapshot\", \"name\": \"a.b\"}", &err), REEF_OK);
+    assert_int_equal(parse(&command, "{\"command\": \"snapshot\", \"name\": \"a.b\"}", &err),
+                     REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_SNAPSHOT);
     assert_string_equal(command.request.name, "a.b");
 }
@@ -55,7 +56,8 @@ static void freeze_takes_everything_unless_told_otherwise(void **state) {
     assert_int_equal(freeze->last, 3);
     assert_true(freeze->usage_quantile == 0.5);
     assert_true(freeze->thaw && freeze->dry_run);
-    assert_int_equal(parse(&command, "{\"command\": \"thaw\", \"usage_quantile\": 0}", &err), REEF_OK);
+    assert_int_equal(parse(&command, "{\"command\": \"thaw\", \"usage_quantile\": 0}", &err),
+                     REEF_OK);
     assert_true(freeze->thaw);
     assert_false(freeze->dry_run);
 }
@@ -88,7 +90,8 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
         "{\"command\": \"freeze\", \"usage_quantile\": -0.1}",
         "{\"command\": \"snapshot\"}",
         "{\"command\": \"snapshot\", \"name\": 7}",
-        "{\"command\": \"snapshot\", \"name\": \"0123456789012345678901234567890123456789012345678901234567890123456\"}",
+        "{\"command\": \"snapshot\", \"name\": "
+        "\"0123456789012345678901234567890123456789012345678901234567890123456\"}",
         "\xff\xfe",
         "{\"command\": \"\xff\"}",
     };
@@ -155,7 +158,8 @@ static void answers_carry_what_the_trainer_did(void **state) {
     assert_int_equal(json_integer_value(json_object_get(result, "changed")), 12);
     json_t *last = json_object_get(result, "last_commit");
     assert_int_equal(json_integer_value(json_object_get(last, "number")), 4);
-    assert_string_equal(json_string_value(json_object_get(last, "root")), "ab000000000000000000000000000000");
+    assert_string_equal(json_string_value(json_object_get(last, "root")),
+                        "ab000000000000000000000000000000");
     json_decref(answer);
 }
 

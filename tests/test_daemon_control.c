@@ -1,1 +1,514 @@
-int main(void){return 0;}
+// The control socket of a reefd that trains: every command works between two steps, and nothing that
+// a client sends or leaves undone keeps it from training.
+#include "reefd_run.h"
+
+#include "reef_daemon.h"
+#include "reef_trainer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TEXT_BYTES 20000000 // more than any of these tests waits for
+#define CLIENTS 64
+#define STATUS "{\"command\": \"status\"}"
+
+typedef struct running {
+    sandbox box;
+    pid_t pid;
+} running;
+
+static int setup(void **state) {
+    running *run = calloc(1, sizeof(*run));
+    sandbox_make(&run->box);
+    sandbox_make_pool(&run->box);
+    write_text(run->box.text, TEXT_BYTES, 1);
+    run->pid = reefd_start(
+        &run->box, -1,
+        (const char *const[]){"--pool", run->box.pool, "--source", run->box.text, NULL});
+    reefd_await(&run->box, run->pid);
+    *state = run;
+    return 0;
+}
+
+static int teardown(void **state) {
+    running *run = *state;
+    if (run->pid) {
+        kill(run->pid, SIGKILL);
+        (void)reefd_wait(run->pid);
+    }
+    sandbox_remove(&run->box);
+    free(run);
+    return 0;
+}
+
+// After whatever a test did, the daemon trains on, and a stop still works.
+static void assert_trains_on_and_stops(running *run) {
+    int64_t before = reefd_count(&run->box, "step");
+    while (reefd_count(&run->box, "step") <= before) sleep_ms(2);
+    json_t *answer = reefd_ask(&run->box, "{\"command\": \"stop\"}");
+    assert_string_equal(json_string_value(json_object_get(answer, "state")), "draining");
+    json_decref(answer);
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+    pool_check(&run->box);
+}
+
+static int64_t count_in(const json_t *object, const char *key) {
+    if (!json_is_integer(json_object_get(object, key))) fail_msg("no count '%s'", key);
+    return json_integer_value(json_object_get(object, key));
+}
+
+// ---- commands ------------------------------------------------------------------------------------
+
+static void status_has_every_field(void **state) {
+    running *run = *state;
+    static const char *const COUNTS[] = {"pid",
+                                         "threads",
+                                         "queue_bytes",
+                                         "step",
+                                         "stream_bytes",
+                                         "carried_bytes",
+                                         "skipped_bytes",
+                                         "generation",
+                                         "generation_step",
+                                         "opened_at",
+                                         "suspicious",
+                                         "experts",
+                                         "dirty_since_step",
+                                         "experts_open"};
+    static const char *const NUMBERS[] = {
+        "uptime_s",        "bytes_per_s",      "learning_rate",     "bits_per_byte",
+        "seconds_router",  "seconds_forward",  "seconds_update",    "seconds_commit",
+        "seconds_experts", "seconds_backward", "last_bits_per_byte"};
+    while (reefd_count(&run->box, "step") < 10) sleep_ms(2);
+    json_t *status = reefd_ask(&run->box, STATUS);
+    for (size_t i = 0; i < sizeof(COUNTS) / sizeof(*COUNTS); i++)
+        assert_true(count_in(status, COUNTS[i]) >= 0);
+    for (size_t i = 0; i < sizeof(NUMBERS) / sizeof(*NUMBERS); i++)
+        if (!json_is_number(json_object_get(status, NUMBERS[i])))
+            fail_msg("no number '%s'", NUMBERS[i]);
+    assert_int_equal(count_in(status, "pid"), run->pid);
+    assert_string_equal(json_string_value(json_object_get(status, "pool")), run->box.pool);
+    assert_string_equal(json_string_value(json_object_get(status, "state")), "training");
+    assert_true(json_is_string(json_object_get(status, "version")));
+    assert_true(json_is_string(json_object_get(status, "kernels")));
+    assert_true(json_is_null(json_object_get(status, "commit_error")));
+    json_t *source = json_array_get(json_object_get(status, "sources"), 0);
+    assert_string_equal(json_string_value(json_object_get(source, "name")), run->box.text);
+    assert_int_equal(count_in(source, "bytes"), TEXT_BYTES);
+    assert_int_equal(count_in(source, "cursor"),
+                     count_in(status, "stream_bytes") + count_in(status, "carried_bytes"));
+    assert_true(json_is_false(json_object_get(source, "ended")));
+    json_t *last = json_object_get(status, "last_commit");
+    assert_true(count_in(last, "number") >= 1);
+    assert_int_equal(strlen(json_string_value(json_object_get(last, "root"))), 2 * REEF_HASH_BYTES);
+    json_decref(status);
+    assert_trains_on_and_stops(run);
+}
+
+static void commands_are_done_while_it_trains(void **state) {
+    running *run = *state;
+    const sandbox *box = &run->box;
+    while (reefd_count(box, "step") < 100) sleep_ms(2);
+
+    json_t *answer = reefd_ask(box, "{\"command\": \"commit\"}");
+    assert_int_equal(count_in(answer, "stream_bytes"), 32 * count_in(answer, "step"));
+    assert_true(count_in(answer, "step") >= 100);
+    assert_true(pool_commit(box).number >= (uint64_t)count_in(answer, "number")); // it is on disk
+    json_decref(answer);
+
+    answer = reefd_ask(
+        box,
+        "{\"command\": \"freeze\", \"layer\": 0, \"first\": 0, \"last\": 3, \"dry_run\": true}");
+    assert_int_equal(count_in(answer, "changed"), 4);
+    json_decref(answer);
+    answer = reefd_ask(box, "{\"command\": \"freeze\", \"layer\": 0, \"first\": 0, \"last\": 3}");
+    assert_int_equal(count_in(answer, "changed"), 4); // the dry run had changed nothing
+    json_decref(answer);
+    answer = reefd_ask(box, "{\"command\": \"thaw\", \"first\": 2}");
+    assert_int_equal(count_in(answer, "changed"), 2);
+    json_decref(answer);
+
+    answer = reefd_ask(box, "{\"command\": \"grow\", \"side\": 6}");
+    assert_int_equal(count_in(answer, "experts_open"), 2 * 6 * 6);
+    json_decref(answer);
+    answer = reefd_ask(box, "{\"command\": \"snapshot\", \"name\": \"first\"}");
+    assert_string_equal(json_string_value(json_object_get(answer, "name")), "first");
+    assert_int_equal(count_in(answer, "sealed_generations"), 0);
+    json_decref(answer);
+    answer = reefd_ask(box, "{\"command\": \"seal\"}");
+    assert_int_equal(count_in(answer, "generation"), 1);
+    assert_int_equal(count_in(answer, "experts"), 2 * (6 * 6 + 4 * 4));
+    json_decref(answer);
+
+    assert_int_equal(reefd_count(box, "generation"), 1);
+    assert_trains_on_and_stops(run);
+}
+
+static void commands_that_cannot_be_done_are_refused(void **state) {
+    running *run = *state;
+    const sandbox *box = &run->box;
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"grow\", \"side\": 3}"), REEF_INVALID);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"grow\", \"side\": 1000000}"),
+                     REEF_INVALID);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"freeze\", \"layer\": 7}"), REEF_INVALID);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"../x\"}"),
+                     REEF_INVALID);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"12\"}"),
+                     REEF_INVALID);
+    json_decref(reefd_ask(box, "{\"command\": \"snapshot\", \"name\": \"once\"}"));
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"once\"}"),
+                     REEF_INVALID);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"status\", \"verbose\": true}"),
+                     REEF_INVALID);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"dance\"}"), REEF_INVALID);
+    assert_trains_on_and_stops(run);
+}
+
+static void another_process_evaluates_meanwhile(void **state) {
+    running *run = *state;
+    const sandbox *box = &run->box;
+    size_t bytes = 0;
+    char *text = read_text(box->text, &bytes);
+    json_decref(reefd_ask(box, "{\"command\": \"snapshot\", \"name\": \"early\"}"));
+    double early = 0;
+    for (size_t round = 0; round < 8; round++) {
+        const char *as_of = round % 2 ? "early" : NULL;
+        reef_error err = {0};
+        reef_store *store = NULL;
+        reef_model *model = NULL;
+        reef_score score = {0};
+        assert_int_equal(reef_store_open(&store, box->pool, &(reef_store_options){0}, &err),
+                         REEF_OK);
+        if (reef_model_open(&model, store, as_of, 1, &err) != REEF_OK) fail_msg("%s", err.message);
+        reef_store_close(store);
+        sleep_ms(20); // the daemon commits over what the model was read from
+        assert_int_equal(
+            reef_model_score(model, (const uint8_t *)text, 3000, NULL, &score, NULL, NULL, &err),
+            REEF_OK);
+        assert_true(score.bits_per_byte > 0 && score.bits_per_byte < 20);
+        if (round == 1) early = score.bits;
+        if (as_of) assert_true(score.bits == early); // a snapshot stays what it was
+        reef_model_close(model);
+    }
+    free(text);
+    assert_trains_on_and_stops(run);
+}
+
+static void it_commits_by_time_while_it_waits(void **state) {
+    running *run = *state;
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    sandbox_make_pool(&run->box);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    run->pid =
+        reefd_start(&run->box, ends[0],
+                    (const char *const[]){"--pool", run->box.pool, "--source", "-",
+                                          "--commit-steps", "0", "--commit-seconds", "0.05", NULL});
+    close(ends[0]);
+    assert_int_equal(write(ends[1], "a few bytes that do not fill two batches", 40), 40);
+    reefd_await(&run->box, run->pid);
+    while (pool_commit(&run->box).number < 2) sleep_ms(5);
+    json_t *status = reefd_ask(&run->box, STATUS);
+    assert_string_equal(json_string_value(json_object_get(status, "state")), "waiting");
+    json_decref(status);
+    assert_int_equal(pool_commit(&run->box).number,
+                     2); // without new bytes there is nothing to commit
+    close(ends[1]);
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+}
+
+static void with_stay_it_serves_after_the_last_source(void **state) {
+    running *run = *state;
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    assert_int_equal(truncate(run->box.text, 5000), 0);
+    sandbox_make_pool(&run->box);
+    run->pid = reefd_start(
+        &run->box, -1,
+        (const char *const[]){"--pool", run->box.pool, "--source", run->box.text, "--stay", NULL});
+    reefd_await(&run->box, run->pid);
+    for (bool ended = false; !ended; sleep_ms(2)) {
+        json_t *status = reefd_ask(&run->box, STATUS);
+        ended = json_is_true(
+            json_object_get(json_array_get(json_object_get(status, "sources"), 0), "ended"));
+        json_decref(status);
+    }
+    json_decref(reefd_ask(&run->box, "{\"command\": \"seal\"}"));
+    json_decref(reefd_ask(&run->box, "{\"command\": \"commit\"}"));
+    assert_int_equal(reefd_count(&run->box, "generation"), 1);
+    assert_int_equal(reefd_count(&run->box, "dirty_since_step"), 0);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"stop\"}"));
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+}
+
+// ---- raw connections -----------------------------------------------------------------------------
+
+static int try_connect(const sandbox *box) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof(address.sun_path), "%.80s/%s", box->pool, REEF_SOCKET_NAME);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+static int connect_to(const sandbox *box) {
+    int fd = try_connect(box);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void send_text(int fd, const char *text, size_t bytes) {
+    while (bytes) {
+        ssize_t count = send(fd, text, bytes, MSG_NOSIGNAL);
+        if (count < 0 && (errno == EPIPE || errno == ECONNRESET)) return; // refused meanwhile
+        assert_true(count > 0);
+        text += count;
+        bytes -= (size_t)count;
+    }
+}
+
+// One line from a connection; NULL at its end.
+static json_t *receive(int fd) {
+    static char line[REEF_REQUEST_BYTES_MAX];
+    size_t used = 0;
+    while (used < sizeof(line) && recv(fd, line + used, 1, 0) == 1)
+        if (line[used++] == '\n') break;
+    if (!used) return NULL;
+    json_t *answer = json_loadb(line, used, 0, NULL);
+    assert_true(json_is_object(answer));
+    return answer;
+}
+
+static void assert_answer(int fd, bool ok) {
+    json_t *answer = receive(fd);
+    assert_non_null(answer);
+    if (json_is_true(json_object_get(answer, "ok")) != ok)
+        fail_msg("answered %s", json_dumps(answer, 0));
+    json_decref(answer);
+}
+
+static void pipelined_and_half_lines_are_answered_in_order(void **state) {
+    running *run = *state;
+    int fd = connect_to(&run->box);
+    static const char LINES[] =
+        STATUS "\n{\"command\": \"commit\"}\n\n  \r\n" STATUS "\nnonsense\n{\"command\": \"gr";
+    send_text(fd, LINES, sizeof(LINES) - 1);
+    json_t *first = receive(fd), *second = receive(fd), *third = receive(fd);
+    assert_int_equal(count_in(json_object_get(first, "result"), "pid"), run->pid);
+    assert_true(count_in(json_object_get(second, "result"), "number") >= 1);
+    assert_int_equal(count_in(json_object_get(third, "result"), "pid"), run->pid);
+    json_decref(first);
+    json_decref(second);
+    json_decref(third);
+    assert_answer(fd, false);
+    static const char REST[] = "ow\", \"side\": 5}\n" STATUS; // the last one has no newline
+    send_text(fd, REST, sizeof(REST) - 1);
+    assert_answer(fd, true);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    assert_answer(fd, true);
+    assert_null(receive(fd)); // and then the daemon closes, too
+    close(fd);
+    assert_trains_on_and_stops(run);
+}
+
+static void garbage_is_answered_and_the_connection_stays_usable(void **state) {
+    running *run = *state;
+    int fd = connect_to(&run->box);
+    uint64_t seed = 21;
+    for (size_t round = 0; round < 200; round++) {
+        char line[256];
+        size_t count = 1 + (size_t)(round % (sizeof(line) - 2));
+        for (size_t i = 0; i < count; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            line[i] = (char)(seed >> 33);
+            if (line[i] == '\n') line[i] = 'n';
+        }
+        line[0] = '{'; // never blank
+        line[count] = '\n';
+        send_text(fd, line, count + 1);
+        assert_answer(fd, false);
+    }
+    char *deep = malloc(100001);
+    memset(deep, '[', 100000);
+    deep[100000] = '\n';
+    send_text(fd, deep, 100001);
+    free(deep);
+    assert_answer(fd, false);
+    send_text(fd, STATUS "\n", sizeof(STATUS));
+    assert_answer(fd, true);
+    close(fd);
+    assert_trains_on_and_stops(run);
+}
+
+static void a_line_without_end_is_refused_and_closed(void **state) {
+    running *run = *state;
+    int fd = connect_to(&run->box);
+    char *block = malloc(1u << 20);
+    memset(block, 'x', 1u << 20);
+    for (size_t i = 0; i < 4; i++) send_text(fd, block, 1u << 20);
+    free(block);
+    assert_answer(fd, false);
+    char byte;
+    assert_true(recv(fd, &byte, 1, 0) <= 0);
+    close(fd);
+    assert_trains_on_and_stops(run);
+}
+
+static void clients_that_say_nothing_or_vanish_do_not_matter(void **state) {
+    running *run = *state;
+    for (size_t i = 0; i < 40; i++) {
+        int fd = connect_to(&run->box);
+        if (i % 3 == 0) send_text(fd, "{\"comm", 6);
+        if (i % 3 == 1) send_text(fd, "{\"command\": \"commit\"}\n", 22); // gone before the answer
+        close(fd);
+    }
+    int silent[8];
+    for (size_t i = 0; i < 8; i++) silent[i] = connect_to(&run->box);
+    // One that asks and asks and never reads an answer.
+    int deaf = connect_to(&run->box);
+    assert_int_equal(fcntl(deaf, F_SETFL, O_NONBLOCK), 0);
+    for (size_t i = 0; i < 20000 && send(deaf, STATUS "\n", sizeof(STATUS), MSG_NOSIGNAL) > 0;
+         i++) {
+    }
+    assert_trains_on_and_stops(run);
+    for (size_t i = 0; i < 8; i++) {
+        assert_null(receive(silent[i])); // closed when the daemon ended
+        close(silent[i]);
+    }
+    close(deaf);
+}
+
+static void one_client_too_many_is_told_so(void **state) {
+    running *run = *state;
+    int clients[CLIENTS];
+    // The connection that setup asked over may still be closing; every place must be free.
+    for (size_t i = 0; i < CLIENTS; i++) {
+        clients[i] = connect_to(&run->box);
+        send_text(clients[i], STATUS "\n", sizeof(STATUS));
+        json_t *answer = receive(clients[i]);
+        bool busy = json_is_false(json_object_get(answer, "ok"));
+        json_decref(answer);
+        if (!busy) continue;
+        close(clients[i--]);
+        sleep_ms(2);
+    }
+    int late = connect_to(&run->box);
+    json_t *answer = receive(late);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(answer, "error"), "status")), "busy");
+    json_decref(answer);
+    assert_null(receive(late));
+    close(late);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        send_text(clients[i], STATUS "\n", sizeof(STATUS));
+        assert_answer(clients[i], true);
+        close(clients[i]);
+    }
+    for (int again = -1; again < 0; sleep_ms(2)) { // the places are free again
+        again = connect_to(&run->box);
+        send_text(again, STATUS "\n", sizeof(STATUS));
+        answer = receive(again);
+        bool ok = json_is_true(json_object_get(answer, "ok"));
+        json_decref(answer);
+        close(again);
+        if (!ok) again = -1;
+    }
+    assert_trains_on_and_stops(run);
+}
+
+// ---- the file ------------------------------------------------------------------------------------
+
+static void the_socket_is_private_and_goes_with_the_daemon(void **state) {
+    running *run = *state;
+    char path[256];
+    struct stat file;
+    snprintf(path, sizeof(path), "%s/%s", run->box.pool, REEF_SOCKET_NAME);
+    assert_int_equal(lstat(path, &file), 0);
+    assert_true(S_ISSOCK(file.st_mode));
+    assert_int_equal(file.st_mode & 0777, 0600);
+    assert_trains_on_and_stops(run);
+    assert_int_not_equal(lstat(path, &file), 0);
+}
+
+static void another_file_in_its_place_is_left_alone(void **state) {
+    running *run = *state;
+    char path[256];
+    assert_trains_on_and_stops(run);
+    snprintf(path, sizeof(path), "%s/precious", run->box.directory);
+    write_text(path, 10, 1);
+    assert_int_equal(
+        reefd_run(&run->box, -1,
+                  (const char *const[]){"--pool", run->box.pool, "--stay", "--socket", path, NULL}),
+        64);
+    assert_true(reefd_said(&run->box, "precious"));
+    struct stat file;
+    assert_int_equal(stat(path, &file), 0);
+    assert_int_equal(file.st_size, 10);
+}
+
+static void the_client_tells_absence_from_failure(void **state) {
+    running *run = *state;
+    reef_error err = {0};
+    char *result = NULL;
+    char pool[300] = "/tmp/";
+    assert_int_equal(reef_daemon_call(run->box.pool, NULL, "not JSON", &result, &err),
+                     REEF_INVALID);
+    assert_int_equal(reef_daemon_call(run->box.pool, NULL, "[]", &result, &err), REEF_INVALID);
+    // However it is written, a request goes out as one line.
+    assert_int_equal(
+        reef_daemon_call(run->box.pool, NULL, "{\n  \"command\":\n \"status\"\n}", &result, &err),
+        REEF_OK);
+    free(result);
+    memset(pool + 5, 'p', 200);
+    assert_int_equal(reef_daemon_call(pool, NULL, STATUS, &result, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "216 bytes"));
+    assert_int_equal(reef_daemon_call("/nonexistent", NULL, STATUS, &result, &err), REEF_NOT_FOUND);
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    run->pid = 0;
+    assert_int_equal(reef_daemon_call(run->box.pool, NULL, STATUS, &result, &err),
+                     REEF_NOT_FOUND); // a stale socket
+    assert_null(result);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(status_has_every_field, setup, teardown),
+        cmocka_unit_test_setup_teardown(commands_are_done_while_it_trains, setup, teardown),
+        cmocka_unit_test_setup_teardown(commands_that_cannot_be_done_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(another_process_evaluates_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_commits_by_time_while_it_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(with_stay_it_serves_after_the_last_source, setup, teardown),
+        cmocka_unit_test_setup_teardown(pipelined_and_half_lines_are_answered_in_order, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(garbage_is_answered_and_the_connection_stays_usable, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_line_without_end_is_refused_and_closed, setup, teardown),
+        cmocka_unit_test_setup_teardown(clients_that_say_nothing_or_vanish_do_not_matter, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(one_client_too_many_is_told_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_socket_is_private_and_goes_with_the_daemon, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(another_file_in_its_place_is_left_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_client_tells_absence_from_failure, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

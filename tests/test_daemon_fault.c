@@ -1,1 +1,203 @@
-int main(void){return 0;}
+// reefd when the world does not cooperate: a disk that is full, and a sender faster than training.
+#include "reefd_run.h"
+
+#include "ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TEXT_BYTES 30000
+#define FLOOD_BYTES (64u << 20)
+#define PIPE_BYTES 65536 // what Linux keeps in a pipe
+
+typedef struct small_disk {
+    sandbox box;      // the text and the messages
+    sandbox disk;     // a pool on a disk of its own
+    char filler[192]; // takes what is left of it
+} small_disk;
+
+static bool mount_disk(const char *path) {
+    if (mount("tmpfs", path, "tmpfs", 0, "size=2m") == 0) return true;
+    print_message("skipped: a small file system cannot be mounted here (%s)\n", strerror(errno));
+    return false;
+}
+
+static int setup_disk(void **state) {
+    small_disk *small = calloc(1, sizeof(*small));
+    *state = small;
+    sandbox_make(&small->box);
+    write_text(small->box.text, TEXT_BYTES, 1);
+    sandbox_make(&small->disk);
+    if (!mount_disk(small->disk.directory)) {
+        sandbox_remove(&small->disk);
+        small->disk.directory[0] = 0;
+        return 0;
+    }
+    sandbox_make_pool(&small->disk);
+    snprintf(small->filler, sizeof(small->filler), "%s/filler", small->disk.directory);
+    return 0;
+}
+
+static int teardown_disk(void **state) {
+    small_disk *small = *state;
+    if (small->disk.directory[0]) {
+        (void)umount(small->disk.directory);
+        sandbox_remove(&small->disk);
+    }
+    sandbox_remove(&small->box);
+    free(small);
+    return 0;
+}
+
+// Take all the room that is left; a fresh pool has no free pages of its own either.
+static void fill_disk(const small_disk *small) {
+    static const char BLOCK[4096];
+    int fd = open(small->filler, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    while (write(fd, BLOCK, sizeof(BLOCK)) > 0) {
+    }
+    assert_int_equal(errno, ENOSPC);
+    close(fd);
+}
+
+static pid_t start_on(const small_disk *small, const char *retries) {
+    return reefd_start(&small->box, -1,
+                       (const char *const[]){"--pool", small->disk.pool, "--source",
+                                             small->box.text, "--commit-retries", retries,
+                                             "--commit-steps", "50", NULL});
+}
+
+static reef_commit uninterrupted(const small_disk *small) {
+    assert_int_equal(reefd_wait(start_on(small, "0")), 0);
+    reef_commit commit = pool_commit(&small->disk);
+    sandbox_make_pool(&small->disk);
+    return commit;
+}
+
+static void a_full_disk_ends_it_and_loses_nothing_committed(void **state) {
+    small_disk *small = *state;
+    if (!small->disk.directory[0]) skip();
+    reef_commit whole = uninterrupted(small), before = pool_commit(&small->disk);
+    fill_disk(small);
+    assert_int_equal(reefd_wait(start_on(small, "1")), 73);
+    assert_true(reefd_said(&small->box, "trying again in 1 s (1 of 1)"));
+    reef_commit after = pool_commit(&small->disk);
+    assert_int_equal(after.number, before.number);
+    assert_memory_equal(after.root, before.root, REEF_HASH_BYTES);
+    pool_check(&small->disk);
+    // With room again it goes on, and nothing of the accident is left in the result.
+    assert_int_equal(unlink(small->filler), 0);
+    assert_int_equal(reefd_wait(start_on(small, "0")), 0);
+    after = pool_commit(&small->disk);
+    assert_memory_equal(after.root, whole.root, REEF_HASH_BYTES);
+    pool_check(&small->disk);
+}
+
+static void room_that_comes_back_in_time_saves_the_run(void **state) {
+    small_disk *small = *state;
+    if (!small->disk.directory[0]) skip();
+    reef_commit whole = uninterrupted(small);
+    fill_disk(small);
+    pid_t pid = start_on(small, "5");
+    reefd_await(&small->disk, pid);
+    for (bool failing = false; !failing; sleep_ms(2)) {
+        json_t *status =
+            reefd_ask(&small->disk, "{\"command\": \"status\"}"); // answered while commits fail
+        failing = json_is_string(json_object_get(status, "commit_error"));
+        json_decref(status);
+    }
+    assert_int_equal(unlink(small->filler), 0);
+    assert_int_equal(reefd_wait(pid), 0);
+    assert_true(reefd_said(&small->box, "the commit went through"));
+    reef_commit after = pool_commit(&small->disk);
+    assert_memory_equal(after.root, whole.root, REEF_HASH_BYTES);
+    assert_int_equal(after.step, whole.step);
+    pool_check(&small->disk);
+}
+
+// ---- back-pressure -------------------------------------------------------------------------------
+
+static long resident_kb(pid_t pid) {
+    char path[64], line[256];
+    long kb = -1;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file))
+        if (!strncmp(line, "VmRSS:", 6)) kb = strtol(line + 6, NULL, 10);
+    fclose(file);
+    assert_true(kb > 0);
+    return kb;
+}
+
+// Push as long as the daemon takes it; returns the bytes sent so far.
+static uint64_t push(int fd, uint64_t sent) {
+    static const char BLOCK[65536] = "the sender is faster than the trainer ";
+    while (sent < FLOOD_BYTES) {
+        ssize_t count = write(fd, BLOCK, sizeof(BLOCK));
+        if (count < 0 && errno == EAGAIN) break;
+        assert_true(count > 0);
+        sent += (uint64_t)count;
+    }
+    return sent;
+}
+
+static void a_fast_sender_has_to_wait(void **state) {
+    (void)state;
+    sandbox box;
+    int ends[2];
+    sandbox_make(&box);
+    sandbox_make_pool(&box);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    pid_t pid = reefd_start(&box, ends[0],
+                            (const char *const[]){"--pool", box.pool, "--source", "-", NULL});
+    close(ends[0]);
+    reefd_await(&box, pid);
+    long before_kb = resident_kb(pid);
+    uint64_t sent = 0;
+    size_t full = 0; // how often the queue was seen at its mark
+    while (full < 50) {
+        sent = push(ends[1], sent);
+        int64_t waiting = reefd_count(&box, "queue_bytes");
+        assert_true(waiting <= REEF_QUEUE_BYTES_HIGH + REEF_READ_BYTES_MAX);
+        full += waiting > REEF_QUEUE_BYTES_LOW && sent == push(ends[1], sent);
+    }
+    // What was sent is trained, in the queue or in the pipe, and nowhere else.
+    json_t *status = reefd_ask(&box, "{\"command\": \"status\"}");
+    json_t *source = json_array_get(json_object_get(status, "sources"), 0);
+    int64_t taken = json_integer_value(json_object_get(source, "cursor")) +
+                    json_integer_value(json_object_get(status, "queue_bytes"));
+    json_decref(status);
+    assert_true(sent < FLOOD_BYTES);
+    assert_true((int64_t)sent - taken <= PIPE_BYTES);
+    assert_true(resident_kb(pid) - before_kb < (long)(FLOOD_BYTES / 1024 / 2));
+    kill(pid, SIGKILL);
+    (void)reefd_wait(pid);
+    close(ends[1]);
+    pool_check(&box);
+    sandbox_remove(&box);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_full_disk_ends_it_and_loses_nothing_committed, setup_disk,
+                                        teardown_disk),
+        cmocka_unit_test_setup_teardown(room_that_comes_back_in_time_saves_the_run, setup_disk,
+                                        teardown_disk),
+        cmocka_unit_test(a_fast_sender_has_to_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
-#define TEXT_BYTES 120001
-#define KILLS_FEW 8
+#define TEXT_BYTES 80001
+#define KILLS_FEW 6
 #define KILLS_MANY 25
 #define KILL_MS_MAX 150
 
@@ -43,8 +43,8 @@ static uint64_t draw(uint64_t *seed) {
 
 static pid_t start(const sandbox *box, const char *threads) {
     return reefd_start(box, -1,
-                       (const char *const[]){"--pool", box->pool, "--source", box->text, "--threads", threads,
-                                             "--commit-steps", "20", NULL});
+                       (const char *const[]){"--pool", box->pool, "--source", box->text,
+                                             "--threads", threads, "--commit-steps", "20", NULL});
 }
 
 static reef_commit uninterrupted(const sandbox *box) {
@@ -64,7 +64,10 @@ static bool kill_after(pid_t pid, unsigned ms) {
     return false;
 }
 
-static void kill_until_done(const sandbox *box, const reef_commit *whole, const char *threads, uint64_t seed) {
+static void kill_until_done(const sandbox *box,
+                            const reef_commit *whole,
+                            const char *threads,
+                            uint64_t seed) {
     size_t kills = 0, most = test_effort(KILLS_FEW, KILLS_MANY);
     uint64_t last = pool_commit(box).number;
     while (kills < most && kill_after(start(box, threads), (unsigned)(draw(&seed) % KILL_MS_MAX))) {
@@ -96,8 +99,10 @@ static uint64_t accepted(const sandbox *box) {
     reef_error err = {0};
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
-    assert_int_equal(reef_store_open(&store, box->pool, &(reef_store_options){.write = true}, &err), REEF_OK);
-    assert_int_equal(reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), REEF_OK);
+    assert_int_equal(reef_store_open(&store, box->pool, &(reef_store_options){.write = true}, &err),
+                     REEF_OK);
+    assert_int_equal(
+        reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), REEF_OK);
     uint64_t cursor = reef_trainer_cursor(trainer, "-");
     reef_trainer_close(trainer);
     reef_store_close(store);
@@ -127,7 +132,8 @@ static int run_from_cursor(const sandbox *box, int kill_ms) {
     pid_t sender = 0;
     int input = start_sender(box->text, accepted(box), &sender);
     pid_t pid = reefd_start(
-        box, input, (const char *const[]){"--pool", box->pool, "--source", "-", "--commit-steps", "10", NULL});
+        box, input,
+        (const char *const[]){"--pool", box->pool, "--source", "-", "--commit-steps", "10", NULL});
     close(input);
     int end = 0;
     if (kill_ms >= 0) {
@@ -146,7 +152,8 @@ static void a_sender_that_goes_on_at_the_cursor_loses_nothing(void **state) {
     reef_commit whole = pool_commit(box);
     sandbox_make_pool(box);
     uint64_t seed = 5;
-    for (size_t i = 0; i < test_effort(4, 12); i++) (void)run_from_cursor(box, (int)(draw(&seed) % KILL_MS_MAX));
+    for (size_t i = 0; i < test_effort(4, 12); i++)
+        (void)run_from_cursor(box, (int)(draw(&seed) % KILL_MS_MAX));
     assert_int_equal(run_from_cursor(box, -1), 0);
     reef_commit commit = pool_commit(box);
     assert_memory_equal(commit.root, whole.root, REEF_HASH_BYTES);
@@ -181,7 +188,8 @@ static void told_to_stop_it_finishes_what_it_read_from_a_pipe(void **state) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     pid_t pid = reefd_start(
-        box, ends[0], (const char *const[]){"--pool", box->pool, "--source", "-", "--commit-steps", "0", NULL});
+        box, ends[0],
+        (const char *const[]){"--pool", box->pool, "--source", "-", "--commit-steps", "0", NULL});
     close(ends[0]);
     assert_int_equal(write(ends[1], text, 50001), 50001);
     reefd_await(box, pid);
@@ -205,7 +213,8 @@ static void a_second_signal_ends_at_once(void **state) {
     const sandbox *box = *state;
     write_text(box->text, 8000000, 1);
     int file = open(box->text, O_RDONLY); // as standard input: draining what was read takes long
-    pid_t pid = reefd_start(box, file, (const char *const[]){"--pool", box->pool, "--source", "-", NULL});
+    pid_t pid =
+        reefd_start(box, file, (const char *const[]){"--pool", box->pool, "--source", "-", NULL});
     close(file);
     reefd_await(box, pid);
     while (reefd_count(box, "queue_bytes") < 4000000) sleep_ms(2);
@@ -230,10 +239,14 @@ static void a_second_signal_ends_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(killed_at_any_moment_it_ends_with_the_same_root, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_sender_that_goes_on_at_the_cursor_loses_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(told_to_stop_it_commits_and_a_restart_finishes, setup, teardown),
-        cmocka_unit_test_setup_teardown(told_to_stop_it_finishes_what_it_read_from_a_pipe, setup, teardown),
+        cmocka_unit_test_setup_teardown(killed_at_any_moment_it_ends_with_the_same_root, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_sender_that_goes_on_at_the_cursor_loses_nothing, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(told_to_stop_it_commits_and_a_restart_finishes, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(told_to_stop_it_finishes_what_it_read_from_a_pipe, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_second_signal_ends_at_once, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

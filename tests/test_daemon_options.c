@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#define PARSE(options, err, ...) parse(options, err, (const char *const[]){"reefd", __VA_ARGS__, NULL})
+#define PARSE(options, err, ...)                                                                   \
+    parse(options, err, (const char *const[]){"reefd", __VA_ARGS__, NULL})
 
 static reef_status parse(reef_options *options, reef_error *err, const char *const *list) {
     static char *arguments[64];
@@ -39,9 +40,10 @@ static void every_option_is_taken(void **state) {
     (void)state;
     reef_options options;
     reef_error err;
-    assert_int_equal(PARSE(&options, &err, "--pool=p", "--source", "a", "--source=-", "--threads", "3",
-                           "--commit-steps", "7", "--commit-seconds", "0.5", "--commit-retries", "0", "--socket", "s",
-                           "--stay", "--json-log", "--quiet"),
+    assert_int_equal(PARSE(&options, &err, "--pool=p", "--source", "a", "--source=-", "--threads",
+                           "3", "--commit-steps", "7", "--commit-seconds", "0.5",
+                           "--commit-retries", "0", "--socket", "s", "--stay", "--json-log",
+                           "--quiet"),
                      REEF_OK);
     assert_int_equal(options.source_count, 2);
     assert_string_equal(options.sources[1], "-");
@@ -71,9 +73,9 @@ static void help_and_version_need_nothing_else(void **state) {
     assert_int_equal(PARSE(&options, &err, "--version"), REEF_OK);
     assert_int_equal(options.action, REEF_ACTION_VERSION);
     // Every option is in the help.
-    static const char *const NAMES[] = {"--pool",    "--source",  "--threads",  "--commit-steps", "--commit-seconds",
-                                        "--socket",  "--stay",    "--json-log", "--quiet",        "--commit-retries",
-                                        "--version", "REEF_ISA"};
+    static const char *const NAMES[] = {
+        "--pool", "--source",   "--threads", "--commit-steps",   "--commit-seconds", "--socket",
+        "--stay", "--json-log", "--quiet",   "--commit-retries", "--version",        "REEF_ISA"};
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
         assert_non_null(strstr(reef_options_help(), NAMES[i]));
 }
@@ -108,7 +110,8 @@ static void what_is_refused_is_named(void **state) {
         const char *list[6] = {"reefd"};
         memcpy(list + 1, CASES[i].arguments, sizeof(CASES[i].arguments));
         assert_int_equal(parse(&options, &err, list), REEF_INVALID);
-        if (!strstr(err.message, CASES[i].named)) fail_msg("'%s' does not name %s", err.message, CASES[i].named);
+        if (!strstr(err.message, CASES[i].named))
+            fail_msg("'%s' does not name %s", err.message, CASES[i].named);
     }
 }
 

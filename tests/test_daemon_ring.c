@@ -32,7 +32,8 @@ static void take_some(reef_ring *ring, uint64_t *state) {
     const uint8_t *at = NULL;
     size_t count = reef_ring_view(ring, ring->tail, &at);
     for (size_t i = 0; i < count; i++)
-        if (at[i] != byte_at(ring->head + i)) fail_msg("byte %zu after %zu differs", i, (size_t)ring->head);
+        if (at[i] != byte_at(ring->head + i))
+            fail_msg("byte %zu after %zu differs", i, (size_t)ring->head);
     if (count) reef_ring_take(ring, 1 + (size_t)(draw(state) % count));
 }
 

@@ -177,6 +177,11 @@ static void zeros_of_both_signs_are_equal(void **state) {
         }
         assert_equals_exhaustive(f, 9, topk);
     }
+    // Among the candidates, without a tie outside them: -0 - 0 = -0 for id 0, -0 + 0 = 0 for id 1.
+    f->score_a[0] = f->score_b[0] = -0.0f;
+    f->score_a[1] = -5;
+    f->score_b[1] = 0;
+    assert_equals_exhaustive(f, 2, 2);
 }
 
 static void choice_equals_exhaustive_search_at_the_papers_sizes(void **state) {

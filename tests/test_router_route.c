@@ -573,7 +573,9 @@ static void tapes_hold_whole_pieces(void **state) {
     release(&r);
 }
 
-int main(void) {
+static int run_with(const char *kernels) {
+    if (reef_kernels_choose(kernels, NULL) != REEF_OK) return 0; // not on this CPU
+    print_message("kernels: %s\n", reef_kernels_name());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_agrees_with_the_plain_router),
         cmocka_unit_test(retrieval_equals_exhaustive_search_on_ties),
@@ -591,4 +593,8 @@ int main(void) {
         cmocka_unit_test(tapes_hold_whole_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) {
+    return run_with("plain") + run_with("avx2") + run_with("avx512");
 }

@@ -26,8 +26,10 @@ static void put_content(reef_txn *txn, uint32_t generation, uint64_t seed) {
         pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .generation = generation, .block = block},
                  payload, 3);
     }
-    pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .generation = generation, .name = "w_q"}, payload, 77);
-    pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = generation, .name = "w_q"}, payload, 9);
+    pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .generation = generation, .name = "w_q"},
+             payload, 77);
+    pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = generation, .name = "w_q"},
+             payload, 9);
 }
 
 static void assert_content(reef_txn *txn, uint32_t generation, uint64_t seed) {
@@ -48,7 +50,10 @@ static void assert_content(reef_txn *txn, uint32_t generation, uint64_t seed) {
     assert_memory_equal(payload, expected, 77);
 }
 
-static reef_status count_record(void *context, const reef_key *key, const reef_view *view, reef_error *err) {
+static reef_status count_record(void *context,
+                                const reef_key *key,
+                                const reef_view *view,
+                                reef_error *err) {
     (void)key, (void)view, (void)err;
     (*(size_t *)context)++;
     return REEF_OK;
@@ -101,21 +106,23 @@ static void only_the_last_generation_may_be_open(void **state) {
     pool_fixture *f = *state;
     reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_INVALID, &err,
-              "only generation 0 can be open");
+    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_INVALID,
+              &err, "only generation 0 can be open");
     pool_open_generation(txn, 0);
     pool_open_generation(txn, 0); // changing the open one is fine
-    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_INVALID, &err,
-              "only generation 0 can be open");
-    must_fail(reef_generation_put(txn, &(reef_generation){.sealed = true}, &err), REEF_INVALID, &err,
-              "as sealed");
+    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_INVALID,
+              &err, "only generation 0 can be open");
+    must_fail(reef_generation_put(txn, &(reef_generation){.sealed = true}, &err), REEF_INVALID,
+              &err, "as sealed");
     seal(txn, 0);
-    must_fail(reef_generation_put(txn, &(reef_generation){0}, &err), REEF_INVALID, &err, "is sealed");
+    must_fail(reef_generation_put(txn, &(reef_generation){0}, &err), REEF_INVALID, &err,
+              "is sealed");
     must_fail(reef_generation_seal(txn, 0, 1, 1, &err), REEF_INVALID, &err, "sealed already");
     must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1, .parent = 1}, &err),
               REEF_INVALID, &err, "its parent is 1");
-    must_fail(reef_generation_put(txn, &(reef_generation){.generation = REEF_SNAPSHOT_GENERATION}, &err),
-              REEF_INVALID, &err, "at most 65536");
+    must_fail(
+        reef_generation_put(txn, &(reef_generation){.generation = REEF_SNAPSHOT_GENERATION}, &err),
+        REEF_INVALID, &err, "at most 65536");
     pool_open_generation(txn, 1);
     pool_commit(txn, 1);
     assert_int_equal(pool_check(f->store).generations, 2);
@@ -123,7 +130,8 @@ static void only_the_last_generation_may_be_open(void **state) {
 
 static void sealed_records_refuse_writes(void **state) {
     pool_fixture *f = *state;
-    static const reef_db sealed_dbs[] = {REEF_DB_EXPERTS, REEF_DB_FLAGS, REEF_DB_MOMENTS, REEF_DB_TENSORS};
+    static const reef_db sealed_dbs[] = {REEF_DB_EXPERTS, REEF_DB_FLAGS, REEF_DB_MOMENTS,
+                                         REEF_DB_TENSORS};
     reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
@@ -135,10 +143,12 @@ static void sealed_records_refuse_writes(void **state) {
                                   .name = sealed_dbs[i] == REEF_DB_TENSORS ? "w_q" : NULL};
             must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_INVALID, &err,
                       "generation 0 is sealed");
-            must_fail(reef_record_delete(txn, &key, &err), REEF_INVALID, &err, "generation 0 is sealed");
+            must_fail(reef_record_delete(txn, &key, &err), REEF_INVALID, &err,
+                      "generation 0 is sealed");
         }
         // Usage goes on being counted: experts of a sealed generation are still chosen.
-        pool_put(txn, &(reef_key){.db = REEF_DB_USAGE, .generation = 0}, "usage", 4 + (size_t)again);
+        pool_put(txn, &(reef_key){.db = REEF_DB_USAGE, .generation = 0}, "usage",
+                 4 + (size_t)again);
         pool_commit(txn, 1 + (uint64_t)again);
         txn = pool_begin(f->store, REEF_TXN_WRITE);
     }
@@ -179,10 +189,12 @@ static void a_sealed_root_depends_on_every_record(void **state) {
         if (variant == 1) pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .block = 4}, "fff", 3);
         if (variant == 2) pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "x"}, "", 0);
         if (variant == 3)
-            must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = 2}, &err), &err);
+            must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = 2}, &err),
+                 &err);
         seal(txn, 0);
         must(reef_generation_read(txn, 0, &generation, &err), &err);
-        assert_true(generation.sealed && generation.sealed_step == 7 && generation.sealed_at == 700);
+        assert_true(generation.sealed && generation.sealed_step == 7 &&
+                    generation.sealed_at == 700);
         memcpy(roots[variant], generation.root, REEF_HASH_BYTES);
         for (int other = 0; other < variant; other++)
             assert_memory_not_equal(roots[variant], roots[other], REEF_HASH_BYTES);
@@ -225,7 +237,8 @@ static reef_commit reach_state(const char *path, int pattern) {
         pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "spare"}, "spare", 5);
         pool_commit(txn, 1);
         txn = pool_begin(store, REEF_TXN_WRITE);
-        must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "spare"}, &err), &err);
+        must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "spare"}, &err),
+             &err);
     }
     put_content(txn, 0, 1);
     put_usage(txn, 0, 0, "sum0");
@@ -274,7 +287,10 @@ static void equal_content_has_equal_roots_however_it_was_committed(void **state)
     temp_dir_remove(directory);
 }
 
-static reef_commit put_and_commit(reef_store *store, const reef_key *key, const char *text, uint64_t step) {
+static reef_commit put_and_commit(reef_store *store,
+                                  const reef_key *key,
+                                  const char *text,
+                                  uint64_t step) {
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
     if (key != NULL) pool_put(txn, key, text, strlen(text));
     return pool_commit(txn, step);
@@ -329,7 +345,8 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     reef_commit after = pool_commit(txn, 5);
     assert_memory_equal(before.root, after.root, REEF_HASH_BYTES);
     assert_memory_equal(snapshot.root, before.root, REEF_HASH_BYTES);
-    assert_true(snapshot.commit == before.number && snapshot.step == 5 && snapshot.stream_bytes == 500);
+    assert_true(snapshot.commit == before.number && snapshot.step == 5 &&
+                snapshot.stream_bytes == 500);
     assert_int_equal(snapshot.sealed_count, 1);
     assert_int_equal(snapshot.open_generation, 1);
     assert_true(snapshot.copy >= REEF_SNAPSHOT_GENERATION);
@@ -384,25 +401,41 @@ static void a_snapshot_made_with_changes_belongs_to_their_commit(void **state) {
 
 static void snapshot_names_follow_the_rules(void **state) {
     pool_fixture *f = *state;
-    static const char *const bad[] = {"",   ".a",  "-a",  "_a", "a b", "a/b", "a\n", "12",
-                                      "007", "now", "\xc3\xa4", NULL,
-                                      "12345678901234567890123456789012345678901234567890123456789012345"};
-    static const char *const good[] = {"a", "1a", "A-1._z", "0x1",
-                                       "a234567890123456789012345678901234567890123456789012345678901234"};
+    static const char *const bad[] = {
+        "",
+        ".a",
+        "-a",
+        "_a",
+        "a b",
+        "a/b",
+        "a\n",
+        "12",
+        "007",
+        "now",
+        "\xc3\xa4",
+        NULL,
+        "12345678901234567890123456789012345678901234567890123456789012345"};
+    static const char *const good[] = {
+        "a", "1a", "A-1._z", "0x1",
+        "a234567890123456789012345678901234567890123456789012345678901234"};
     reef_error err;
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_snapshot_create(txn, "a", &snapshot, &err), REEF_NOT_FOUND, &err, "no commit yet");
+    must_fail(reef_snapshot_create(txn, "a", &snapshot, &err), REEF_NOT_FOUND, &err,
+              "no commit yet");
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        must_fail(reef_snapshot_create(txn, bad[i], &snapshot, &err), REEF_INVALID, &err, "is no name");
-        must_fail(reef_snapshot_read(txn, bad[i], &snapshot, &err), REEF_NOT_FOUND, &err, "no snapshot");
+        must_fail(reef_snapshot_create(txn, bad[i], &snapshot, &err), REEF_INVALID, &err,
+                  "is no name");
+        must_fail(reef_snapshot_read(txn, bad[i], &snapshot, &err), REEF_NOT_FOUND, &err,
+                  "no snapshot");
     }
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         must(reef_snapshot_create(txn, good[i], &snapshot, &err), &err);
         assert_int_equal(snapshot.copy, 0); // nothing was open
-        must_fail(reef_snapshot_create(txn, good[i], &snapshot, &err), REEF_INVALID, &err, "already has");
+        must_fail(reef_snapshot_create(txn, good[i], &snapshot, &err), REEF_INVALID, &err,
+                  "already has");
     }
     pool_commit(txn, 1);
     assert_int_equal(pool_check(f->store).snapshots, sizeof(good) / sizeof(good[0]));
@@ -442,7 +475,10 @@ static void snapshots_are_scanned_by_name_and_have_copies_of_their_own(void **st
 
 // ---- timeline ------------------------------------------------------------------------------------
 
-static reef_status collect_event(void *context, const reef_key *key, const reef_view *view, reef_error *err) {
+static reef_status collect_event(void *context,
+                                 const reef_key *key,
+                                 const reef_view *view,
+                                 reef_error *err) {
     (void)err;
     char *text = context;
     size_t used = strlen(text);

@@ -55,13 +55,15 @@ static void draw_axes(FILE *out, const axes *a) {
     double unit = a->x_max >= 1e6 ? 1e6 : a->x_max >= 1e3 ? 1e3 : 1;
     double x_tick = chart_tick(a->x_max / unit, 8), y_tick = chart_tick(a->y_max, 6);
     char label[CLI_WORD_BYTES];
-    for (double bits = 0; bits <= a->y_max + y_tick / 2; bits += y_tick) {
+    for (int i = 0; i * y_tick <= a->y_max + y_tick / 2; i++) {
+        double bits = i * y_tick;
         snprintf(label, sizeof(label), "%g", bits);
         svg_line(out, a->left, page_y(a, bits), a->left + a->width, page_y(a, bits), SVG_GRID, 1,
                  NULL);
         svg_text(out, a->left - 10, page_y(a, bits) + 5, TEXT_SIZE, "end", SVG_INK, label);
     }
-    for (double at = 0; at * unit <= a->x_max * 1.0001; at += x_tick) {
+    for (int i = 0; i * x_tick * unit <= a->x_max * 1.0001; i++) {
+        double at = i * x_tick;
         double x = page_x(a, at * unit);
         snprintf(label, sizeof(label), "%g", at);
         svg_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
@@ -149,7 +151,13 @@ void chart_loss_svg(FILE *out, const loss_chart *chart, chart_box box) {
 #define ROW_NAME_WIDTH 110.0
 #define HEAD_HEIGHT 74.0
 
-// From pale to deep blue; `share` 0 is the lowest number of the table, 1 the highest.
+// Where a number lies between the lowest and the highest of the table. Logarithmic: a text that an old
+// state has never seen may cost ten times the rest, and would leave no colours for them.
+static double cell_share(double bits, double low, double high) {
+    return low > 0 && high > low ? log(bits / low) / log(high / low) : 0;
+}
+
+// From pale to deep blue.
 static void cell_colour(double share, char out[8]) {
     const double low[3] = {237, 244, 251}, high[3] = {22, 67, 120};
     int mixed[3];
@@ -199,7 +207,7 @@ void chart_matrix_svg(FILE *out,
         for (size_t j = 0; j < matrix->columns; j++) {
             double bits = matrix_at(matrix, row, j);
             chart_box cell = {left + width * (double)j, y, width, height};
-            draw_cell(out, cell, bits, high > low ? (bits - low) / (high - low) : 0, own[j] == row);
+            draw_cell(out, cell, bits, cell_share(bits, low, high), own[j] == row);
         }
     }
 }

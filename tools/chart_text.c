@@ -60,6 +60,16 @@ static void print_row(FILE *out, const uint8_t row[COLUMNS]) {
     fputc('\n', out);
 }
 
+// The loss at a round number, in the row nearest to it, and a piece of the axis.
+static void print_label(FILE *out, int row, double y_max) {
+    double tick = chart_tick(y_max, 4), row_bits = y_max / (ROWS - 1);
+    double bits = tick * round(y_max * (1 - (double)row / (ROWS - 1)) / tick);
+    if (abs((int)lround((y_max - bits) / row_bits) - row) == 0)
+        fprintf(out, "%5g \xe2\x94\xa4", bits); // an axis with a tick
+    else
+        fprintf(out, "%5s \xe2\x94\x82", "");
+}
+
 // Marks below the axis: where generations were opened.
 static void print_marks(FILE *out, const loss_chart *chart, double x_max) {
     char marks[COLUMNS + 1];
@@ -84,8 +94,7 @@ void chart_loss_print(FILE *out, const loss_chart *chart) {
     draw_curve(cells, chart, smooth, x_max, y_max);
     fprintf(out, "bits per byte\n");
     for (int row = 0; row < ROWS; row++) {
-        double bits = y_max * (1 - (double)row / (ROWS - 1));
-        fprintf(out, "%5.1f %s", bits, "\xe2\x94\x82"); // a vertical line
+        print_label(out, row, y_max);
         print_row(out, cells[row]);
     }
     char end[CLI_WORD_BYTES];

@@ -94,7 +94,7 @@ static void list_add_config(option_list *list) {
     list->names = cli_alloc(bytes, 1);
     char *name = list->names;
     for (size_t i = 0; i < field_count; i++) {
-        strcpy(name, fields[i].name);
+        memcpy(name, fields[i].name, strlen(fields[i].name) + 1);
         for (char *c = name; *c; c++)
             if (*c == '_') *c = '-';
         list->options[list->count++] =

@@ -1,6 +1,7 @@
 // Tables that line up: every column is as wide as its widest cell, counted in characters.
 #include "cli.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ struct cli_table {
 };
 
 cli_table *cli_table_new(const char *columns, const char *const *headings) {
+    assert(columns[0] != '\0');
     cli_table *table = cli_alloc(1, sizeof(*table));
     table->alignment = cli_format("%s", columns);
     table->columns = strlen(columns);
@@ -58,6 +60,7 @@ static size_t column_width(const cli_table *table, size_t column) {
 }
 
 void cli_table_print(const cli_table *table, FILE *out) {
+    assert(table->columns > 0);
     size_t *widths = cli_alloc(table->columns, sizeof(*widths));
     for (size_t c = 0; c < table->columns; c++) widths[c] = column_width(table, c);
     for (size_t i = 0; i < table->count; i++) {

@@ -1,6 +1,7 @@
 // reef bench step: how fast this machine trains, and where the time of a step goes.
 //
 // The pool is a temporary one, removed at the end, on success and on failure.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // nftw
 
 #include "commands.h"

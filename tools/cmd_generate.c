@@ -6,9 +6,11 @@
 
 #define BYTES_DEFAULT 256
 #define BYTES_MAX (1u << 20)
+#define SHOWN_BYTES_MAX 200 // of a prompt that is a file
 
 static const cli_option OPTIONS[] = {
     {"prompt", "TEXT", "what to continue (default: a line end)"},
+    {"prompt-file", "FILE", "continue this file instead; its last line is shown"},
     {"bytes", "N", "bytes to generate (default: 256)"},
     {"temperature", "X", "0: always the most likely byte; 1: as learned (default: 0.8)"},
     {"top-p", "P", "draw from the likeliest bytes that hold this share (default: 0.95)"},
@@ -23,62 +25,82 @@ const cli_manual generate_manual = {
              "same seed gives the same text.",
     .options = OPTIONS,
     .example = "reef generate reef.pool --prompt 'The sea' --bytes 200\n"
-               "reef generate reef.pool --prompt '#include' --as-of 1 --temperature 0.5",
+               "reef generate reef.pool --prompt-file main.c --as-of 1 --temperature 0.5",
 };
 
 typedef struct request {
-    const char *prompt;
+    cli_file prompt;
+    size_t shown; // from here on the prompt is printed
     uint64_t bytes, seed;
     double temperature, top_p;
 } request;
 
+// The last line of a prompt, or its end where that line is long.
+static size_t last_line(const cli_file *prompt) {
+    size_t at = prompt->count;
+    while (at > 0 && prompt->count - at < SHOWN_BYTES_MAX &&
+           (prompt->bytes[at - 1] != '\n' || at == prompt->count))
+        at--;
+    while (at < prompt->count && (prompt->bytes[at] & 0xc0) == 0x80) at++; // not inside a character
+    return at;
+}
+
+static reef_status read_prompt(const cli_call *cli, request *r, reef_error *err) {
+    const char *text = cli_text(cli, "prompt"), *path = cli_text(cli, "prompt-file");
+    if (text && path)
+        return reef_fail(err, REEF_INVALID, "--prompt and --prompt-file exclude each other");
+    if (path) {
+        reef_status status = cli_file_read(&r->prompt, path, err);
+        if (status != REEF_OK) return status;
+        r->shown = last_line(&r->prompt);
+    } else {
+        if (!text) text = "\n";
+        r->prompt = (cli_file){.path = "--prompt", .count = strlen(text)};
+        r->prompt.bytes = cli_alloc(r->prompt.count, 1);
+        memcpy(r->prompt.bytes, text, r->prompt.count);
+    }
+    if (r->prompt.count == 0)
+        return reef_fail(err, REEF_INVALID, "%.160s is empty: the model needs a byte to start from",
+                         r->prompt.path);
+    return REEF_OK;
+}
+
 static reef_status read_request(const cli_call *cli, request *r, reef_error *err) {
-    *r = (request){.prompt = cli_text(cli, "prompt"),
-                   .bytes = BYTES_DEFAULT,
-                   .seed = 1,
-                   .temperature = 0.8,
-                   .top_p = 0.95};
+    *r = (request){.bytes = BYTES_DEFAULT, .seed = 1, .temperature = 0.8, .top_p = 0.95};
     reef_status status = cli_integer(cli, "bytes", 1, BYTES_MAX, &r->bytes, err);
     if (status == REEF_OK) status = cli_integer(cli, "seed", 0, UINT64_MAX, &r->seed, err);
     if (status == REEF_OK) status = cli_number(cli, "temperature", 0, 100, &r->temperature, err);
     if (status == REEF_OK) status = cli_number(cli, "top-p", 1e-6, 1, &r->top_p, err);
-    if (status == REEF_OK && r->prompt && r->prompt[0] == '\0')
-        return reef_fail(err, REEF_INVALID,
-                         "--prompt is empty: the model needs a byte to start from");
-    if (!r->prompt) r->prompt = "\n";
-    return status;
+    return status == REEF_OK ? read_prompt(cli, r, err) : status;
 }
 
 static reef_status answer(cli_call *cli, const request *r, const uint8_t *out, reef_error *err) {
-    size_t prompt_bytes = strlen(r->prompt), count = (size_t)r->bytes;
+    size_t shown = r->prompt.count - r->shown, count = (size_t)r->bytes;
     // Together, so that a character that the prompt begins and the model ends stays whole.
-    uint8_t *all = cli_alloc(prompt_bytes + count, 1);
-    memcpy(all, r->prompt, prompt_bytes);
-    memcpy(all + prompt_bytes, out, count);
-    char *text = cli_printable(all, prompt_bytes + count, true);
+    uint8_t *all = cli_alloc(shown + count, 1);
+    memcpy(all, r->prompt.bytes + r->shown, shown);
+    memcpy(all + shown, out, count);
+    char *text = cli_printable(all, shown + count, true);
     free(all);
-    reef_status status = REEF_OK;
-    if (cli->json) {
-        char *hex = cli_alloc(2 * count + 1, 1);
-        for (size_t i = 0; i < count; i++) snprintf(hex + 2 * i, 3, "%02x", out[i]);
-        char *prompt = cli_printable((const uint8_t *)r->prompt, prompt_bytes, true);
-        const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
-        status =
-            cli_answer(cli,
-                       json_pack("{s:s, s:s, s:s, s:s, s:I}", "as_of", as_of, "prompt", prompt,
-                                 "text", text, "generated_hex", hex, "bytes", (json_int_t)count),
-                       err);
-        free(prompt);
-        free(hex);
-    } else {
+    if (!cli->json) {
         puts(text);
+        free(text);
+        return REEF_OK;
     }
+    char *hex = cli_alloc(2 * count + 1, 1);
+    for (size_t i = 0; i < count; i++) snprintf(hex + 2 * i, 3, "%02x", out[i]);
+    char *prompt = cli_printable(r->prompt.bytes + r->shown, shown, true);
+    const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
+    json_t *document = json_pack("{s:s, s:s, s:s, s:s, s:I}", "as_of", as_of, "prompt", prompt,
+                                 "text", text, "generated_hex", hex, "bytes", (json_int_t)count);
+    free(prompt);
+    free(hex);
     free(text);
-    return status;
+    return cli_answer(cli, document, err);
 }
 
 reef_status cmd_generate(cli_call *cli, reef_error *err) {
-    request r;
+    request r = {0};
     cli_pool pool = {0};
     reef_model *model = NULL;
     uint8_t *out = NULL;
@@ -92,13 +114,14 @@ reef_status cmd_generate(cli_call *cli, reef_error *err) {
     out = cli_alloc((size_t)r.bytes, 1);
     reef_sampling sampling = {
         .seed = r.seed, .temperature = (float)r.temperature, .top_p = (float)r.top_p};
-    status = reef_model_generate(model, (const uint8_t *)r.prompt, strlen(r.prompt),
-                                 (size_t)r.bytes, &sampling, out, err);
+    status = reef_model_generate(model, r.prompt.bytes, r.prompt.count, (size_t)r.bytes, &sampling,
+                                 out, err);
     if (status == REEF_OK) status = answer(cli, &r, out, err);
 
 cleanup:
     free(out);
     reef_model_close(model);
+    cli_file_release(&r.prompt);
     cli_pool_close(&pool);
     return status;
 }

@@ -14,7 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define PROMPT_BYTES 40
+#define PROMPT_BYTES 1024 // so that gates recognise what it is
+#define PROMPT_SHOWN 40
 #define SAMPLE_BYTES 160
 #define SAMPLE_TEMPERATURE 0.7f
 #define SAMPLE_TOP_P 0.95f
@@ -86,9 +87,11 @@ typedef struct report {
 static reef_status split(
     const char *option, const char *text, char **name, const char **value, reef_error *err) {
     const char *equals = strchr(text, '=');
-    if (!equals || equals == text || equals[1] == '\0')
-        return reef_fail(err, REEF_INVALID, "--%s is '%.64s', but must be NAME=%s", option, text,
-                         strcmp(option, "domain") == 0 ? "FILE" : "BITS");
+    if (!equals || equals == text || equals[1] == '\0') {
+        reef_fail(err, REEF_INVALID, "--%s is '%.64s', but must be NAME=%s", option, text,
+                  strcmp(option, "domain") == 0 ? "FILE" : "BITS");
+        return REEF_INVALID;
+    }
     *name = cli_format("%.*s", (int)(equals - text), text);
     *value = equals + 1;
     return REEF_OK;
@@ -312,27 +315,31 @@ static const cli_file *prompt_of(const report *r, size_t generation) {
     return &r->domains[0].file;
 }
 
+static size_t character_start(const cli_file *file, size_t at) {
+    while (at > 0 && at < file->count && (file->bytes[at] & 0xc0) == 0x80) at--;
+    return at;
+}
+
 static reef_status sample(
     report *r, const cli_call *cli, cli_pool *pool, size_t generation, reef_error *err) {
-    const cli_file *prompt = prompt_of(r, generation);
-    size_t prompt_bytes = prompt->count < PROMPT_BYTES ? prompt->count : PROMPT_BYTES;
-    // Not in the middle of a character.
-    while (prompt_bytes > 1 && prompt_bytes < prompt->count &&
-           (prompt->bytes[prompt_bytes] & 0xc0) == 0x80)
-        prompt_bytes--;
-    uint8_t text[PROMPT_BYTES + SAMPLE_BYTES];
-    memcpy(text, prompt->bytes, prompt_bytes);
+    const cli_file *file = prompt_of(r, generation);
+    size_t end = character_start(file, file->count < PROMPT_BYTES ? file->count : PROMPT_BYTES);
+    size_t shown = character_start(file, end < PROMPT_SHOWN ? 0 : end - PROMPT_SHOWN);
+    size_t shown_bytes = end - shown;
+    uint8_t *text = cli_alloc(shown_bytes + SAMPLE_BYTES, 1);
+    memcpy(text, file->bytes + shown, shown_bytes);
     reef_sampling sampling = {.seed = 1, .temperature = SAMPLE_TEMPERATURE, .top_p = SAMPLE_TOP_P};
     reef_model *model = NULL;
     char *as_of = cli_format("%zu", generation);
     reef_status status = reef_model_open(&model, pool->store, as_of, cli->threads, err);
     if (status == REEF_OK)
-        status = reef_model_generate(model, prompt->bytes, prompt_bytes, SAMPLE_BYTES, &sampling,
-                                     text + prompt_bytes, err);
+        status = reef_model_generate(model, file->bytes, end, SAMPLE_BYTES, &sampling,
+                                     text + shown_bytes, err);
     if (status == REEF_OK)
-        r->samples[r->sample_count++] = cli_printable(text, prompt_bytes + SAMPLE_BYTES, false);
+        r->samples[r->sample_count++] = cli_printable(text, shown_bytes + SAMPLE_BYTES, false);
     reef_model_close(model);
     free(as_of);
+    free(text);
     return status;
 }
 
@@ -541,7 +548,7 @@ static void print_report(const report *r,
     print_domains(r);
     printf("\n");
     cli_table_print(generations, stdout);
-    printf("\nsamples, each as of its generation:\n");
+    printf("\nsamples: what each generation makes of the text it learned\n");
     for (size_t g = 0; g < r->sample_count; g++) printf("  %zu  %s\n", g, r->samples[g]);
     if (!isnan(r->seconds)) {
         char words[CLI_WORD_BYTES];

@@ -1,6 +1,7 @@
 // reef usage: how evenly the experts of one generation are used, layer by layer.
 #include "commands.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #define TOP_COUNT 5    // experts listed for a layer
 #define BUCKETS_MAX 40 // 0, 1, 2-3, 4-7, ... selections
 #define BAR_COLUMNS 40
+#define BUCKET_NAME_BYTES 48 // two 64-bit numbers
 
 static const cli_option OPTIONS[] = {
     {"generation", "G", "which one (default: the open one)"},
@@ -68,12 +70,12 @@ static void summarise(layer_usage *layer, const reef_usage *usage, size_t expert
             (double)usage[layer->top[i]].count / (double)layer->summary.selections;
 }
 
-static void bucket_name(size_t bucket, char out[CLI_WORD_BYTES]) {
+static void bucket_name(size_t bucket, char out[BUCKET_NAME_BYTES]) {
     uint64_t low = bucket ? (uint64_t)1 << (bucket - 1) : 0, high = bucket ? 2 * low - 1 : 0;
     if (low == high)
-        snprintf(out, CLI_WORD_BYTES, "%" PRIu64, low);
+        snprintf(out, BUCKET_NAME_BYTES, "%" PRIu64, low);
     else
-        snprintf(out, CLI_WORD_BYTES, "%" PRIu64 "-%" PRIu64, low, high);
+        snprintf(out, BUCKET_NAME_BYTES, "%" PRIu64 "-%" PRIu64, low, high);
 }
 
 static void print_histogram(const layer_usage *layer) {
@@ -82,8 +84,11 @@ static void print_histogram(const layer_usage *layer) {
     for (size_t b = 0; b < layer->bucket_count; b++)
         if (layer->buckets[b] > most) most = layer->buckets[b];
     cli_table *table = cli_table_new(">><", HEADING);
+    size_t first = 1; // the dead ones are always shown, then nothing until the least used
+    while (first < layer->bucket_count && layer->buckets[first] == 0) first++;
     for (size_t b = 0; b < layer->bucket_count; b++) {
-        char name[CLI_WORD_BYTES], words[CLI_WORD_BYTES], bar[BAR_COLUMNS + 1];
+        if (b > 0 && b < first) continue;
+        char name[BUCKET_NAME_BYTES], words[CLI_WORD_BYTES], bar[BAR_COLUMNS + 1];
         double share = (double)layer->buckets[b] / (double)most;
         size_t length = (size_t)ceil(share * BAR_COLUMNS);
         memset(bar, '#', length);
@@ -149,6 +154,7 @@ static reef_status show(cli_call *cli,
                         cli_pool *pool,
                         const reef_generation *generation,
                         reef_error *err) {
+    assert(generation);
     json_t *array = json_array();
     reef_status status = REEF_OK;
     if (!cli->json)

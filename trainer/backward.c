@@ -259,12 +259,23 @@ static void attend(backward *b) {
 
 // ---- embedding -----------------------------------------------------------------------------------
 
+// Table `back` holds the byte that many places before a token.
+static void embed_table(void *context, size_t back) {
+    const backward *b = context;
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, T = config->context;
+    float *d_table = b->open->grads.embedding + back * REEF_VOCAB * D;
+    for (size_t w = 0; back < T && w < b->batch->windows; w++) {
+        const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
+        reef_embedding_backward(T - back, D, d_table, b->pass->d_x + (w * T + back) * D,
+                                b->batch->tokens + w * T, fire == NULL ? NULL : fire + back);
+    }
+}
+
 static void embed(backward *b) {
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context;
-    const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, 0);
-    reef_embedding_backward(b->rows, D, b->open->grads.embedding, b->pass->d_x, b->batch->tokens,
-                            fire);
+    reef_workers_run(b->workers, 1 + (size_t)config->previous_bytes, embed_table, b);
     if (!b->first) return;
     for (size_t w = 0; w < b->batch->windows; w++)
         reef_axpy(T * D, b->open->grads.position, 1.0f, b->pass->d_x + w * T * D);

@@ -30,7 +30,9 @@
     X(d_model, INTEGER, "128", 2, 4096, "width of a token")                                        \
     X(attention_heads, INTEGER, "4", 1, 256, "heads of each block's attention")                    \
     X(context, INTEGER, "128", 2, 4096, "bytes in a window")                                       \
-    X(batch, INTEGER, "8", 1, 1024, "windows in a training step")                                  \
+    X(previous_bytes, INTEGER, "3", 0, 16, "bytes before it that a token embeds beside its own")   \
+    X(batch, INTEGER, "8", 1, 1024, "windows of the stream in a training step")                    \
+    X(rehearse, INTEGER, "8", 0, 1024, "windows beside them, of the open generation's own past")   \
     X(ffw, TEXT, "p", 0, 0,                                                                        \
       "feed-forward of each block: p (PEER) or d (dense); one letter for all")                     \
     X(d_ffw, INTEGER, "512", 1, 65536, "hidden width of dense feed-forward networks")              \

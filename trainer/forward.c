@@ -195,7 +195,16 @@ static bool fires_any(const uint8_t *fire, size_t T) {
     return fire == NULL || memchr(fire, 1, T) != NULL;
 }
 
-// x = embedding[token] + position, plus the deltas of the generations that fire.
+// The tables of a token's own byte and of those before it in its window: what attention would take many
+// steps to learn to fetch (compare the hashed n-gram embeddings of Pagnoni et al. 2024).
+static void add_embeddings(
+    const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t) {
+    size_t D = config->d_model;
+    for (size_t back = 0; back <= config->previous_bytes && back <= t; back++)
+        reef_axpy(D, x + t * D, 1.0f, tables + (back * REEF_VOCAB + tokens[t - back]) * D);
+}
+
+// x = embeddings + position, plus the deltas of the generations that fire.
 static void embed_window(void *context, size_t w) {
     const forward *f = context;
     const reef_config *config = f->pass->config;
@@ -203,16 +212,13 @@ static void embed_window(void *context, size_t w) {
     const reef_weights *base = &f->net->gens[0]->weights;
     const uint8_t *tokens = f->batch->tokens + w * T;
     float *x = f->pass->x + w * T * D;
-    for (size_t t = 0; t < T; t++) {
-        const float *embedding = base->embedding + (size_t)tokens[t] * D;
-        const float *position = base->position + t * D;
-        for (size_t d = 0; d < D; d++) x[t * D + d] = embedding[d] + position[d];
-    }
+    memcpy(x, base->position, T * D * sizeof *x);
+    for (size_t t = 0; t < T; t++) add_embeddings(config, x, base->embedding, tokens, t);
     for (size_t g = 1; g < f->net->gen_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
         const float *delta = f->net->gens[g]->weights.embedding;
         for (size_t t = 0; t < T; t++)
-            if (fire[t]) reef_axpy(D, x + t * D, 1.0f, delta + (size_t)tokens[t] * D);
+            if (fire[t]) add_embeddings(config, x, delta, tokens, t);
     }
 }
 

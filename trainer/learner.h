@@ -15,6 +15,8 @@
 #include "reservoir.h"
 
 #define REEF_SOURCE_COUNT_MAX 1024
+// A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's own
+// past, then up to one of old data where its gate leaks.
 #define REEF_RETAIN_WINDOWS 1     // windows of old data beside a batch, where a gate leaks
 #define REEF_RETAIN_CANDIDATES 32 // reservoir windows looked at per step to find one that leaks
 
@@ -48,7 +50,7 @@ struct reef_trainer {
     uint8_t *tokens, *targets, *fire; // (windows * T); fire (generations, windows * T)
     float *weight, *margins;
     size_t fire_capacity;  // generations that fire and margins have room for
-    size_t retain_windows; // of the batch that was last looked at
+    size_t rehearse_windows, retain_windows; // of the batch that was last looked at
     double last_bits;
     float learning_rate;
 
@@ -73,6 +75,8 @@ static inline reef_gen *reef_open_generation(const reef_trainer *trainer) {
 
 // step.c
 
+/** The most windows that a training batch can have. */
+size_t reef_step_windows(const reef_config *config);
 /** Forward of the batch at `bytes` (one more byte than a batch) as the open generation trains it. */
 REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               const uint8_t *bytes,

@@ -113,7 +113,8 @@ static void lay_out_backbone_block(layout *out, const reef_config *config, uint3
 static void lay_out(layout *out, const reef_config *config, const reef_generation *info) {
     size_t D = config->d_model, V = REEF_VOCAB;
     bool first = info->generation == 0;
-    add(out, offsetof(reef_weights, embedding), V * D, true,
+    size_t tables = 1 + (size_t)config->previous_bytes;
+    add(out, offsetof(reef_weights, embedding), tables * V * D, true,
         first ? "embedding" : "delta_embedding");
     add(out, offsetof(reef_weights, head), D * V, true, first ? "head" : "delta_head");
     if (first) {
@@ -297,7 +298,8 @@ static void initialise_backbone(reef_gen *gen, const reef_config *config, uint64
     float residual = 1.0f / sqrtf(2.0f * (float)L);
     uint64_t stream = (uint64_t)REEF_LAYER_COUNT_MAX * STREAMS;
     reef_weights *weights = &gen->weights;
-    reef_random_normal((size_t)REEF_VOCAB * D, weights->embedding, 0.1f, seed, stream++);
+    reef_random_normal((1 + (size_t)config->previous_bytes) * REEF_VOCAB * D, weights->embedding,
+                       0.1f, seed, stream++);
     reef_random_normal((size_t)config->context * D, weights->position, 0.02f, seed, stream++);
     reef_random_normal(D * REEF_VOCAB, weights->head, 0.5f * by_width, seed, stream++);
     fill(weights->norm_scale, D, 1.0f);

@@ -32,7 +32,7 @@ typedef struct reef_block {
 
 /** Views of a generation's tensors; a second one of the same layout views their gradients. */
 typedef struct reef_weights {
-    float *embedding; // (V, D) generation 0; its delta in later ones
+    float *embedding; // (1 + previous_bytes, V, D) generation 0; its delta in later ones
     float *head;      // (D, V) generation 0; its delta in later ones
     float *position;  // (T, D) generation 0 only, as all that follows but the routers
     float *norm_scale, *norm_shift;

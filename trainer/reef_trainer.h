@@ -33,7 +33,9 @@ typedef struct reef_config {
     uint64_t seed;
     // sizes
     uint32_t layers, d_model, attention_heads, context; // L, D, A, T
-    uint32_t batch;                                     // windows of T bytes per step
+    uint32_t previous_bytes;                            // embedded beside a token's own byte
+    uint32_t batch;    // windows of T bytes of the stream per step
+    uint32_t rehearse; // windows beside them, drawn from what the open generation has trained on
     char ffw[REEF_LAYER_COUNT_MAX + 1];                 // one letter per block: 'p' peer, 'd' dense; "p" = all
     uint32_t d_ffw;                                     // width of dense FFWs
     uint32_t heads, topk, d_key;                        // PEER: H, K, d_key

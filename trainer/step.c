@@ -9,15 +9,15 @@
 
 #define LN2 0.6931471805599453
 #define CHUNK 8192 // floats of a tensor that are one piece of the optimiser's work
-enum { STREAM_RETAIN = 201 };
+enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 };
 
-static size_t window_count(const reef_config *config) {
-    return config->batch + REEF_RETAIN_WINDOWS;
+size_t reef_step_windows(const reef_config *config) {
+    return (size_t)config->batch + config->rehearse + REEF_RETAIN_WINDOWS;
 }
 
 reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *err) {
     const reef_config *config = &trainer->net.config;
-    size_t stride = window_count(config) * config->context;
+    size_t stride = reef_step_windows(config) * config->context;
     if (gens <= trainer->fire_capacity) return REEF_OK;
     uint8_t *fire = realloc(trainer->fire, gens * stride);
     if (fire != NULL) trainer->fire = fire;
@@ -37,12 +37,18 @@ static void place_window(reef_trainer *trainer, size_t window, const uint8_t *by
     memcpy(trainer->targets + window * T, bytes + 1, T);
 }
 
-// Margins of one generation's gate on the T-window that ends a stretch of old data read from its start.
-static void score_window(
-    const reef_gate *gate, const uint8_t *bytes, size_t last, size_t T, float *margin) {
+// Let the gate of generation g decide about the T-window at `at` of a longer stretch, read from its
+// start, which is window `slot` of the batch.
+static void fire_in_window(
+    reef_trainer *trainer, size_t g, size_t slot, const uint8_t *bytes, size_t at) {
+    const reef_config *config = &trainer->net.config;
+    size_t T = config->context;
+    const reef_gate *gate = &trainer->net.gens[g]->gate;
+    uint8_t *fire = trainer->fire + (g * reef_step_windows(config) + slot) * T;
     reef_gate_state state;
     reef_gate_reset(gate, &state);
-    for (size_t at = 0; at <= last; at += T) reef_gate_score(gate, &state, T, bytes + at, margin);
+    reef_gate_score(gate, &state, at + T, bytes, trainer->margins); // at most the bytes of a batch
+    for (size_t t = 0; t < T; t++) fire[t] = trainer->margins[at + t] > 0.0f;
 }
 
 // Does the open generation's gate leak on this window of old data? Then its first T-window with a
@@ -51,8 +57,7 @@ static bool take_leaking_window(reef_trainer *trainer,
                                 size_t slot,
                                 const uint8_t *bytes,
                                 size_t size) {
-    size_t T = trainer->net.config.context, stride = window_count(&trainer->net.config) * T;
-    size_t open = trainer->net.gen_count - 1;
+    size_t T = trainer->net.config.context, open = trainer->net.gen_count - 1;
     float *margin = trainer->margins;
     reef_gate_state state;
     const reef_gate *gate = &trainer->net.gens[open]->gate;
@@ -62,11 +67,7 @@ static bool take_leaking_window(reef_trainer *trainer,
         reef_gate_score(gate, &state, T, bytes + at, margin);
         for (size_t t = 0; t < T; t++) fired += margin[t] > 0.0f;
         if (fired == 0) continue;
-        for (size_t g = 1; g <= open; g++) {
-            score_window(&trainer->net.gens[g]->gate, bytes, at, T, margin);
-            for (size_t t = 0; t < T; t++)
-                trainer->fire[g * stride + slot * T + t] = margin[t] > 0.0f;
-        }
+        for (size_t g = 1; g <= open; g++) fire_in_window(trainer, g, slot, bytes, at);
         place_window(trainer, slot, bytes + at);
         return true;
     }
@@ -75,7 +76,7 @@ static bool take_leaking_window(reef_trainer *trainer,
 
 // The retain term needs old data on which the open generation's gate fires. Candidates are drawn by
 // step number, so which window is taken depends on nothing but the stream.
-static size_t add_retain_window(reef_trainer *trainer) {
+static size_t add_retain_window(reef_trainer *trainer, size_t slot_window) {
     const reef_config *config = &trainer->net.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     uint32_t generation = reef_open_generation(trainer)->info.generation;
@@ -86,9 +87,36 @@ static size_t add_retain_window(reef_trainer *trainer) {
             (size_t)reef_random_below(config->seed, STREAM_RETAIN, counter, reservoir->old_slots);
         if (reservoir->sizes[slot] == 0 || reservoir->generations[slot] >= generation) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        if (take_leaking_window(trainer, config->batch, bytes, reservoir->sizes[slot])) return 1;
+        if (take_leaking_window(trainer, slot_window, bytes, reservoir->sizes[slot])) return 1;
     }
     return 0;
+}
+
+// Windows of the open generation's own past, with its gate forced open like that of the new ones: the
+// stream passes only once, and neighbouring windows alone make a one-sided batch.
+static size_t add_rehearsal(reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    size_t T = config->context, young = reservoir->slots - reservoir->old_slots, count = 0;
+    if (reservoir->young_seen < young) young = (size_t)reservoir->young_seen;
+    if (young == 0 || reservoir->window_bytes <= T) return 0;
+    size_t starts = reservoir->window_bytes - T; // one byte more than a window is needed
+    for (; count < config->rehearse; count++) {
+        uint64_t counter = 2 * (trainer->step * config->rehearse + count);
+        size_t slot = reservoir->old_slots +
+                      (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
+        size_t at = (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter + 1, starts);
+        place_window(trainer, config->batch + count,
+                     reservoir->bytes + slot * reservoir->window_bytes + at);
+    }
+    return count;
+}
+
+// Every trained window weighs the same; those of old data only feed the retain term.
+static void weigh_windows(reef_trainer *trainer, size_t trained, size_t retained) {
+    size_t T = trainer->net.config.context, rows = trained * T;
+    for (size_t i = 0; i < rows; i++) trainer->weight[i] = 1.0f / (float)rows;
+    memset(trainer->weight + rows, 0, retained * T * sizeof *trainer->weight);
 }
 
 static double mean_bits(const reef_trainer *trainer) {
@@ -98,26 +126,36 @@ static double mean_bits(const reef_trainer *trainer) {
     return nats / LN2 / (double)count;
 }
 
-static reef_batch make_batch(reef_trainer *trainer, size_t retain_windows, bool gradient) {
+static reef_batch make_batch(reef_trainer *trainer,
+                             size_t windows,
+                             size_t retain_windows,
+                             bool gradient) {
     const reef_config *config = &trainer->net.config;
     return (reef_batch){
-        .windows = config->batch + retain_windows,
+        .windows = windows + retain_windows,
         .retain_windows = retain_windows,
         .tokens = trainer->tokens,
         .targets = trainer->targets,
         .weight = gradient ? trainer->weight : NULL,
         .fire = trainer->fire,
-        .fire_stride = window_count(config) * config->context,
+        .fire_stride = reef_step_windows(config) * config->context,
     };
 }
 
 static void place_batch(reef_trainer *trainer, const uint8_t *bytes, reef_firing *firing) {
     const reef_config *config = &trainer->net.config;
-    size_t stride = window_count(config) * config->context;
+    size_t stride = reef_step_windows(config) * config->context;
     for (size_t w = 0; w < config->batch; w++)
         place_window(trainer, w, bytes + w * config->context);
     reef_firing_score(firing, &trainer->net, reef_batch_bytes(config), bytes, trainer->fire,
                       trainer->margins, stride);
+}
+
+// The open generation trains with its gate forced open.
+static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
+    size_t T = trainer->net.config.context, open = trainer->net.gen_count - 1;
+    size_t stride = reef_step_windows(&trainer->net.config) * T;
+    if (open > 0) memset(trainer->fire + open * stride + first * T, 1, windows * T);
 }
 
 reef_status reef_step_forward(reef_trainer *trainer,
@@ -126,13 +164,15 @@ reef_status reef_step_forward(reef_trainer *trainer,
                               double *bits,
                               reef_error *err) {
     const reef_config *config = &trainer->net.config;
-    size_t stride = window_count(config) * config->context;
     double start = reef_seconds();
     place_batch(trainer, bytes, firing);
-    size_t open = trainer->net.gen_count - 1;
-    if (open > 0) memset(trainer->fire + open * stride, 1, reef_batch_bytes(config)); // forced open
-    trainer->retain_windows = add_retain_window(trainer);
-    reef_batch batch = make_batch(trainer, trainer->retain_windows, true);
+    force_open(trainer, 0, config->batch);
+    trainer->rehearse_windows = add_rehearsal(trainer);
+    force_open(trainer, config->batch, trainer->rehearse_windows);
+    size_t windows = config->batch + trainer->rehearse_windows;
+    trainer->retain_windows = add_retain_window(trainer, windows);
+    weigh_windows(trainer, windows, trainer->retain_windows);
+    reef_batch batch = make_batch(trainer, windows, trainer->retain_windows, true);
     reef_status status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
                                            REEF_PASS_TRAIN, err);
     *bits = mean_bits(trainer);
@@ -151,7 +191,7 @@ reef_status reef_step_task_free(reef_trainer *trainer,
     place_batch(trainer, bytes, &moving);
     reef_firing_release(&moving);
     reef_gen_fold(reef_open_generation(trainer), &trainer->net.config);
-    reef_batch batch = make_batch(trainer, 0, false);
+    reef_batch batch = make_batch(trainer, trainer->net.config.batch, 0, false);
     status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
                                REEF_PASS_EVALUATE, err);
     *bits = mean_bits(trainer);
@@ -226,7 +266,8 @@ void reef_step_backward(reef_trainer *trainer) {
     reef_gen *gen = reef_open_generation(trainer);
     double start = reef_seconds();
     trainer->learning_rate = learning_rate(config, trainer->generation_step);
-    reef_batch batch = make_batch(trainer, trainer->retain_windows, true);
+    reef_batch batch = make_batch(trainer, config->batch + trainer->rehearse_windows,
+                                  trainer->retain_windows, true);
     reef_pass_update update = {
         .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},

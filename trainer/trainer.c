@@ -20,7 +20,7 @@ static reef_status put_config(reef_txn *txn, const reef_config *config, reef_err
 // Everything the trainer needs that the configuration decides.
 static reef_status allocate(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
-    size_t windows = config->batch + REEF_RETAIN_WINDOWS, rows = windows * config->context;
+    size_t windows = reef_step_windows(config), rows = windows * config->context;
     trainer->tokens = calloc(rows, 1);
     trainer->targets = calloc(rows, 1);
     trainer->weight = calloc(rows, sizeof *trainer->weight);

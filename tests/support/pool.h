@@ -36,7 +36,8 @@ static inline void must_fail(reef_status status,
 static inline reef_store *pool_open(const char *path, bool create, bool write) {
     reef_error err;
     reef_store *store = NULL;
-    must(reef_store_open(&store, path, &(reef_store_options){.create = create, .write = write}, &err),
+    must(reef_store_open(&store, path, &(reef_store_options){.create = create, .write = write},
+                         &err),
          &err);
     return store;
 }

@@ -35,7 +35,7 @@ static void become(const char *const *argv, FILE *in, FILE *out, FILE *err) {
     _exit(127);
 }
 
-void program_run(program *program, const char *const *argv, const char *input) {
+void program_run(program *p, const char *const *argv, const char *input) {
     FILE *in = tmpfile(), *out = tmpfile(), *err = tmpfile();
     assert_true(in && out && err);
     if (input) assert_true(fputs(input, in) >= 0);
@@ -46,18 +46,18 @@ void program_run(program *program, const char *const *argv, const char *input) {
     if (child == 0) become(argv, in, out, err);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    program->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    assert_int_not_equal(program->code, 127); // it is not there
+    p->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    assert_int_not_equal(p->code, 127); // it is not there
     fclose(in);
-    program->out = read_back(out);
-    program->err = read_back(err);
+    p->out = read_back(out);
+    p->err = read_back(err);
 }
 
-void program_release(program *program) {
-    free(program->out);
-    free(program->err);
-    program->out = NULL;
-    program->err = NULL;
+void program_release(program *p) {
+    free(p->out);
+    free(p->err);
+    p->out = NULL;
+    p->err = NULL;
 }
 
 size_t line_count(const char *text) {

@@ -22,12 +22,14 @@
 
 #define AWAIT_MS_MAX 60000
 #define AWAIT_STEP_MS 5
+#define ROOT_BYTES_MAX 70 // of TMPDIR: below it a socket has to fit its path into 107 bytes
 
 // ---- files ---------------------------------------------------------------------------------------
 
 void sandbox_make(sandbox *box) {
     const char *root = getenv("TMPDIR");
-    snprintf(box->directory, sizeof(box->directory), "%s/reefd_XXXXXX", root && strlen(root) < 100 ? root : "/tmp");
+    snprintf(box->directory, sizeof(box->directory), "%s/reefd_XXXXXX",
+             root && strlen(root) < ROOT_BYTES_MAX ? root : "/tmp");
     assert_non_null(mkdtemp(box->directory));
     snprintf(box->pool, sizeof(box->pool), "%s/pool", box->directory);
     snprintf(box->text, sizeof(box->text), "%s/text", box->directory);
@@ -82,12 +84,14 @@ static uint64_t draw(uint64_t *state) {
 }
 
 void write_text(const char *path, size_t bytes, uint64_t seed) {
-    static const char *const SYLLABLES[] = {"ka", "lo", "mi", "ren", "tu", "sa", "vel", "o", "shi", "an"};
+    static const char *const SYLLABLES[] = {"ka", "lo",  "mi", "ren", "tu",
+                                            "sa", "vel", "o",  "shi", "an"};
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     for (size_t written = 0; written < bytes;) {
         char word[32] = "";
-        for (uint64_t i = 0, count = 1 + draw(&seed) % 3; i < count; i++) strcat(word, SYLLABLES[draw(&seed) % 10]);
+        for (uint64_t i = 0, count = 1 + draw(&seed) % 3; i < count; i++)
+            strcat(word, SYLLABLES[draw(&seed) % 10]);
         strcat(word, draw(&seed) % 8 ? " " : ".\n");
         size_t length = strlen(word);
         if (length > bytes - written) length = bytes - written;
@@ -197,7 +201,8 @@ void sleep_ms(unsigned ms) {
 void reefd_await(const sandbox *box, pid_t pid) {
     for (unsigned waited = 0; waited < AWAIT_MS_MAX; waited += AWAIT_STEP_MS) {
         char *result = NULL;
-        reef_status status = reef_daemon_call(box->pool, NULL, "{\"command\": \"status\"}", &result, NULL);
+        reef_status status =
+            reef_daemon_call(box->pool, NULL, "{\"command\": \"status\"}", &result, NULL);
         free(result);
         if (status == REEF_OK) return;
         if (waitpid(pid, NULL, WNOHANG) != 0) break;

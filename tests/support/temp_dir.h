@@ -13,7 +13,9 @@
 #define TEMP_DIR_BYTES 512
 
 /** `directory/name`, in place. */
-static inline void temp_dir_join(char out[TEMP_DIR_BYTES], const char *directory, const char *name) {
+static inline void temp_dir_join(char out[TEMP_DIR_BYTES],
+                                 const char *directory,
+                                 const char *name) {
     int length = snprintf(out, TEMP_DIR_BYTES, "%s/%s", directory, name);
     assert(length > 0 && length < TEMP_DIR_BYTES);
 }

@@ -1,0 +1,205 @@
+// Making a pool, recognising one, and turning LMDB's codes into ours.
+//
+// A pool is made in a subdirectory of its directory, in one LMDB transaction, and its data file moved
+// to its place at the end: so a data file that is in place is a whole pool, whenever the power failed.
+#include "pool_format.h"
+
+#include "pool_file.h"
+#include "record.h"
+#include "store_bytes.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- codes ---------------------------------------------------------------------------------------
+
+static reef_status fail_full(const char *path,
+                             uint64_t needed,
+                             const char *doing,
+                             reef_error *err) {
+    return reef_fail(err, REEF_FULL,
+                     "cannot %s in pool %s: the disk is full (%" PRIu64
+                     " bytes free, about %" PRIu64 " needed)",
+                     doing, path, reef_disk_free_bytes(path), needed);
+}
+
+// LMDB reports a short write as EIO: only the file system knows whether it was room that lacked. What
+// the transaction itself had already taken of it is why the margin is generous.
+static bool disk_is_full(const char *path, uint64_t needed) {
+    const uint64_t margin_bytes = UINT64_C(1) << 20;
+    uint64_t free_bytes = reef_disk_free_bytes(path);
+    return free_bytes != UINT64_MAX && free_bytes < needed + margin_bytes;
+}
+
+reef_status reef_lmdb_fail(
+    const char *path, int code, uint64_t bytes_needed, const char *doing, reef_error *err) {
+    reef_status status = REEF_IO;
+    switch (code) {
+    case ENOSPC:
+    case EDQUOT:
+        return fail_full(path, bytes_needed, doing, err);
+    case EIO:
+        if (disk_is_full(path, bytes_needed)) return fail_full(path, bytes_needed, doing, err);
+        break;
+    case MDB_MAP_FULL:
+        return reef_fail(err, REEF_FULL,
+                         "cannot %s in pool %s: the map is full; begin again, it will be larger",
+                         doing, path);
+    case MDB_TXN_FULL:
+        status = REEF_FULL;
+        break;
+    case MDB_NOTFOUND:
+        status = REEF_NOT_FOUND;
+        break;
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+        status = REEF_CORRUPT;
+        break;
+    case MDB_INVALID:
+        status = REEF_INVALID;
+        break;
+    case MDB_VERSION_MISMATCH:
+        status = REEF_VERSION;
+        break;
+    case MDB_READERS_FULL:
+        return reef_fail(err, REEF_BUSY, "cannot %s in pool %s: all %d reader slots are taken",
+                         doing, path, REEF_READERS_MAX);
+    case MDB_MAP_RESIZED:
+    case EAGAIN:
+    case EBUSY:
+        status = REEF_BUSY;
+        break;
+    case ENOMEM:
+        status = REEF_NO_MEMORY;
+        break;
+    default:
+        break;
+    }
+    return reef_fail(err, status, "cannot %s in pool %s: %s", doing, path, mdb_strerror(code));
+}
+
+// ---- the format record ---------------------------------------------------------------------------
+
+// meta "format": the version as u32. Its key, header and encoding stay the same in every version.
+static const reef_key format_key = {.db = REEF_DB_META, .name = REEF_FORMAT_NAME};
+
+static reef_key_bytes format_key_encode(void) {
+    reef_key_bytes encoded;
+    reef_status status = reef_key_encode(&format_key, &encoded, NULL);
+    assert(status == REEF_OK);
+    return encoded;
+}
+
+static reef_status format_read(const char *path, MDB_txn *txn, MDB_dbi meta, reef_error *err) {
+    reef_key_bytes encoded = format_key_encode();
+    MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data};
+    MDB_val value;
+    int code = mdb_get(txn, meta, &key, &value);
+    if (code == MDB_NOTFOUND)
+        return reef_fail(err, REEF_INVALID, "%s is no pool: it has no format version", path);
+    if (code != 0) return reef_lmdb_fail(path, code, 0, "read the format version", err);
+
+    reef_view view;
+    uint8_t content[REEF_HASH_BYTES];
+    uint8_t version[4];
+    reef_status status =
+        reef_record_parse(&format_key, &encoded, value.mv_data, value.mv_size, &view, content, err);
+    if (status != REEF_OK) return status;
+    if (view.bytes < sizeof(version))
+        return reef_fail(err, REEF_CORRUPT, "pool %s: the format version is cut short", path);
+    memcpy(version, view.data, sizeof(version));
+    if (reef_get_le32(version) != REEF_FORMAT_VERSION)
+        return reef_fail(err, REEF_VERSION,
+                         "pool %s has format version %" PRIu32 ", this program reads version %u",
+                         path, reef_get_le32(version), REEF_FORMAT_VERSION);
+    return REEF_OK;
+}
+
+reef_status reef_format_check(const char *path, MDB_env *lmdb, MDB_dbi meta, reef_error *err) {
+    MDB_txn *txn = NULL;
+    int code = mdb_txn_begin(lmdb, NULL, MDB_RDONLY, &txn);
+    if (code != 0) return reef_lmdb_fail(path, code, 0, "begin a transaction", err);
+    reef_status status = format_read(path, txn, meta, err);
+    mdb_txn_abort(txn);
+    return status;
+}
+
+static int put(
+    MDB_txn *txn, MDB_dbi dbi, void *key, size_t key_bytes, void *data, size_t data_bytes) {
+    MDB_val key_value = {.mv_size = key_bytes, .mv_data = key};
+    MDB_val value = {.mv_size = data_bytes, .mv_data = data};
+    return mdb_put(txn, dbi, &key_value, &value, 0);
+}
+
+static int format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]) {
+    reef_key_bytes encoded = format_key_encode();
+    uint8_t record[REEF_RECORD_HEADER_BYTES + 4];
+    uint8_t *payload = record + REEF_RECORD_HEADER_BYTES;
+    uint8_t sum_key[REEF_SUM_KEY_BYTES_MAX] = {REEF_DB_META};
+    uint8_t sum[REEF_SUM_BYTES] = {0}; // commit 0: before the first
+    reef_put_le32(payload, REEF_FORMAT_VERSION);
+    reef_record_content_hash(REEF_DB_META, &encoded, REEF_U32, payload, 4, sum + 8);
+    reef_record_header_write(record, &format_key, &encoded, REEF_U32, 0, 4, sum + 8);
+    memcpy(sum_key + 1, encoded.data, encoded.bytes);
+    int code = put(txn, dbis[REEF_DB_META], encoded.data, encoded.bytes, record, sizeof(record));
+    if (code != 0) return code;
+    return put(txn, dbis[REEF_DB_SUMS], sum_key, 1 + encoded.bytes, sum, sizeof(sum));
+}
+
+// ---- making a pool -------------------------------------------------------------------------------
+
+// All databases and the format record, in one transaction.
+static int databases_create(MDB_env *lmdb) {
+    MDB_txn *txn = NULL;
+    MDB_dbi dbis[REEF_DB_COUNT];
+    int code = mdb_txn_begin(lmdb, NULL, 0, &txn);
+    for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++)
+        code = mdb_dbi_open(txn, reef_db_name(db), MDB_CREATE, &dbis[db]);
+    if (code == 0) code = format_write(txn, dbis);
+    if (code == 0) return mdb_txn_commit(txn);
+    mdb_txn_abort(txn);
+    return code;
+}
+
+static reef_status environment_create(const char *path, reef_error *err) {
+    MDB_env *lmdb = NULL;
+    bool read_only = false;
+    reef_status status = reef_pool_lock_reserve(path, &read_only, err);
+    if (status != REEF_OK) return status;
+    int code = mdb_env_create(&lmdb);
+    if (code == 0) code = mdb_env_set_maxdbs(lmdb, REEF_DB_COUNT);
+    if (code == 0) code = mdb_env_open(lmdb, path, 0, 0600);
+    if (code == 0) code = databases_create(lmdb);
+    mdb_env_close(lmdb); // accepts NULL
+    return code == 0 ? REEF_OK : reef_lmdb_fail(path, code, 0, "create the databases", err);
+}
+
+static reef_status create_in_place(const char *path, reef_error *err) {
+    char *nursery = NULL;
+    // Two creators may meet in one empty directory: who gets the lock late finds a pool.
+    reef_status status = reef_pool_file_absent(path, err);
+    if (status == REEF_OK) status = reef_pool_nursery_make(path, &nursery, err);
+    if (status == REEF_OK) status = environment_create(nursery, err);
+    if (status == REEF_OK) status = reef_pool_nursery_leave(path, nursery, err);
+    free(nursery);
+    return status;
+}
+
+reef_status reef_pool_create(const char *path, int *writer_fd, reef_error *err) {
+    bool made = false;
+    *writer_fd = -1;
+    reef_status status = reef_pool_directory_make(path, &made, err);
+    if (status != REEF_OK) return status;
+    status = reef_writer_lock(path, writer_fd, err);
+    if (status == REEF_BUSY) return status; // another creator's directory by now
+    if (status == REEF_OK) status = create_in_place(path, err);
+    if (status != REEF_OK) {
+        reef_pool_directory_unmake(path, made);
+        reef_writer_unlock(*writer_fd);
+        *writer_fd = -1;
+    }
+    return status;
+}

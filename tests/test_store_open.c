@@ -1,0 +1,338 @@
+// Opening what is no pool, not ours, or broken: a clear error each time, and never a signal.
+#include "record.h"
+#include "reef_store.h"
+#include "store_bytes.h"
+#include "verify.h"
+
+#include <lmdb.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "data_file.h"
+#include "pool.h"
+
+static const reef_store_options reading = {0};
+static const reef_store_options writing = {.write = true};
+static const reef_store_options creating = {.create = true, .write = true};
+
+static void must_not_open(const char *path,
+                          const reef_store_options *options,
+                          reef_status expected,
+                          const char *part) {
+    reef_error err;
+    reef_store *store = (reef_store *)&err; // must become NULL
+    must_fail(reef_store_open(&store, path, options, &err), expected, &err, part);
+    assert_null(store);
+}
+
+static void write_file(const char *path, const void *data, size_t bytes) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    if (bytes > 0) assert_int_equal(write(fd, data, bytes), bytes);
+    close(fd);
+}
+
+static int directory_setup(void **state) {
+    pool_fixture *f = calloc(1, sizeof(*f));
+    assert_non_null(f);
+    temp_dir_new(f->directory);
+    temp_dir_join(f->path, f->directory, "pool");
+    *state = f;
+    return 0;
+}
+
+// ---- no pool -------------------------------------------------------------------------------------
+
+static void a_missing_pool_is_not_found(void **state) {
+    pool_fixture *f = *state;
+    must_not_open(f->path, &reading, REEF_NOT_FOUND, f->path);
+    must_not_open(f->path, &writing, REEF_NOT_FOUND, f->path);
+    must_not_open("", &reading, REEF_INVALID, "empty");
+    char below[TEMP_DIR_BYTES];
+    temp_dir_join(below, f->path, "deeper");
+    must_not_open(below, &creating, REEF_NOT_FOUND, below); // parents are not made
+}
+
+static void what_is_no_pool_is_invalid(void **state) {
+    pool_fixture *f = *state;
+    char file[TEMP_DIR_BYTES];
+    must_not_open(f->directory, &reading, REEF_INVALID, "has no data.mdb");
+    write_file(f->path, "text", 4);
+    must_not_open(f->path, &reading, REEF_INVALID, "not a directory");
+    must_not_open(f->path, &creating, REEF_INVALID, f->path);
+    unlink(f->path);
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    temp_dir_join(file, f->path, "data.mdb");
+    write_file(file, "", 0);
+    must_not_open(f->path, &reading, REEF_INVALID, "no LMDB file");
+    write_file(file, "short", 5);
+    must_not_open(f->path, &reading, REEF_INVALID, "no LMDB file");
+    uint8_t garbage[20000];
+    fill(garbage, sizeof(garbage), 1);
+    write_file(file, garbage, sizeof(garbage));
+    must_not_open(f->path, &reading, REEF_INVALID, "no LMDB file");
+    must_not_open(f->path, &writing, REEF_INVALID, "no LMDB file");
+    unlink(file);
+    assert_int_equal(mkdir(file, 0700), 0);
+    must_not_open(f->path, &reading, REEF_INVALID, "no regular file");
+}
+
+static MDB_env *raw_open(const char *path) {
+    MDB_env *env = NULL;
+    assert_int_equal(mdb_env_create(&env), 0);
+    assert_int_equal(mdb_env_set_maxdbs(env, 20), 0);
+    assert_int_equal(mdb_env_open(env, path, 0, 0600), 0);
+    return env;
+}
+
+static void raw_put(
+    MDB_env *env, const char *db, void *key, size_t key_bytes, void *data, size_t bytes) {
+    MDB_txn *txn = NULL;
+    MDB_dbi dbi;
+    MDB_val k = {.mv_size = key_bytes, .mv_data = key};
+    MDB_val v = {.mv_size = bytes, .mv_data = data};
+    assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+    assert_int_equal(mdb_dbi_open(txn, db, MDB_CREATE, &dbi), 0);
+    assert_int_equal(mdb_put(txn, dbi, &k, &v, 0), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+}
+
+static void an_lmdb_environment_of_another_program_is_invalid(void **state) {
+    pool_fixture *f = *state;
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    MDB_env *env = raw_open(f->path);
+    mdb_env_close(env);
+    must_not_open(f->path, &reading, REEF_INVALID, "no database meta");
+    env = raw_open(f->path);
+    raw_put(env, "other", "k", 1, "v", 1);
+    mdb_env_close(env);
+    must_not_open(f->path, &writing, REEF_INVALID, "no database meta");
+    env = raw_open(f->path);
+    raw_put(env, "meta", "k", 1, "v", 1);
+    mdb_env_close(env);
+    must_not_open(f->path, &writing, REEF_CORRUPT, "database tensors is missing");
+}
+
+// ---- another version -----------------------------------------------------------------------------
+
+static void put_format(const char *path, uint32_t version, bool with_checksum) {
+    const reef_key key = {.db = REEF_DB_META, .name = REEF_FORMAT_NAME};
+    reef_key_bytes encoded;
+    reef_error err;
+    uint8_t record[REEF_RECORD_HEADER_BYTES + 4];
+    uint8_t content[REEF_HASH_BYTES];
+    must(reef_key_encode(&key, &encoded, &err), &err);
+    reef_put_le32(record + REEF_RECORD_HEADER_BYTES, version);
+    reef_record_content_hash(key.db, &encoded, REEF_U32, record + REEF_RECORD_HEADER_BYTES, 4,
+                             content);
+    reef_record_header_write(record, &key, &encoded, REEF_U32, 0, 4, content);
+    if (!with_checksum) record[40] ^= 1;
+    MDB_env *env = raw_open(path);
+    raw_put(env, "meta", encoded.data, encoded.bytes, record, sizeof(record));
+    mdb_env_close(env);
+}
+
+static void another_format_version_is_refused_with_both_numbers(void **state) {
+    pool_fixture *f = *state;
+    reef_store_close(pool_open(f->path, true, true));
+    put_format(f->path, 7, true);
+    must_not_open(f->path, &reading, REEF_VERSION,
+                  "has format version 7, this program reads version 1");
+    must_not_open(f->path, &writing, REEF_VERSION, f->path);
+    put_format(f->path, 7, false);
+    must_not_open(f->path, &reading, REEF_CORRUPT, "meta (name format)");
+    put_format(f->path, REEF_FORMAT_VERSION, true);
+    reef_store *store = pool_open(f->path, false, true);
+    pool_check(store);
+    reef_store_close(store);
+}
+
+static void another_lmdb_version_is_refused(void **state) {
+    pool_fixture *f = *state;
+    reef_store_close(pool_open(f->path, true, true));
+    data_bytes file = data_file_load(f->path);
+    file.data[20] = 9;
+    data_file_save(f->path, &file, file.bytes);
+    must_not_open(f->path, &reading, REEF_VERSION, "LMDB format 9");
+    free(file.data);
+}
+
+// ---- creating ------------------------------------------------------------------------------------
+
+static void create_accepts_only_nothing_or_an_empty_directory(void **state) {
+    pool_fixture *f = *state;
+    struct stat info;
+    char file[TEMP_DIR_BYTES];
+    assert_int_equal(mkdir(f->path, 0755), 0);
+    reef_store_close(
+        pool_open(f->path, true, false)); // an empty one is fine; without keeping the lock
+    must_not_open(f->path, &creating, REEF_INVALID, f->path);
+    must_not_open(f->path, &creating, REEF_INVALID, "not empty");
+    reef_store *store = pool_open(f->path, false, true);
+    assert_string_equal(reef_store_path(store), f->path);
+    pool_check(store);
+    must_not_open(f->path, &creating, REEF_INVALID, "not empty"); // nor does it harm an open one
+    reef_store_close(store);
+
+    temp_dir_join(file, f->directory, "second");
+    reef_store_close(pool_open(file, true, true));
+    assert_int_equal(stat(file, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    data_file_path(f->path, file);
+    assert_int_equal(stat(f->path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+}
+
+static void the_writer_lock_holds_the_pid_while_it_is_held(void **state) {
+    pool_fixture *f = *state;
+    char file[TEMP_DIR_BYTES];
+    char text[64] = "";
+    char expected[64];
+    reef_store *store = pool_open(f->path, true, true);
+    temp_dir_join(file, f->path, "writer.lock");
+    int fd = open(file, O_RDONLY);
+    ssize_t length = read(fd, text, sizeof(text) - 1);
+    snprintf(expected, sizeof(expected), "%ld\n", (long)getpid());
+    assert_string_equal(text, expected);
+    assert_int_equal(length, strlen(expected));
+    reef_store_close(store);
+    assert_int_equal(pread(fd, text, sizeof(text), 0), 0);
+    close(fd);
+}
+
+// ---- truncated and broken files ------------------------------------------------------------------
+
+static void make_pool(const char *path, uint32_t records) {
+    reef_store *store = pool_open(path, true, true);
+    uint8_t payload[9000];
+    for (uint32_t round = 0; round < 3; round++) {
+        reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+        if (round == 0) pool_open_generation(txn, 0);
+        for (uint32_t i = 0; i < records; i++) {
+            fill(payload, sizeof(payload), 100 * round + i);
+            pool_put(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = i}, payload, sizeof(payload));
+            pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .block = i}, payload, 200);
+            pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = i}, payload, 1000);
+        }
+        pool_commit(txn, round);
+    }
+    pool_check(store);
+    reef_store_close(store);
+}
+
+static void a_truncated_file_is_corrupt_at_every_length(void **state) {
+    pool_fixture *f = *state;
+    make_pool(f->path, 20);
+    data_bytes file = data_file_load(f->path);
+    for (size_t pages = file.bytes / 4096; pages-- > 2;) {
+        data_file_save(f->path, &file, 4096 * pages + 77);
+        must_not_open(f->path, pages % 2 ? &reading : &writing, REEF_CORRUPT, "pool");
+    }
+    data_file_save(f->path, &file, file.bytes - 1);
+    must_not_open(f->path, &reading, REEF_CORRUPT, "is truncated");
+    data_file_save(f->path, &file, 4096);
+    must_not_open(f->path, &reading, REEF_CORRUPT, "second meta page");
+    data_file_save(f->path, &file, file.bytes);
+    reef_store *store = pool_open(f->path, false, true); // whole again
+    pool_check(store);
+    reef_store_close(store);
+    free(file.data);
+}
+
+// LMDB never writes pages that a transaction took and gave back, so the file may end before its last.
+static void unwritten_free_pages_at_the_end_are_no_truncation(void **state) {
+    pool_fixture *f = *state;
+    enum { BYTES = 1 << 20 };
+    uint8_t *payload = calloc(1, BYTES);
+    reef_error err;
+    MDB_envinfo info;
+    assert_non_null(payload);
+    make_pool(f->path, 10);
+    reef_store *store = pool_open(f->path, false, true);
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 100}, payload, BYTES);
+    must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 100}, &err), &err);
+    pool_commit(txn, 10);
+    reef_store_close(store);
+
+    MDB_env *env = raw_open(f->path);
+    assert_int_equal(mdb_env_info(env, &info), 0);
+    mdb_env_close(env);
+    data_bytes file = data_file_load(f->path);
+    assert_true(file.bytes < info.me_last_pgno * 4096); // it does end early
+    store = pool_open(f->path, false, true);
+    pool_check(store);
+    reef_store_close(store);
+    data_file_save(f->path, &file, file.bytes / 2); // without pages that are in use
+    must_not_open(f->path, &reading, REEF_CORRUPT, "is truncated");
+    free(file.data);
+    free(payload);
+}
+
+static reef_status only_open(const char *path,
+                             void (*on_damage)(void *context, const char *what),
+                             void *context,
+                             reef_check_report *report,
+                             reef_error *err) {
+    (void)on_damage, (void)context, (void)report;
+    reef_store *store = NULL;
+    reef_status status = reef_store_open(&store, path, &reading, err);
+    reef_store_close(store);
+    return status;
+}
+
+static void no_broken_page_makes_opening_raise_a_signal(void **state) {
+    pool_fixture *f = *state;
+    enum { ROUNDS = 300 };
+    uint64_t random = 5;
+    int refused = 0;
+    make_pool(f->path, 1); // few pages, so that opening reads many of them
+    data_bytes file = data_file_load(f->path);
+    data_bytes broken = {.data = malloc(file.bytes), .bytes = file.bytes};
+    assert_non_null(broken.data);
+    for (int round = 0; round < ROUNDS; round++) {
+        reef_error err;
+        reef_check_report report;
+        memcpy(broken.data, file.data, file.bytes);
+        // One page: its header, a stretch of it, or all of it. Often the meta pages.
+        size_t page = (size_t)draw_int(&random, 0, 3) == 0
+                          ? (size_t)draw_int(&random, 0, 1)
+                          : (size_t)draw_int(&random, 2, (int)(file.bytes / 4096) - 1);
+        size_t from = draw_int(&random, 0, 1) ? 0 : (size_t)draw_int(&random, 0, 4000);
+        size_t count = draw_int(&random, 0, 1) ? (size_t)draw_int(&random, 1, 20) : 4096 - from;
+        if (count > 4096 - from) count = 4096 - from;
+        fill(broken.data + 4096 * page + from, count, draw_bits(&random));
+        data_file_save(f->path, &broken, broken.bytes);
+        reef_status status = reef_verify_in_child(f->path, only_open, NULL, NULL, &report, &err);
+        if (status == REEF_OK) continue; // a page that opening does not read
+        refused++;
+        if (strstr(err.message, "ended") != NULL) fail_msg("round %d: %s", round, err.message);
+    }
+    assert_true(refused > ROUNDS / 5);
+    free(broken.data);
+    free(file.data);
+}
+
+#define DIRECTORY_TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, pool_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        DIRECTORY_TEST(a_missing_pool_is_not_found),
+        DIRECTORY_TEST(what_is_no_pool_is_invalid),
+        DIRECTORY_TEST(an_lmdb_environment_of_another_program_is_invalid),
+        DIRECTORY_TEST(another_format_version_is_refused_with_both_numbers),
+        DIRECTORY_TEST(another_lmdb_version_is_refused),
+        DIRECTORY_TEST(create_accepts_only_nothing_or_an_empty_directory),
+        DIRECTORY_TEST(the_writer_lock_holds_the_pid_while_it_is_held),
+        DIRECTORY_TEST(a_truncated_file_is_corrupt_at_every_length),
+        DIRECTORY_TEST(unwritten_free_pages_at_the_end_are_no_truncation),
+        DIRECTORY_TEST(no_broken_page_makes_opening_raise_a_signal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,647 @@
+// The real `reef`, run as a user runs it: help, answers for programs, changes, and what goes wrong.
+#define _XOPEN_SOURCE 700 // nftw
+
+#include "cli.h"
+#include "program.h"
+#include "tiny_pool.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ARGUMENTS_MAX 48
+
+// Made once: a directory with a trained pool and texts. Tests that change a pool make their own.
+typedef struct world {
+    char *directory;
+    char *pool, *english, *code, *empty, *missing, *not_a_pool;
+} world;
+
+static char *path_in(const char *directory, const char *name) {
+    return cli_format("%s/%s", directory, name);
+}
+
+static void write_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+// Run reef with the arguments up to a NULL.
+static void reef_va(program *p, va_list arguments) {
+    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY};
+    size_t count = 1;
+    const char *argument;
+    while ((argument = va_arg(arguments, const char *))) {
+        assert_true(count + 1 < ARGUMENTS_MAX);
+        argv[count++] = argument;
+    }
+    program_run(p, argv, NULL);
+}
+
+static void reef(program *p, ...) {
+    va_list arguments;
+    va_start(arguments, p);
+    reef_va(p, arguments);
+    va_end(arguments);
+}
+
+// Run reef, which must succeed, and parse what must be one JSON document. The caller's.
+static json_t *reef_json(const char *first, ...) {
+    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, first};
+    size_t count = 2;
+    va_list arguments;
+    va_start(arguments, first);
+    const char *argument;
+    while ((argument = va_arg(arguments, const char *))) {
+        assert_true(count + 2 < ARGUMENTS_MAX);
+        argv[count++] = argument;
+    }
+    va_end(arguments);
+    argv[count] = "--json";
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 0) fail_msg("reef %s: exit %d: %s", first, p.code, p.err);
+    assert_string_equal(p.err, "");
+    json_error_t fault;
+    json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, &fault);
+    if (!document) fail_msg("reef %s: %s in %s", first, fault.text, p.out);
+    program_release(&p);
+    return document;
+}
+
+static double number(const json_t *document, const char *name) {
+    const json_t *value = json_object_get(document, name);
+    if (!json_is_number(value)) fail_msg("%s is no number", name);
+    return json_number_value(value);
+}
+
+static json_int_t integer(const json_t *document, const char *name) {
+    const json_t *value = json_object_get(document, name);
+    if (!json_is_integer(value)) fail_msg("%s is no integer", name);
+    return json_integer_value(value);
+}
+
+static void make_pool(const char *path) {
+    program p;
+    reef(&p, "init", path, TINY_OPTIONS, NULL);
+    if (p.code != 0) fail_msg("init: %s", p.err);
+    program_release(&p);
+}
+
+static int world_make(void **state) {
+    unsetenv("REEF_POOL");
+    world *w = cli_alloc(1, sizeof(*w));
+    w->directory = test_directory_new();
+    w->pool = path_in(w->directory, "pool");
+    w->english = path_in(w->directory, "english.txt");
+    w->code = path_in(w->directory, "code.c");
+    w->empty = path_in(w->directory, "empty");
+    w->missing = path_in(w->directory, "missing");
+    w->not_a_pool = path_in(w->directory, "not-a-pool");
+    make_pool(w->pool);
+    tiny_pool_train(w->pool);
+    char *english = tiny_text("english", 400), *code = tiny_text("c", 300);
+    write_file(w->english, english);
+    write_file(w->code, code);
+    write_file(w->empty, "");
+    assert_int_equal(mkdir(w->not_a_pool, 0700), 0);
+    free(english);
+    free(code);
+    *state = w;
+    return 0;
+}
+
+static int world_remove(void **state) {
+    world *w = *state;
+    test_directory_remove(w->directory);
+    free(w->pool);
+    free(w->english);
+    free(w->code);
+    free(w->empty);
+    free(w->missing);
+    free(w->not_a_pool);
+    free(w);
+    return 0;
+}
+
+// ---- help ----------------------------------------------------------------------------------------
+
+static void every_command_explains_itself_with_an_example(void **state) {
+    (void)state;
+    size_t count;
+    const cli_command *commands = cli_commands(&count);
+    assert_true(count > 0);
+    for (size_t i = 0; i < count; i++) {
+        char *name = cli_format("%s", commands[i].name);
+        char *second = strchr(name, ' ');
+        if (second) *second++ = '\0';
+        program p;
+        const char *argv[] = {REEF_BINARY, name, second ? second : "--help",
+                              second ? "--help" : NULL, NULL};
+        program_run(&p, argv, NULL);
+        assert_int_equal(p.code, 0);
+        assert_string_equal(p.err, "");
+        char *synopsis = cli_format("usage: reef %s", commands[i].name);
+        assert_non_null(strstr(p.out, synopsis));
+        assert_non_null(strstr(p.out, "\nexample:\n"));
+        assert_non_null(strstr(strstr(p.out, "\nexample:\n"), "  $ "));
+        assert_non_null(strstr(strstr(p.out, "\nexample:\n"), commands[i].name));
+        assert_non_null(strstr(p.out, commands[i].summary));
+        free(synopsis);
+        program_release(&p);
+        free(name);
+    }
+}
+
+static void help_lists_every_command(void **state) {
+    (void)state;
+    program bare, help;
+    reef(&bare, NULL);
+    reef(&help, "help", NULL);
+    assert_int_equal(bare.code, 0);
+    assert_string_equal(bare.out, help.out);
+    size_t count;
+    const cli_command *commands = cli_commands(&count);
+    for (size_t i = 0; i < count; i++) assert_non_null(strstr(help.out, commands[i].name));
+    program_release(&bare);
+    program_release(&help);
+}
+
+static void every_field_of_the_configuration_is_an_option_of_init(void **state) {
+    (void)state;
+    program p;
+    reef(&p, "init", "--help", NULL);
+    size_t count;
+    const reef_config_field *fields = reef_config_fields(&count);
+    for (size_t i = 0; i < count; i++) {
+        char *option = cli_format("--%s VALUE", fields[i].name);
+        for (char *c = option; *c; c++)
+            if (*c == '_') *c = '-';
+        if (!strstr(p.out, option)) fail_msg("%s is not in the help of init", option);
+        free(option);
+    }
+    program_release(&p);
+}
+
+// ---- answers for programs ------------------------------------------------------------------------
+
+static void expect_keys(json_t *document, const char *keys) {
+    char *copy = cli_format("%s", keys), *rest = NULL;
+    for (char *key = strtok_r(copy, " ", &rest); key; key = strtok_r(NULL, " ", &rest))
+        if (!json_object_get(document, key)) fail_msg("%s is missing", key);
+    free(copy);
+    json_decref(document);
+}
+
+static void every_json_answer_is_one_document_with_its_keys(void **state) {
+    world *w = *state;
+    char *fresh = path_in(w->directory, "json-pool"), *out = path_in(w->directory, "json-report");
+    char *domain = cli_format("english=%s", w->english), *code = cli_format("code=%s", w->code);
+    expect_keys(reef_json("init", fresh, TINY_OPTIONS, NULL),
+                "pool created parameters experts file_bytes config");
+    expect_keys(reef_json("status", w->pool, NULL),
+                "pool state step stream_bytes generation experts last_commit daemon");
+    expect_keys(reef_json("eval", w->pool, w->english, w->code, NULL), "as_of files");
+    expect_keys(reef_json("eval", w->pool, "--matrix", w->english, w->code, NULL),
+                "files rows matrix forgetting");
+    expect_keys(reef_json("score", w->pool, w->english, NULL), "bytes bits bits_per_byte lines");
+    expect_keys(reef_json("generate", w->pool, "--bytes", "8", NULL),
+                "as_of prompt text generated_hex");
+    expect_keys(reef_json("generations", w->pool, NULL), "generations");
+    expect_keys(reef_json("usage", w->pool, NULL), "generation layers");
+    expect_keys(reef_json("timeline", w->pool, NULL), "events");
+    expect_keys(reef_json("verify", w->pool, NULL), "sound damaged records root");
+    expect_keys(reef_json("snapshot", "list", w->pool, NULL), "snapshots");
+    expect_keys(reef_json("snapshot", "show", w->pool, "kept", NULL), "name step root");
+    expect_keys(reef_json("plot", "loss", w->pool, NULL), "points boundaries_found");
+    expect_keys(
+        reef_json("report", w->pool, "--out", out, "--domain", domain, "--domain", code, "--truth",
+                  "3000", NULL),
+        "asof_forgetting_bits task_free_forgetting_bits matrix boundaries_true boundaries_found "
+        "boundary_error_bytes learned_share tokens_per_s seconds names");
+    expect_keys(reef_json("bench", "step", "--steps", "2", TINY_OPTIONS, NULL),
+                "tokens_per_s seconds_in forward_tokens_per_s");
+    expect_keys(reef_json("version", NULL), "version format kernels");
+    expect_keys(reef_json("help", NULL), "commands");
+    expect_keys(reef_json("help", "snapshot", "create", NULL), "name options example");
+    free(fresh);
+    free(out);
+    free(domain);
+    free(code);
+}
+
+// ---- what the numbers mean -----------------------------------------------------------------------
+
+static double eval_bits(world *w, const char *as_of, const char *file) {
+    json_t *document = reef_json("eval", w->pool, "--as-of", as_of, file, NULL);
+    double bits = number(json_array_get(json_object_get(document, "files"), 0), "bits_per_byte");
+    json_decref(document);
+    return bits;
+}
+
+static double cell(const json_t *document, size_t row, size_t column) {
+    return json_real_value(
+        json_array_get(json_array_get(json_object_get(document, "matrix"), row), column));
+}
+
+static void the_matrix_holds_what_eval_says_state_by_state(void **state) {
+    world *w = *state;
+    json_t *document = reef_json("eval", w->pool, "--matrix", w->english, w->code, NULL);
+    assert_int_equal(json_array_size(json_object_get(document, "matrix")), 3);
+    static const char *const STATES[] = {"0", "1", "now"};
+    for (size_t row = 0; row < 3; row++) {
+        assert_true(cell(document, row, 0) == eval_bits(w, STATES[row], w->english));
+        assert_true(cell(document, row, 1) == eval_bits(w, STATES[row], w->code));
+    }
+    // Training on C left a trace, so as-of really evaluates another state.
+    assert_true(cell(document, 0, 1) != cell(document, 2, 1));
+    json_decref(document);
+}
+
+static void a_snapshot_is_evaluated_as_it_was(void **state) {
+    world *w = *state;
+    assert_true(eval_bits(w, "kept", w->code) != eval_bits(w, "now", w->code));
+    assert_true(isfinite(eval_bits(w, "kept", w->code)));
+}
+
+static void lines_of_score_add_up_to_the_whole(void **state) {
+    world *w = *state;
+    json_t *document = reef_json("score", w->pool, "--top", "0", w->english, NULL);
+    double sum = 0;
+    size_t index;
+    json_t *line;
+    json_array_foreach(json_object_get(document, "lines"), index, line) {
+        assert_int_equal(integer(line, "line"), (json_int_t)index + 1);
+        sum += number(line, "bits");
+    }
+    assert_int_equal(index, integer(document, "line_count"));
+    // The first byte has nothing before it and counts 8 bits in its line only.
+    assert_true(fabs(sum - 8 - number(document, "bits")) < 1e-3 * sum);
+    json_decref(document);
+}
+
+static void the_most_surprising_lines_come_first(void **state) {
+    world *w = *state;
+    json_t *document = reef_json("score", w->pool, "--top", "3", w->english, NULL);
+    json_t *lines = json_object_get(document, "lines");
+    assert_int_equal(json_array_size(lines), 3);
+    for (size_t i = 1; i < 3; i++)
+        assert_true(number(json_array_get(lines, i - 1), "surplus_bits") >=
+                    number(json_array_get(lines, i), "surplus_bits"));
+    json_decref(document);
+}
+
+static void the_same_seed_generates_the_same_text(void **state) {
+    world *w = *state;
+    json_t *first =
+        reef_json("generate", w->pool, "--prompt", "the", "--bytes", "40", "--seed", "5", NULL);
+    json_t *same =
+        reef_json("generate", w->pool, "--prompt", "the", "--bytes", "40", "--seed", "5", NULL);
+    json_t *other =
+        reef_json("generate", w->pool, "--prompt", "the", "--bytes", "40", "--seed", "6", NULL);
+    assert_true(json_equal(first, same));
+    assert_false(json_equal(first, other));
+    assert_int_equal(strlen(json_string_value(json_object_get(first, "generated_hex"))), 80);
+    json_decref(first);
+    json_decref(same);
+    json_decref(other);
+}
+
+static void usage_counts_every_selection_of_every_layer(void **state) {
+    world *w = *state;
+    json_t *document = reef_json("usage", w->pool, "--generation", "0", NULL);
+    json_t *layers = json_object_get(document, "layers");
+    assert_int_equal(json_array_size(layers), 1); // the second block is dense
+    json_t *layer = json_array_get(layers, 0);
+    assert_int_equal(integer(layer, "experts"), TINY_SIDE * TINY_SIDE);
+    assert_int_equal(integer(layer, "used") + integer(layer, "dead"), TINY_SIDE * TINY_SIDE);
+    assert_true(integer(layer, "selections") > 0);
+    json_int_t experts = 0;
+    size_t index;
+    json_t *bucket;
+    json_array_foreach(json_object_get(layer, "histogram"), index, bucket) experts +=
+        integer(bucket, "experts");
+    assert_int_equal(experts, TINY_SIDE * TINY_SIDE);
+    json_decref(document);
+}
+
+static json_t *report_with(world *w, const char *sealed) {
+    char *out = path_in(w->directory, "report");
+    char *english = cli_format("english=%s", w->english), *code = cli_format("code=%s", w->code);
+    json_t *document =
+        reef_json("report", w->pool, "--out", out, "--domain", english, "--domain", code, "--truth",
+                  "2900", "--fresh", "code=1.5", "--sealed-bits", sealed, "--seconds", "2", NULL);
+    char *json = path_in(out, "report.json"), *svg = path_in(out, "report.svg");
+    json_t *written = json_load_file(json, 0, NULL);
+    assert_true(json_equal(document, written)); // the file says what the answer says
+    json_decref(written);
+    assert_int_equal(access(svg, R_OK), 0);
+    free(json);
+    free(svg);
+    free(out);
+    free(english);
+    free(code);
+    return document;
+}
+
+static void report_measures_forgetting_as_it_is_defined(void **state) {
+    world *w = *state;
+    double own = eval_bits(w, "0", w->english), now = eval_bits(w, "now", w->english);
+    char *sealed = cli_format("english=%.17g", own),
+         *off = cli_format("english@0=%.17g", own + 0.25);
+    json_t *exact = report_with(w, sealed), *changed = report_with(w, off);
+    assert_true(number(exact, "asof_forgetting_bits") == 0);
+    assert_true(fabs(number(changed, "asof_forgetting_bits") - 0.25) < 1e-12);
+    assert_true(fabs(number(exact, "task_free_forgetting_bits") - (now - own)) < 1e-12);
+    json_int_t found =
+        json_integer_value(json_array_get(json_object_get(exact, "boundaries_found"), 0));
+    assert_int_equal(
+        json_integer_value(json_array_get(json_object_get(exact, "boundary_error_bytes"), 0)),
+        found - 2900);
+    double before = cell(exact, 0, 1), after = cell(exact, 1, 1);
+    double share = json_real_value(json_array_get(json_object_get(exact, "learned_share"), 0));
+    assert_true(fabs(share - (before - after) / (before - 1.5)) < 1e-12);
+    assert_true(fabs(number(exact, "tokens_per_s") - number(exact, "stream_bytes") / 2) < 1e-6);
+    json_decref(exact);
+    json_decref(changed);
+    free(sealed);
+    free(off);
+}
+
+// ---- changes -------------------------------------------------------------------------------------
+
+static json_int_t generation_count(const char *pool) {
+    json_t *document = reef_json("generations", pool, NULL);
+    json_int_t count = (json_int_t)json_array_size(json_object_get(document, "generations"));
+    json_decref(document);
+    return count;
+}
+
+static char *root_of(const char *pool) {
+    json_t *document = reef_json("verify", pool, NULL);
+    assert_true(json_is_true(json_object_get(document, "sound")));
+    char *root = cli_format("%s", json_string_value(json_object_get(document, "root")));
+    json_decref(document);
+    return root;
+}
+
+static void dry_runs_change_nothing(void **state) {
+    world *w = *state;
+    char *before = root_of(w->pool);
+    json_decref(reef_json("seal", w->pool, "--dry-run", NULL));
+    json_decref(reef_json("grow", w->pool, "--side", "9", "--dry-run", NULL));
+    json_decref(reef_json("freeze", w->pool, "--dry-run", NULL));
+    json_decref(reef_json("thaw", w->pool, "--dry-run", NULL));
+    json_decref(reef_json("snapshot", "create", w->pool, "new", "--dry-run", NULL));
+    json_decref(reef_json("init", w->missing, "--dry-run", NULL));
+    assert_int_not_equal(access(w->missing, F_OK), 0);
+    char *after = root_of(w->pool);
+    assert_string_equal(before, after);
+    assert_int_equal(generation_count(w->pool), 2);
+    free(before);
+    free(after);
+}
+
+static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
+    world *w = *state;
+    char *pool = path_in(w->directory, "changed");
+    make_pool(pool);
+    json_t *grown = reef_json("grow", pool, "--side", "6", NULL);
+    assert_int_equal(integer(grown, "experts_added"), 6 * 6 - TINY_SIDE * TINY_SIDE);
+    json_decref(grown);
+
+    json_t *frozen = reef_json("freeze", pool, "--layer", "0", "--first", "3", "--last", "9", NULL);
+    assert_int_equal(integer(frozen, "changed"), 7);
+    json_decref(frozen);
+    json_t *rest = reef_json("freeze", pool, NULL);
+    assert_int_equal(integer(rest, "changed"), 6 * 6 - 7);
+    json_decref(rest);
+    json_t *thawed = reef_json("thaw", pool, "--first", "30", NULL);
+    assert_int_equal(integer(thawed, "changed"), 6);
+    json_decref(thawed);
+
+    json_decref(reef_json("snapshot", "create", pool, "one", NULL));
+    json_t *list = reef_json("snapshot", "list", pool, NULL);
+    assert_int_equal(json_array_size(json_object_get(list, "snapshots")), 1);
+    json_decref(list);
+
+    json_t *sealed = reef_json("seal", pool, NULL);
+    assert_true(json_is_true(json_object_get(json_object_get(sealed, "sealed"), "sealed")));
+    assert_int_equal(integer(json_object_get(sealed, "opened"), "side"), TINY_SIDE_NEW);
+    json_decref(sealed);
+    assert_int_equal(generation_count(pool), 2);
+    free(root_of(pool));
+    free(pool);
+}
+
+static void the_pool_may_be_named_in_three_ways(void **state) {
+    world *w = *state;
+    json_t *first = reef_json("eval", w->pool, w->english, NULL);
+    json_t *option = reef_json("eval", "--pool", w->pool, w->english, NULL);
+    assert_int_equal(setenv("REEF_POOL", w->pool, 1), 0);
+    json_t *environment = reef_json("eval", w->english, NULL);
+    // A directory that stands first is meant, whatever the environment says.
+    assert_int_equal(setenv("REEF_POOL", w->missing, 1), 0);
+    json_t *over = reef_json("eval", w->pool, w->english, NULL);
+    assert_int_equal(unsetenv("REEF_POOL"), 0);
+    assert_true(json_equal(first, option));
+    assert_true(json_equal(first, environment));
+    assert_true(json_equal(first, over));
+    json_decref(first);
+    json_decref(option);
+    json_decref(environment);
+    json_decref(over);
+}
+
+// ---- what goes wrong -----------------------------------------------------------------------------
+
+// Names of all files below a directory, to see that nothing was made or lost.
+static size_t file_count;
+
+static int count_one(const char *path, const struct stat *info, int type, struct FTW *walk) {
+    (void)path;
+    (void)info;
+    (void)type;
+    (void)walk;
+    file_count++;
+    return 0;
+}
+
+static size_t count_files(const char *directory) {
+    file_count = 0;
+    assert_int_equal(nftw(directory, count_one, 8, FTW_PHYS), 0);
+    return file_count;
+}
+
+typedef struct mistake {
+    const char *argv[ARGUMENTS_MAX];
+    int code;
+    const char *says; // part of the message
+} mistake;
+
+static void expect_mistake(const world *w, const mistake *m) {
+    const char *argv[ARGUMENTS_MAX + 2] = {REEF_BINARY};
+    size_t count = 1, files = count_files(w->directory);
+    for (; m->argv[count - 1]; count++) argv[count] = m->argv[count - 1];
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != m->code || line_count(p.err) != 1 || !strstr(p.err, m->says))
+        fail_msg("reef %s %s: exit %d, not %d with '%s': %s", argv[1], argv[2] ? argv[2] : "",
+                 p.code, m->code, m->says, p.err);
+    assert_string_equal(p.out, "");
+    program_release(&p);
+
+    // The same for programs: the same code, and a document that says why. (An option that lacks its
+    // value would take --json for it.)
+    if (strstr(m->says, "needs a value")) return;
+    argv[count] = "--json";
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, m->code);
+    json_t *document = json_loads(p.out, 0, NULL);
+    assert_true(json_is_string(json_object_get(json_object_get(document, "error"), "message")));
+    json_decref(document);
+    program_release(&p);
+    assert_int_equal(count_files(w->directory), files);
+}
+
+static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void **state) {
+    world *w = *state;
+    char *domain = cli_format("e=%s", w->english), *out = path_in(w->directory, "not-made");
+    char *root = root_of(w->pool);
+    const mistake mistakes[] = {
+        {{"evl"}, 64, "did you mean eval?"},
+        {{"snapshot"}, 64, "create, list, show"},
+        {{"snapshot", "lst"}, 64, "did you mean snapshot list?"},
+        {{"status", w->pool, "--jsn"}, 64, "did you mean --json?"},
+        {{"status", w->pool, "-q"}, 64, "unknown option '-q'"},
+        {{"status", w->pool, "--json=1"}, 64, "takes no value"},
+        {{"eval", w->pool, w->english, "--as-of"}, 64, "needs a value"},
+        {{"status"}, 64, "no pool given"},
+        {{"status", w->pool, "more"}, 64, "unexpected argument 'more'"},
+        {{"eval", w->pool}, 64, "FILE"},
+        {{"init", w->missing, "--d-key", "7"}, 64, "d_key"},
+        {{"init", w->missing, "--topk", "65"}, 64, "topk"},
+        {{"init", w->missing, "--heads", "0"}, 64, "heads"},
+        {{"init", w->missing, "--d-modle", "7"}, 64, "did you mean --d-model?"},
+        {{"init", w->missing, "--layers", "many"}, 64, "layers"},
+        {{"bench", "step", "--heads", "0"}, 64, "heads"},
+        {{"bench", "step", "--steps", "0"}, 64, "--steps"},
+        {{"init", w->pool}, 64, "exists"},
+        {{"init", w->empty}, 64, "exists"},
+        {{"status", w->missing}, 66, w->missing},
+        {{"status", w->not_a_pool}, 64, w->not_a_pool},
+        {{"verify", w->missing}, 66, w->missing},
+        {{"seal", w->missing}, 66, w->missing},
+        {{"eval", w->pool, w->missing}, 66, w->missing},
+        {{"eval", w->pool, w->not_a_pool}, 66, w->not_a_pool},
+        {{"eval", w->pool, w->empty}, 64, w->empty},
+        {{"score", w->pool, w->empty}, 64, w->empty},
+        {{"eval", w->pool, "--as-of", "nothing", w->english}, 66, "nothing"},
+        {{"eval", w->pool, "--as-of", "7", w->english}, 66, "7"},
+        {{"usage", w->pool, "--generation", "7"}, 66, "7"},
+        {{"snapshot", "show", w->pool, "nothing"}, 66, "nothing"},
+        {{"snapshot", "create", w->pool, "kept"}, 64, "kept"},
+        {{"snapshot", "create", w->pool, "a/b"}, 64, "a/b"},
+        {{"grow", w->pool}, 64, "--side"},
+        {{"grow", w->pool, "--side", "2"}, 64, "--side"},
+        {{"freeze", w->pool, "--layer", "1"}, 64, "layer"},
+        {{"freeze", w->pool, "--first", "5", "--last", "4"}, 64, "--last"},
+        {{"freeze", w->pool, "--usage-above", "2"}, 64, "--usage-above"},
+        {{"generate", w->pool, "--prompt", ""}, 64, "empty"},
+        {{"generate", w->pool, "--temperature", "warm"}, 64, "--temperature"},
+        {{"generate", w->pool, "--top-p", "0"}, 64, "--top-p"},
+        {{"report", w->pool}, 64, "--out"},
+        {{"report", w->pool, "--out", out}, 64, "--domain"},
+        {{"report", w->pool, "--out", out, "--domain", "e"}, 64, "NAME=FILE"},
+        {{"report", w->pool, "--out", out, "--domain", domain, "--truth", "5"}, 64, "--truth"},
+        {{"report", w->pool, "--out", out, "--domain", domain, "--fresh", "x=1"}, 64, "--domain"},
+        {{"report", w->pool, "--out", out, "--domain", domain, "--fresh", "e=low"}, 64, "bits"},
+        {{"help", "evl"}, 64, "did you mean eval?"},
+    };
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++)
+        expect_mistake(w, &mistakes[i]);
+    char *after = root_of(w->pool);
+    assert_string_equal(root, after);
+    free(root);
+    free(after);
+    free(domain);
+    free(out);
+}
+
+static void an_unknown_instruction_set_is_refused(void **state) {
+    (void)state;
+    program p;
+    assert_int_equal(setenv("REEF_ISA", "abacus", 1), 0);
+    reef(&p, "version", NULL);
+    assert_int_equal(unsetenv("REEF_ISA"), 0);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "abacus"));
+    program_release(&p);
+}
+
+static void a_damaged_pool_is_reported_and_ends_with_65(void **state) {
+    world *w = *state;
+    char *pool = path_in(w->directory, "damaged");
+    make_pool(pool);
+    char *data = path_in(pool, "data.mdb");
+    int file = open(data, O_RDWR);
+    assert_true(file >= 0);
+    struct stat info;
+    assert_int_equal(fstat(file, &info), 0);
+    // Every page from the fifth on loses a few bytes in its middle: some of them belong to records.
+    for (off_t at = 5 * 4096 + 2000; at < info.st_size; at += 4096)
+        assert_int_equal(pwrite(file, "damage", 6, at), 6);
+    close(file);
+    program p;
+    reef(&p, "verify", pool, NULL);
+    assert_int_equal(p.code, 65);
+    assert_non_null(strstr(p.err, "damaged"));
+    program_release(&p);
+    free(data);
+    free(pool);
+}
+
+static void output_that_cannot_be_written_is_an_error(void **state) {
+    (void)state;
+    if (access("/dev/full", W_OK) != 0) skip();
+    program p;
+    const char *argv[] = {"/bin/sh", "-c", "exec " REEF_BINARY " help > /dev/full", NULL};
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, 74);
+    assert_non_null(strstr(p.err, "standard output"));
+    program_release(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_command_explains_itself_with_an_example),
+        cmocka_unit_test(help_lists_every_command),
+        cmocka_unit_test(every_field_of_the_configuration_is_an_option_of_init),
+        cmocka_unit_test(every_json_answer_is_one_document_with_its_keys),
+        cmocka_unit_test(the_matrix_holds_what_eval_says_state_by_state),
+        cmocka_unit_test(a_snapshot_is_evaluated_as_it_was),
+        cmocka_unit_test(lines_of_score_add_up_to_the_whole),
+        cmocka_unit_test(the_most_surprising_lines_come_first),
+        cmocka_unit_test(the_same_seed_generates_the_same_text),
+        cmocka_unit_test(usage_counts_every_selection_of_every_layer),
+        cmocka_unit_test(report_measures_forgetting_as_it_is_defined),
+        cmocka_unit_test(dry_runs_change_nothing),
+        cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),
+        cmocka_unit_test(the_pool_may_be_named_in_three_ways),
+        cmocka_unit_test(mistakes_are_named_in_one_line_and_leave_everything_as_it_was),
+        cmocka_unit_test(an_unknown_instruction_set_is_refused),
+        cmocka_unit_test(a_damaged_pool_is_reported_and_ends_with_65),
+        cmocka_unit_test(output_that_cannot_be_written_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, world_make, world_remove);
+}

@@ -1,0 +1,214 @@
+// `reef` beside a running reefd: reading goes on, changes go through the daemon, and afterwards the
+// tool does them itself.
+#include "cli.h"
+#include "program.h"
+#include "tiny_pool.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define DEADLINE_SECONDS 60
+#define STREAM_BYTES 4000
+
+typedef struct world {
+    char *directory, *pool, *stream;
+    pid_t daemon; // 0 when none runs
+} world;
+
+static json_t *reef_json(const char *command,
+                         const char *second,
+                         const world *w,
+                         const char *argument) {
+    const char *argv[] = {REEF_BINARY, command, NULL, NULL, NULL, NULL, NULL, NULL};
+    size_t count = 2;
+    if (second) argv[count++] = second;
+    argv[count++] = "--pool";
+    argv[count++] = w->pool;
+    argv[count++] = "--json";
+    if (argument) argv[count++] = argument;
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 0) fail_msg("reef %s: exit %d: %s", command, p.code, p.err);
+    json_t *document = json_loads(p.out, 0, NULL);
+    assert_non_null(document);
+    program_release(&p);
+    return document;
+}
+
+static void write_stream(const char *path) {
+    char *text = tiny_text("english", STREAM_BYTES);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    free(text);
+}
+
+static void start_daemon(world *w) {
+    char *source = cli_format("file:%s", w->stream), *log = cli_format("%s/log", w->directory);
+    const char *argv[] = {REEFD_BINARY, "--pool",    w->pool, "--source", source,
+                          "--stay",     "--threads", "1",     NULL};
+    w->daemon = fork();
+    assert_true(w->daemon >= 0);
+    if (w->daemon == 0) {
+        int file = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        if (file < 0 || dup2(file, STDERR_FILENO) < 0) _exit(126);
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    free(source);
+    free(log);
+}
+
+static void stop_daemon(world *w) {
+    assert_int_equal(kill(w->daemon, SIGTERM), 0);
+    int status;
+    assert_int_equal(waitpid(w->daemon, &status, 0), w->daemon);
+    w->daemon = 0;
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static bool daemon_runs(const world *w) {
+    json_t *status = reef_json("status", NULL, w, NULL);
+    bool runs = json_is_true(json_object_get(status, "daemon"));
+    json_decref(status);
+    return runs;
+}
+
+static json_int_t trained_bytes(const world *w) {
+    json_t *status = reef_json("status", NULL, w, NULL);
+    json_int_t bytes = json_integer_value(json_object_get(status, "stream_bytes"));
+    json_decref(status);
+    return bytes;
+}
+
+// Until the daemon answers and has trained what it can of the stream.
+static void wait_until_trained(const world *w) {
+    double deadline = cli_clock() + DEADLINE_SECONDS;
+    while (!daemon_runs(w) || trained_bytes(w) < STREAM_BYTES - 200) {
+        if (cli_clock() > deadline)
+            fail_msg("the daemon has not trained the stream in %d s", DEADLINE_SECONDS);
+        assert_int_equal(waitpid(w->daemon, NULL, WNOHANG), 0); // it is alive
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+}
+
+static int world_make(void **state) {
+    unsetenv("REEF_POOL");
+    world *w = cli_alloc(1, sizeof(*w));
+    w->directory = test_directory_new();
+    w->pool = cli_format("%s/pool", w->directory);
+    w->stream = cli_format("%s/stream", w->directory);
+    write_stream(w->stream);
+    const char *argv[] = {REEF_BINARY, "init", w->pool, TINY_OPTIONS, NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    *state = w;
+    return 0;
+}
+
+static int world_remove(void **state) {
+    world *w = *state;
+    if (w->daemon > 0) {
+        kill(w->daemon, SIGKILL);
+        waitpid(w->daemon, NULL, 0);
+    }
+    test_directory_remove(w->directory);
+    free(w->pool);
+    free(w->stream);
+    free(w);
+    return 0;
+}
+
+static size_t generation_count(const world *w) {
+    json_t *document = reef_json("generations", NULL, w, NULL);
+    size_t count = json_array_size(json_object_get(document, "generations"));
+    json_decref(document);
+    return count;
+}
+
+static void expect_verbose(const world *w, const char *says) {
+    const char *argv[] = {REEF_BINARY, "freeze", w->pool, "--dry-run", "--verbose", NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.err, says));
+    program_release(&p);
+}
+
+static void changes_go_through_the_daemon_while_it_runs(void **state) {
+    world *w = *state;
+    assert_false(daemon_runs(w));
+    expect_verbose(w, "no daemon runs");
+    start_daemon(w);
+    wait_until_trained(w);
+
+    expect_verbose(w, "asking the daemon");
+    json_decref(reef_json("seal", NULL, w, NULL));
+    assert_int_equal(generation_count(w), 2);
+    json_t *frozen = reef_json("freeze", NULL, w, NULL);
+    assert_int_equal(json_integer_value(json_object_get(frozen, "changed")),
+                     TINY_SIDE_NEW * TINY_SIDE_NEW);
+    json_decref(frozen);
+    json_decref(reef_json("grow", NULL, w, "--side=5"));
+    json_decref(reef_json("snapshot", "create", w, "beside"));
+    json_t *shown = reef_json("snapshot", "show", w, "beside");
+    assert_int_equal(json_integer_value(json_object_get(shown, "open_generation")), 1);
+    json_decref(shown);
+
+    stop_daemon(w);
+    assert_false(daemon_runs(w));
+    json_decref(reef_json("seal", NULL, w, NULL));
+    assert_int_equal(generation_count(w), 3);
+}
+
+static void reading_goes_on_beside_the_daemon(void **state) {
+    world *w = *state;
+    start_daemon(w);
+    wait_until_trained(w);
+    json_decref(reef_json("eval", NULL, w, w->stream));
+    json_decref(reef_json("timeline", NULL, w, NULL));
+    json_decref(reef_json("plot", "loss", w, NULL));
+    json_t *sound = reef_json("verify", NULL, w, NULL);
+    assert_true(json_is_true(json_object_get(sound, "sound")));
+    json_decref(sound);
+    stop_daemon(w);
+}
+
+static void what_the_daemon_refuses_is_told_as_its_own_error(void **state) {
+    world *w = *state;
+    start_daemon(w);
+    wait_until_trained(w);
+    const char *argv[] = {REEF_BINARY, "freeze", w->pool, "--layer", "1", NULL}; // a dense block
+    program p;
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, 64);
+    assert_int_equal(line_count(p.err), 1);
+    assert_non_null(strstr(p.err, "layer"));
+    program_release(&p);
+    stop_daemon(w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(changes_go_through_the_daemon_while_it_runs, world_make,
+                                        world_remove),
+        cmocka_unit_test_setup_teardown(reading_goes_on_beside_the_daemon, world_make,
+                                        world_remove),
+        cmocka_unit_test_setup_teardown(what_the_daemon_refuses_is_told_as_its_own_error,
+                                        world_make, world_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

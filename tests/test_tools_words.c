@@ -1,0 +1,132 @@
+// What people read: numbers, cut and printable text, near words, tables, ticks.
+#include "chart.h"
+#include "cli.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void counts_bytes_and_durations_read_well(void **state) {
+    (void)state;
+    char out[CLI_WORD_BYTES];
+    assert_string_equal(cli_count(0, out), "0");
+    assert_string_equal(cli_count(999, out), "999");
+    assert_string_equal(cli_count(1000, out), "1,000");
+    assert_string_equal(cli_count(1234567, out), "1,234,567");
+    assert_string_equal(cli_count(UINT64_MAX, out), "18,446,744,073,709,551,615");
+    assert_string_equal(cli_bytes(999, out), "999 B");
+    assert_string_equal(cli_bytes(1500, out), "1.5 kB");
+    assert_string_equal(cli_bytes(UINT64_MAX, out), "18.4 EB");
+    assert_string_equal(cli_duration(0.25, out), "250 ms");
+    assert_string_equal(cli_duration(9.94, out), "9.9 s");
+    assert_string_equal(cli_duration(59.6, out), "1 min 0 s");
+    assert_string_equal(cli_duration(3723, out), "1 h 2 min");
+    assert_string_equal(cli_duration(90000, out), "1 d 1 h");
+    assert_string_equal(cli_duration(NAN, out), "0 ms");
+}
+
+static void expect_printable(const char *bytes, size_t count, bool lines, const char *expected) {
+    char *text = cli_printable((const uint8_t *)bytes, count, lines);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void printable_text_never_reaches_the_terminal_raw(void **state) {
+    (void)state;
+    expect_printable("caf\xc3\xa9 \xd0\xa0", 8, false, "caf\xc3\xa9 \xd0\xa0");
+    expect_printable("a\nb\tc", 5, true, "a\nb\tc");
+    expect_printable("a\nb\tc", 5, false, "a\\nb\\tc");
+    expect_printable("\x1b[2J\0", 5, true, "\\x1b[2J\\x00");
+    expect_printable("\xff\xc3", 2, true, "\\xff\\xc3");          // no UTF-8, and the start of some
+    expect_printable("\xc0\xaf", 2, true, "\\xc0\\xaf");          // overlong
+    expect_printable("\xed\xa0\x80", 3, true, "\\xed\\xa0\\x80"); // a surrogate
+    expect_printable("\xc2\x9b", 2, true, "\\xc2\\x9b"); // a control sequence of one character
+    expect_printable("\xf0\x9f\x90\x9a", 4, true, "\xf0\x9f\x90\x9a");
+}
+
+static void cutting_counts_characters(void **state) {
+    (void)state;
+    char *whole = cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 3),
+         *cut = cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 2);
+    assert_string_equal(whole, "\xd0\xa0\xd0\xb8\xd1\x84");
+    assert_string_equal(cut, "\xd0\xa0\xe2\x80\xa6");
+    assert_int_equal(cli_width(cut), 2);
+    free(whole);
+    free(cut);
+}
+
+static void distance_counts_single_typing_mistakes(void **state) {
+    (void)state;
+    assert_int_equal(cli_distance("eval", "eval"), 0);
+    assert_int_equal(cli_distance("evl", "eval"), 1);
+    assert_int_equal(cli_distance("eavl", "eval"), 1);
+    assert_int_equal(cli_distance("evaal", "eval"), 1);
+    assert_int_equal(cli_distance("", "eval"), 4);
+    assert_int_equal(cli_distance("eval", ""), 4);
+    assert_int_equal(cli_distance("seal", "grow"), 4);
+}
+
+static void a_mistyped_command_suggests_the_nearest(void **state) {
+    (void)state;
+    assert_string_equal(cli_command_guess("stauts"), "status");
+    assert_string_equal(cli_command_guess("snapshot crate"), "snapshot create");
+    assert_null(cli_command_guess("xyzzy"));
+}
+
+static void tables_line_up_whatever_the_script(void **state) {
+    (void)state;
+    static const char *const HEADING[] = {"name", "n"};
+    cli_table *table = cli_table_new("<>", HEADING);
+    cli_table_cell(table, "%s", "\xd0\xa0\xd1\x83\xd1\x81\xd1\x81\xd0\xba"); // five letters
+    cli_table_cell(table, "%d", 7);
+    cli_table_cell(table, "%s", "c");
+    cli_table_cell(table, "%d", 1234);
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    cli_table_print(table, file);
+    rewind(file);
+    char text[128] = {0};
+    assert_true(fread(text, 1, sizeof(text) - 1, file) > 0);
+    fclose(file);
+    cli_table_free(table);
+    assert_string_equal(text, "name      n\n"
+                              "\xd0\xa0\xd1\x83\xd1\x81\xd1\x81\xd0\xba     7\n"
+                              "c      1234\n");
+}
+
+static void ticks_are_round_and_neither_too_few_nor_too_many(void **state) {
+    (void)state;
+    for (double range = 1e-3; range < 1e10; range *= 1.7) {
+        double tick = chart_tick(range, 8), lead = tick / pow(10, floor(log10(tick) + 1e-9));
+        assert_true(fabs(lead - 1) < 1e-6 || fabs(lead - 2) < 1e-6 || fabs(lead - 5) < 1e-6);
+        assert_true(range / tick <= 8.0001 && range / tick > 3);
+    }
+}
+
+static void smoothing_keeps_a_step_where_it_is_and_drops_a_spike(void **state) {
+    (void)state;
+    reef_point points[40];
+    for (size_t i = 0; i < 40; i++) points[i] = (reef_point){.bits_per_byte = i < 20 ? 2.0f : 5.0f};
+    points[10].bits_per_byte = 9;
+    double *smooth = chart_smooth(points, 40);
+    for (size_t i = 0; i < 40; i++) assert_true(fabs(smooth[i] - (i < 20 ? 2.0 : 5.0)) < 1e-6);
+    free(smooth);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_bytes_and_durations_read_well),
+        cmocka_unit_test(printable_text_never_reaches_the_terminal_raw),
+        cmocka_unit_test(cutting_counts_characters),
+        cmocka_unit_test(distance_counts_single_typing_mistakes),
+        cmocka_unit_test(a_mistyped_command_suggests_the_nearest),
+        cmocka_unit_test(tables_line_up_whatever_the_script),
+        cmocka_unit_test(ticks_are_round_and_neither_too_few_nor_too_many),
+        cmocka_unit_test(smoothing_keeps_a_step_where_it_is_and_drops_a_spike),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
