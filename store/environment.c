@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #define MAP_BYTES_DEFAULT (UINT64_C(64) << 30)
+#define MAP_BYTES_MODEST (UINT64_C(1) << 30) // what is tried at the least when more is refused
 #define MAP_BYTES_MIN (UINT64_C(1) << 20)
 #define BEGIN_ATTEMPTS_MAX 1000 // of one millisecond each, while others stand in the way
 
@@ -106,6 +107,12 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
         lmdb_close(environment);
         read_only = true;
         code = lmdb_map(environment, true);
+    }
+    // Little address space (ulimit -v, or a tool such as valgrind, which says EINVAL): take less of it.
+    while ((code == ENOMEM || code == EINVAL) && environment->map_bytes > MAP_BYTES_MODEST) {
+        lmdb_close(environment);
+        environment->map_bytes /= 2;
+        code = lmdb_map(environment, read_only);
     }
     if (code != 0) {
         lmdb_close(environment);

@@ -92,7 +92,7 @@ typedef struct reef_view {
 typedef struct reef_store_options {
     bool create;        // make the directory and an empty pool; REEF_INVALID when it exists
     bool write;         // take the pool's writer lock; REEF_BUSY names the holder's pid
-    uint64_t map_bytes; // address space; 0 means 64 GiB
+    uint64_t map_bytes; // address space to begin with; 0: 64 GiB, or what is allowed
 } reef_store_options;
 
 /**
@@ -134,8 +134,9 @@ typedef struct reef_commit {
  * End the write transaction: update `sums`, compute the root hash, write the commit record, sync.
  * Uses the handle up, even when it fails. On failure nothing of the transaction is in the pool.
  *
- * A full map is grown by reef_record_put, never here. Errors: FULL (disk or map, with the bytes free
- * and needed), IO.
+ * Errors: what a put of this transaction failed with, if one did; FULL the disk (with the bytes free
+ * and needed), IO. After a failure the store goes on: the next transaction may succeed.
+ * Threads: the one that began the transaction.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_txn_commit(reef_txn *txn,
                                                      reef_commit *commit,
@@ -149,7 +150,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_commit_read(reef_txn *txn,
 
 /**
  * Write a record. A payload that equals the stored one (same content hash) is not written again.
- * Records of a sealed generation (except its USAGE) are refused with REEF_INVALID.
+ * Records of a sealed generation (except its USAGE) are refused with REEF_INVALID, as are those the
+ * store keeps itself (generations, snapshots, and "format" and "commit" in meta).
+ *
+ * `payload` must not be a view of this transaction: the write may move it.
+ *
+ * Errors: FULL when the map is full: LMDB cannot enlarge it inside a transaction, so this one is lost,
+ * and the next one begins with twice the map. (It is also doubled in time, when less than a quarter is
+ * free at the beginning: a transaction of less than that never meets its end.)
  */
 REEF_API REEF_MUST_CHECK reef_status reef_record_put(reef_txn *txn,
                                                      const reef_key *key,
@@ -168,7 +176,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_view(reef_txn *txn,
 REEF_API REEF_MUST_CHECK reef_status
 reef_record_read(reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
 
-/** Remove a record; absent is fine. */
+/** Remove a record; absent is fine. The rules of reef_record_put apply. */
 REEF_API REEF_MUST_CHECK reef_status reef_record_delete(reef_txn *txn,
                                                         const reef_key *key,
                                                         reef_error *err);
@@ -179,7 +187,10 @@ typedef reef_status (*reef_record_visit)(void *context,
                                          const reef_view *view,
                                          reef_error *err);
 
-/** Visit every record of a database (of one generation when `generation` is not UINT32_MAX). */
+/**
+ * Visit every record of a database (of one generation when `generation` is not UINT32_MAX; INVALID in a
+ * database whose keys have none). Each is verified as by reef_record_view. A visit must not write.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_record_scan(reef_txn *txn,
                                                       reef_db db,
                                                       uint32_t generation,
@@ -202,6 +213,10 @@ typedef struct reef_generation {
     uint8_t root[REEF_HASH_BYTES]; // of its tensors, experts and flags; zero while open
 } reef_generation;
 
+/**
+ * Write the record of the open generation, or open the next one. INVALID when that would change a sealed
+ * generation, leave two open, or say `sealed` (reef_generation_seal does that, with the root).
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_put(reef_txn *txn,
                                                          const reef_generation *generation,
                                                          reef_error *err);
@@ -232,8 +247,13 @@ typedef struct reef_snapshot {
 /**
  * Make a snapshot inside a write transaction: copies tensors, experts, flags and the generation
  * record of the open generation (not its moments) to a fresh pseudo-generation; sealed ones are
- * shared. INVALID when the name is taken or not [A-Za-z0-9][A-Za-z0-9._-]{0,63} or parses as an
- * unsigned number (numbers name generations).
+ * shared. INVALID when the name is taken or not [A-Za-z0-9][A-Za-z0-9._-]{0,63}, parses as an
+ * unsigned number (numbers name generations) or is "now". The root hash does not change.
+ *
+ * Commit first: the snapshot is then of the last commit (NOT_FOUND when there is none). When this
+ * transaction has already changed something that is hashed, the snapshot is of the commit that it
+ * becomes; step, root and times are filled in by reef_txn_commit, not in `out`. `copy` is 0 when no
+ * generation is open; the copy's generation record holds the copy's root.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_create(reef_txn *txn,
                                                           const char *name,

@@ -11,15 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#define TEXT_BYTES 80001
+#define TEXT_BYTES 60001
 #define KILLS_FEW 6
 #define KILLS_MANY 25
-#define KILL_MS_MAX 150
+#define LIVES 3 // a life is drawn from up to a third of what an uninterrupted run takes
 
 static int setup(void **state) {
     sandbox *box = calloc(1, sizeof(*box));
@@ -47,8 +47,17 @@ static pid_t start(const sandbox *box, const char *threads) {
                                              "--threads", threads, "--commit-steps", "20", NULL});
 }
 
-static reef_commit uninterrupted(const sandbox *box) {
+static unsigned now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (unsigned)now.tv_sec * 1000 + (unsigned)(now.tv_nsec / 1000000);
+}
+
+// The pool is new again afterwards. `ms` (may be NULL): how long it took, to know when to kill.
+static reef_commit uninterrupted(const sandbox *box, unsigned *ms) {
+    unsigned begin = now_ms();
     assert_int_equal(reefd_wait(start(box, "1")), 0);
+    if (ms) *ms = now_ms() - begin;
     reef_commit commit = pool_commit(box);
     sandbox_make_pool(box);
     return commit;
@@ -64,20 +73,7 @@ static bool kill_after(pid_t pid, unsigned ms) {
     return false;
 }
 
-static void kill_until_done(const sandbox *box,
-                            const reef_commit *whole,
-                            const char *threads,
-                            uint64_t seed) {
-    size_t kills = 0, most = test_effort(KILLS_FEW, KILLS_MANY);
-    uint64_t last = pool_commit(box).number;
-    while (kills < most && kill_after(start(box, threads), (unsigned)(draw(&seed) % KILL_MS_MAX))) {
-        kills++;
-        pool_check(box);
-        uint64_t number = pool_commit(box).number;
-        assert_true(number >= last); // nothing committed is ever lost
-        last = number;
-    }
-    assert_true(kills > 0);
+static void finish(const sandbox *box, const reef_commit *whole, const char *threads) {
     assert_int_equal(reefd_wait(start(box, threads)), 0);
     reef_commit commit = pool_commit(box);
     assert_int_equal(commit.stream_bytes, whole->stream_bytes);
@@ -86,12 +82,34 @@ static void kill_until_done(const sandbox *box,
     pool_check(box);
 }
 
+static void kill_and_finish(
+    const sandbox *box, const reef_commit *whole, const char *threads, unsigned ms, uint64_t seed) {
+    size_t kills = 0, most = test_effort(KILLS_FEW, KILLS_MANY);
+    uint64_t last = pool_commit(box).number;
+    while (kills < most) {
+        if (!kill_after(start(box, threads), (unsigned)(draw(&seed) % (ms / LIVES + 1)))) {
+            // It was through before its time came: compare, and begin again.
+            finish(box, whole, threads);
+            sandbox_make_pool(box);
+            last = 0;
+            continue;
+        }
+        kills++;
+        pool_check(box);
+        uint64_t number = pool_commit(box).number;
+        assert_true(number >= last); // nothing committed is ever lost
+        last = number;
+    }
+    finish(box, whole, threads);
+}
+
 static void killed_at_any_moment_it_ends_with_the_same_root(void **state) {
     const sandbox *box = *state;
-    reef_commit whole = uninterrupted(box);
-    kill_until_done(box, &whole, "1", 11);
+    unsigned ms = 0;
+    reef_commit whole = uninterrupted(box, &ms);
+    kill_and_finish(box, &whole, "1", ms, 11);
     sandbox_make_pool(box);
-    kill_until_done(box, &whole, "2", 12);
+    kill_and_finish(box, &whole, "2", ms, 12);
 }
 
 // What the pool has accepted of standard input: the sender's next byte.
@@ -148,12 +166,14 @@ static int run_from_cursor(const sandbox *box, int kill_ms) {
 
 static void a_sender_that_goes_on_at_the_cursor_loses_nothing(void **state) {
     const sandbox *box = *state;
+    unsigned begin = now_ms();
     assert_int_equal(run_from_cursor(box, -1), 0);
+    unsigned ms = now_ms() - begin;
     reef_commit whole = pool_commit(box);
     sandbox_make_pool(box);
     uint64_t seed = 5;
-    for (size_t i = 0; i < test_effort(4, 12); i++)
-        (void)run_from_cursor(box, (int)(draw(&seed) % KILL_MS_MAX));
+    for (size_t i = 0; i < test_effort(3, 12); i++)
+        (void)run_from_cursor(box, (int)(draw(&seed) % (ms / LIVES + 1)));
     assert_int_equal(run_from_cursor(box, -1), 0);
     reef_commit commit = pool_commit(box);
     assert_memory_equal(commit.root, whole.root, REEF_HASH_BYTES);
@@ -162,7 +182,7 @@ static void a_sender_that_goes_on_at_the_cursor_loses_nothing(void **state) {
 
 static void told_to_stop_it_commits_and_a_restart_finishes(void **state) {
     const sandbox *box = *state;
-    reef_commit whole = uninterrupted(box);
+    reef_commit whole = uninterrupted(box, NULL);
     static const int SIGNALS[] = {SIGTERM, SIGINT, SIGTERM};
     size_t interrupted = 0;
     for (size_t i = 0; i < sizeof(SIGNALS) / sizeof(*SIGNALS); i++) {

@@ -193,6 +193,48 @@ static void a_killed_reader_does_not_make_the_pool_grow(void **state) {
     assert_int_equal(assert_history(f->store, payload), 119);
 }
 
+static void a_pool_is_made_whole_or_not_at_all(void **state) {
+    pool_fixture *f = *state;
+    enum { ROUNDS = 15, POOLS = 200 };
+    uint64_t random = 4;
+    int whole = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        char path[TEMP_DIR_BYTES];
+        char name[32];
+        pid_t child = fork();
+        for (int i = 0; child == 0 && i < POOLS; i++) {
+            reef_store *store = NULL;
+            snprintf(name, sizeof(name), "%d-%d", round, i);
+            temp_dir_join(path, f->directory, name);
+            const reef_store_options options = {.create = true, .write = true};
+            if (reef_store_open(&store, path, &options, NULL) != REEF_OK) _exit(1);
+            reef_store_close(store);
+        }
+        if (child == 0) _exit(0);
+        pause_us(draw_int(&random, 2000, 20000));
+        kill(child, SIGKILL);
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+        }
+        for (int i = 0; i < POOLS; i++) {
+            reef_error err;
+            reef_store *store = NULL;
+            snprintf(name, sizeof(name), "%d-%d", round, i);
+            temp_dir_join(path, f->directory, name);
+            reef_status status =
+                reef_store_open(&store, path, &(reef_store_options){.write = true}, &err);
+            if (status == REEF_NOT_FOUND) break;
+            if (status != REEF_OK) {
+                must_fail(status, REEF_INVALID, &err, "has no data.mdb");
+                continue;
+            }
+            whole++;
+            pool_check(store);
+            reef_store_close(store);
+        }
+    }
+    assert_true(whole > 0);
+}
+
 // ---- a full disk ---------------------------------------------------------------------------------
 
 // A small file system of the test's own. Only the superuser can mount one.
@@ -350,6 +392,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_commit_is_whole_or_absent_after_a_kill, pool_setup,
                                         pool_teardown),
         cmocka_unit_test_setup_teardown(a_killed_reader_does_not_make_the_pool_grow, pool_setup,
+                                        pool_teardown),
+        cmocka_unit_test_setup_teardown(a_pool_is_made_whole_or_not_at_all, pool_setup,
                                         pool_teardown),
         cmocka_unit_test_setup_teardown(a_full_disk_loses_nothing_and_works_again_with_room,
                                         disk_setup, disk_teardown),

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -513,6 +514,46 @@ static void a_full_map_is_reported_and_larger_the_next_time(void **state) {
     free(payload);
 }
 
+#define ADDRESS_SPACE_LIMIT (UINT64_C(8) << 30) // less than the 64 GiB that a pool asks for
+
+static int child_with_little_address_space(const char *path) {
+    const struct rlimit limit = {.rlim_cur = ADDRESS_SPACE_LIMIT, .rlim_max = ADDRESS_SPACE_LIMIT};
+    reef_error err;
+    reef_store *store = NULL;
+    uint64_t round = 0;
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return 1;
+    if (reef_store_open(&store, path, &(reef_store_options){0}, &err) != REEF_OK) return 2;
+    return read_round(store, &round) == NULL && round == 1 ? 0 : 3;
+}
+
+// Sanitizers reserve terabytes, which no limit can allow for.
+static bool process_is_vast(void) {
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL) return true;
+    bool known = fscanf(file, "%lu", &pages) == 1;
+    fclose(file);
+    return !known || pages > ADDRESS_SPACE_LIMIT / 4096 + (UINT64_C(64) << 30) / 4096;
+}
+
+static void little_address_space_is_enough(void **state) {
+    pool_fixture *f = *state;
+    if (process_is_vast()) {
+        print_message("skipped: this build reserves more address space than the test allows\n");
+        skip();
+    }
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    put_round(txn, 1);
+    pool_commit(txn, 1);
+    reef_store_close(f->store); // its map would count against the child's limit
+    f->store = NULL;
+    pid_t child = fork();
+    if (child == 0) _exit(child_with_little_address_space(f->path));
+    int code = exit_code_of(child);
+    f->store = pool_open(f->path, false, true);
+    assert_int_equal(code, 0);
+}
+
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
 int main(void) {
@@ -527,6 +568,7 @@ int main(void) {
         POOL_TEST(stores_of_one_process_share_a_pool),
         POOL_TEST(a_reader_in_another_process_sees_whole_commits),
         POOL_TEST(threads_read_one_store_while_it_is_written),
+        POOL_TEST(little_address_space_is_enough),
         POOL_TEST(a_full_map_is_reported_and_larger_the_next_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 // The real `reef`, run as a user runs it: help, answers for programs, changes, and what goes wrong.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // nftw
 
 #include "cli.h"

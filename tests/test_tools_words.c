@@ -100,8 +100,9 @@ static void tables_line_up_whatever_the_script(void **state) {
 
 static void ticks_are_round_and_neither_too_few_nor_too_many(void **state) {
     (void)state;
-    for (double range = 1e-3; range < 1e10; range *= 1.7) {
-        double tick = chart_tick(range, 8), lead = tick / pow(10, floor(log10(tick) + 1e-9));
+    for (int i = -30; i < 100; i++) {
+        double range = pow(1.25, i), tick = chart_tick(range, 8),
+               lead = tick / pow(10, floor(log10(tick) + 1e-9));
         assert_true(fabs(lead - 1) < 1e-6 || fabs(lead - 2) < 1e-6 || fabs(lead - 5) < 1e-6);
         assert_true(range / tick <= 8.0001 && range / tick > 3);
     }

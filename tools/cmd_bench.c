@@ -69,6 +69,7 @@ static reef_status train(reef_trainer *trainer,
                          size_t count,
                          size_t *at,
                          uint64_t steps,
+                         cli_progress *progress,
                          reef_error *err) {
     for (uint64_t done = 0; done < steps;) {
         size_t taken = 0, ran = 0;
@@ -77,6 +78,7 @@ static reef_status train(reef_trainer *trainer,
         if (status != REEF_OK) return status;
         *at += taken;
         done += ran;
+        cli_progress_show(progress, done);
         if (ran == 0 && (taken == 0 || *at == count))
             return reef_fail(err, REEF_INVALID,
                              "the generated text ended after %" PRIu64 " of %" PRIu64 " steps",
@@ -85,15 +87,21 @@ static reef_status train(reef_trainer *trainer,
     return REEF_OK;
 }
 
-static reef_status measure_training(
-    reef_trainer *trainer, const uint8_t *text, size_t count, measurement *m, reef_error *err) {
+// A batch of the stream per step; the first steps only warm up.
+static reef_status measure_steps(reef_trainer *trainer,
+                                 const uint8_t *text,
+                                 size_t count,
+                                 measurement *m,
+                                 cli_progress *progress,
+                                 reef_error *err) {
     reef_trainer_status before, after;
     size_t at = 0;
-    reef_status status = train(trainer, text, count, &at, WARMUP_STEPS, err);
+    reef_status status = train(trainer, text, count, &at, WARMUP_STEPS, progress, err);
     if (status != REEF_OK) return status;
+    progress->done_before = WARMUP_STEPS;
     reef_trainer_status_read(trainer, &before);
     double started = cli_clock();
-    status = train(trainer, text, count, &at, m->steps, err);
+    status = train(trainer, text, count, &at, m->steps, progress, err);
     if (status != REEF_OK) return status;
     m->seconds = cli_clock() - started;
     reef_trainer_status_read(trainer, &after);
@@ -102,8 +110,18 @@ static reef_status measure_training(
     m->update = after.seconds_update - before.seconds_update;
     // Attention, norms, embedding, head, and the little that is neither.
     m->backbone = m->seconds - m->router - m->experts - m->update;
+    return REEF_OK;
+}
+
+static reef_status measure_training(
+    reef_trainer *trainer, const uint8_t *text, size_t count, measurement *m, reef_error *err) {
+    cli_progress progress;
+    cli_progress_start(&progress, "training", m->steps + WARMUP_STEPS, "steps");
+    reef_status status = measure_steps(trainer, text, count, m, &progress, err);
+    cli_progress_end(&progress);
+    if (status != REEF_OK) return status;
     reef_commit commit;
-    started = cli_clock();
+    double started = cli_clock();
     status = reef_trainer_commit(trainer, &commit, err);
     m->commit = cli_clock() - started;
     return status;

@@ -41,6 +41,10 @@ install_missing() {
     local root=()
     if [ "$(id -u)" -ne 0 ]; then
         root=(sudo)
+        if ! command -v sudo >/dev/null 2>&1; then
+            echo "missing: ${missing[*]}; install them as root with apt-get, then run this again" >&2
+            return 1
+        fi
     fi
     echo "installing Debian packages: ${missing[*]}"
     "${root[@]}" apt-get update -qq </dev/null

@@ -71,7 +71,7 @@ static reef_status load_net(reef_net *net, reef_store *store, const char *as_of,
     if (status == REEF_OK) status = select_state(&chosen, txn, as_of, err);
     for (uint32_t g = 0; status == REEF_OK && g <= chosen.sealed; g++) {
         reef_gen *gen;
-        status = reef_persist_load(&gen, txn, &net->config, g < chosen.sealed ? g : chosen.last,
+        status = reef_persist_load(&gen, txn, &net->config, g, g < chosen.sealed ? g : chosen.last,
                                    false, err);
         if (status == REEF_OK) status = reef_net_append(net, gen, err);
     }

@@ -49,7 +49,7 @@ struct reef_trainer {
     // one batch
     uint8_t *tokens, *targets, *fire; // (windows * T); fire (generations, windows * T)
     float *weight, *margins;
-    size_t fire_capacity;  // generations that fire and margins have room for
+    size_t fire_capacity;                    // generations that fire and margins have room for
     size_t rehearse_windows, retain_windows; // of the batch that was last looked at
     double last_bits;
     float learning_rate;

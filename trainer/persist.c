@@ -344,6 +344,7 @@ static reef_status read_tensors(reef_txn *txn, uint32_t records, reef_gen *gen, 
 reef_status reef_persist_load(reef_gen **out,
                               reef_txn *txn,
                               const reef_config *config,
+                              uint32_t generation,
                               uint32_t records,
                               bool training,
                               reef_error *err) {
@@ -353,6 +354,7 @@ reef_status reef_persist_load(reef_gen **out,
     reef_generation info;
     reef_status status = reef_generation_read(txn, records, &info, err);
     if (status != REEF_OK) return status;
+    info.generation = generation; // a snapshot's copy carries its own number
     training = training && !info.sealed;
     status = reef_gen_new(&gen, config, &info, err);
     if (status != REEF_OK) return status;

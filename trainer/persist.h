@@ -23,12 +23,13 @@ REEF_MUST_CHECK reef_status reef_persist_sealed(reef_txn *txn,
 void reef_persist_clean(reef_gen *gen);
 
 /**
- * Read a generation. `records` is where its records lie: its own number, or a snapshot's copy.
+ * Read generation `generation`. `records` is where it lies: under its own number, or a snapshot's copy.
  * `training` reads moments, flags and usage too (open generations only).
  */
 REEF_MUST_CHECK reef_status reef_persist_load(reef_gen **out,
                                               reef_txn *txn,
                                               const reef_config *config,
+                                              uint32_t generation,
                                               uint32_t records,
                                               bool training,
                                               reef_error *err);

@@ -34,30 +34,30 @@ typedef struct reef_config {
     // sizes
     uint32_t layers, d_model, attention_heads, context; // L, D, A, T
     uint32_t previous_bytes;                            // embedded beside a token's own byte
-    uint32_t batch;    // windows of T bytes of the stream per step
+    uint32_t batch;                                     // windows of T bytes of the stream per step
     uint32_t rehearse; // windows beside them, drawn from what the open generation has trained on
-    char ffw[REEF_LAYER_COUNT_MAX + 1];                 // one letter per block: 'p' peer, 'd' dense; "p" = all
-    uint32_t d_ffw;                                     // width of dense FFWs
-    uint32_t heads, topk, d_key;                        // PEER: H, K, d_key
-    uint32_t side, side_new;                            // of the first and of later generations
+    char ffw[REEF_LAYER_COUNT_MAX + 1]; // one letter per block: 'p' peer, 'd' dense; "p" = all
+    uint32_t d_ffw;                     // width of dense FFWs
+    uint32_t heads, topk, d_key;        // PEER: H, K, d_key
+    uint32_t side, side_new;            // of the first and of later generations
     bool batch_norm;
     // optimiser
-    float learning_rate;        // dense parameters, at the end of warm-up
-    float expert_rate;          // factor for expert rows
-    uint32_t warmup;            // steps, per generation
-    uint32_t decay;             // steps: rate = learning_rate / sqrt(1 + steps / decay) after warm-up
+    float learning_rate; // dense parameters, at the end of warm-up
+    float expert_rate;   // factor for expert rows
+    uint32_t warmup;     // steps, per generation
+    uint32_t decay;      // steps: rate = learning_rate / sqrt(1 + steps / decay) after warm-up
     float beta1, beta2, epsilon;
-    float clip;                 // global norm of dense gradients; 0 for none
+    float clip; // global norm of dense gradients; 0 for none
     float bn_momentum;
     // lifelong policy
-    bool drift;                 // find boundaries
-    float drift_z;              // robust z-score above which a batch is suspicious
-    float drift_bits;           // and at least this many bits per byte above the median
-    uint32_t drift_window;      // batches of history
-    uint32_t drift_confirm;     // suspicious batches that make a boundary
-    uint32_t drift_warmup;      // batches of a generation before the test is armed
-    float leak_max;             // share of old tokens on which a new gate may fire
-    uint32_t fire_max;          // generations beyond the first that may fire per token
+    bool drift;             // find boundaries
+    float drift_z;          // robust z-score above which a batch is suspicious
+    float drift_bits;       // and at least this many bits per byte above the median
+    uint32_t drift_window;  // batches of history
+    uint32_t drift_confirm; // suspicious batches that make a boundary
+    uint32_t drift_warmup;  // batches of a generation before the test is armed
+    float leak_max;         // share of old tokens on which a new gate may fire
+    uint32_t fire_max;      // generations beyond the first that may fire per token
     float gate_decay;
     uint32_t reservoir_bytes, reservoir_window;
     float retain_weight;
@@ -77,16 +77,26 @@ typedef struct reef_config_field {
 REEF_API void reef_config_default(reef_config *config);
 REEF_API const reef_config_field *reef_config_fields(size_t *count);
 /** Set one field by name from text. INVALID names the field, the value and what is allowed. */
-REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config, const char *name, const char *value, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
+                                                     const char *name,
+                                                     const char *value,
+                                                     reef_error *err);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
 /** JSON text of the configuration, on the heap (free with free()); NULL when out of memory. */
 REEF_API char *reef_config_format(const reef_config *config);
-REEF_API REEF_MUST_CHECK reef_status reef_config_parse(reef_config *config, const char *json, size_t bytes, reef_error *err);
-REEF_API REEF_MUST_CHECK reef_status reef_config_read(reef_txn *txn, reef_config *config, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_config_parse(reef_config *config,
+                                                       const char *json,
+                                                       size_t bytes,
+                                                       reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_config_read(reef_txn *txn,
+                                                      reef_config *config,
+                                                      reef_error *err);
 
 /** Create a pool with its first, open generation, initialised from the seed, and commit it. */
-REEF_API REEF_MUST_CHECK reef_status reef_pool_init(const char *path, const reef_config *config, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_pool_init(const char *path,
+                                                    const reef_config *config,
+                                                    reef_error *err);
 
 // ---- training ------------------------------------------------------------------------------------
 
@@ -132,39 +142,50 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        reef_error *err);
 
 /** One LMDB transaction with everything that changed. Never changes the mathematics. */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer, reef_commit *out, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
+                                                         reef_commit *out,
+                                                         reef_error *err);
 
 /** Seal the open generation and open the next one. The pool is committed. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal(reef_trainer *trainer, reef_error *err);
 /** Grow the open generation in place to `side` (shell order: no id changes). Commits. */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow(reef_trainer *trainer,
+                                                       uint32_t side,
+                                                       reef_error *err);
 
 typedef struct reef_freeze {
-    int32_t layer;          // PEER layer, -1 for all
-    uint64_t first, last;   // local ids, inclusive; last is cut to the end of the layer
-    double usage_quantile;  // in (0, 1): only experts whose count lies above it; 0: all of the range
+    int32_t layer;         // PEER layer, -1 for all
+    uint64_t first, last;  // local ids, inclusive; last is cut to the end of the layer
+    double usage_quantile; // in (0, 1): only experts whose count lies above it; 0: all of the range
     bool thaw;
     bool dry_run;
 } reef_freeze;
 /** Freeze or thaw experts of the open generation; *changed counts flags that changed. Commits. */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_freeze(reef_trainer *trainer, const reef_freeze *freeze, uint64_t *changed, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_freeze(reef_trainer *trainer,
+                                                         const reef_freeze *freeze,
+                                                         uint64_t *changed,
+                                                         reef_error *err);
 /** Commit, and keep the state under a name. */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_snapshot(reef_trainer *trainer, const char *name, reef_snapshot *out, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_snapshot(reef_trainer *trainer,
+                                                           const char *name,
+                                                           reef_snapshot *out,
+                                                           reef_error *err);
 
 typedef struct reef_trainer_status {
-    uint64_t step, stream_bytes;   // trained
-    uint64_t carried_bytes;        // accepted, not yet trained (part of a batch, or held back)
-    uint64_t skipped_bytes;        // recognised as an older domain: not trained
-    uint32_t generation;           // the open one
+    uint64_t step, stream_bytes; // trained
+    uint64_t carried_bytes;      // accepted, not yet trained (part of a batch, or held back)
+    uint64_t skipped_bytes;      // recognised as an older domain: not trained
+    uint32_t generation;         // the open one
     uint64_t generation_step;
-    uint64_t opened_at;            // stream position where it was opened
-    uint32_t suspicious;           // batches held back by the drift test now
-    double bits_per_byte;          // prequential loss: median over the drift window
-    double last_bits_per_byte;     // of the last batch
+    uint64_t opened_at;        // stream position where it was opened
+    uint32_t suspicious;       // batches held back by the drift test now
+    double bits_per_byte;      // prequential loss: median over the drift window
+    double last_bits_per_byte; // of the last batch
     double learning_rate;
     uint64_t experts, experts_open; // in all layers
-    uint64_t dirty_since_step;     // steps since the last commit
-    double seconds_forward, seconds_backward, seconds_router, seconds_experts, seconds_update, seconds_commit;
+    uint64_t dirty_since_step;      // steps since the last commit
+    double seconds_forward, seconds_backward, seconds_router, seconds_experts, seconds_update,
+        seconds_commit;
 } reef_trainer_status;
 REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out);
 
@@ -175,7 +196,10 @@ typedef struct reef_point {
     uint32_t generation;
 } reef_point;
 typedef reef_status (*reef_point_visit)(void *context, const reef_point *point, reef_error *err);
-REEF_API REEF_MUST_CHECK reef_status reef_series_scan(reef_txn *txn, reef_point_visit visit, void *context, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_series_scan(reef_txn *txn,
+                                                      reef_point_visit visit,
+                                                      void *context,
+                                                      reef_error *err);
 
 // ---- evaluation ----------------------------------------------------------------------------------
 
@@ -190,21 +214,18 @@ typedef struct reef_model reef_model;
  *        generations 0 .. g, exactly the function the model was when g was sealed. Otherwise the name
  *        of a snapshot.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_model_open(reef_model **out,
-                                                     reef_store *store,
-                                                     const char *as_of,
-                                                     size_t threads,
-                                                     reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_model_open(
+    reef_model **out, reef_store *store, const char *as_of, size_t threads, reef_error *err);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL
 REEF_API const reef_config *reef_model_config(const reef_model *model);
 REEF_API uint32_t reef_model_generation_count(const reef_model *model);
 REEF_API uint64_t reef_model_parameter_count(const reef_model *model);
 
 typedef struct reef_score {
-    uint64_t bytes;         // scored (all but the first)
-    double bits;            // total
+    uint64_t bytes; // scored (all but the first)
+    double bits;    // total
     double bits_per_byte;
-    double *fire_share;     // (generation count) or NULL: caller's; share of tokens on which each fired
+    double *fire_share; // (generation count) or NULL: caller's; share of tokens on which each fired
 } reef_score;
 
 /**
@@ -223,11 +244,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       reef_error *err);
 
 /** Logits (count, REEF_VOCAB) of every position, for tests and tools; same path as reef_model_score. */
-REEF_API REEF_MUST_CHECK reef_status reef_model_logits(reef_model *model,
-                                                       const uint8_t *bytes,
-                                                       size_t count,
-                                                       float *logits,
-                                                       reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_model_logits(
+    reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err);
 
 typedef struct reef_sampling {
     uint64_t seed;

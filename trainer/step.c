@@ -106,8 +106,10 @@ static size_t add_rehearsal(reef_trainer *trainer) {
         size_t slot = reservoir->old_slots +
                       (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
         size_t at = (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter + 1, starts);
-        place_window(trainer, config->batch + count,
-                     reservoir->bytes + slot * reservoir->window_bytes + at);
+        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
+        place_window(trainer, config->batch + count, bytes + at);
+        for (size_t g = 1; g + 1 < trainer->net.gen_count; g++)
+            fire_in_window(trainer, g, config->batch + count, bytes, at);
     }
     return count;
 }

@@ -98,7 +98,7 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
     reef_status status = reef_generation_count(txn, &count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_gen *gen;
-        status = reef_persist_load(&gen, txn, &trainer->net.config, g, true, err);
+        status = reef_persist_load(&gen, txn, &trainer->net.config, g, g, true, err);
         if (status == REEF_OK) status = reef_net_append(&trainer->net, gen, err);
     }
     if (status != REEF_OK) return status;

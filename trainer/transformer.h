@@ -36,12 +36,13 @@ void reef_layer_norm_backward(size_t rows,
  * probs (A, T, T) written; zero above the diagonal
  * out   (T, D) written, heads side by side
  */
-void reef_attention_forward(size_t T, size_t D, size_t A, float *out, float *probs, const float *qkv);
+void reef_attention_forward(
+    size_t T, size_t D, size_t A, float *out, float *probs, const float *qkv);
 void reef_attention_backward(size_t T,
                              size_t D,
                              size_t A,
-                             float *d_qkv,      // (T, 3*D) written
-                             float *d_probs,    // (T, T) scratch
+                             float *d_qkv,   // (T, 3*D) written
+                             float *d_probs, // (T, T) scratch
                              const float *d_out,
                              const float *qkv,
                              const float *probs);

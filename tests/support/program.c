@@ -1,4 +1,5 @@
 // See program.h. Output goes through files, so no program can block on a full pipe.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // nftw
 
 #include "program.h"

@@ -65,6 +65,7 @@ void sandbox_make_pool(const sandbox *box) {
     config.d_model = 16;
     config.attention_heads = 2;
     config.context = 16;
+    config.previous_bytes = 1;
     config.batch = 2;
     config.heads = 2;
     config.topk = 2;

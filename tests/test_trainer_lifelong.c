@@ -1,0 +1,526 @@
+// The promises of the lifelong loop, on real pools: as-of is exact to the bit for ever, the stream alone
+// decides the bits (not threads, cuts, commits or restarts), boundaries are found, a domain that comes
+// back is recognised, frozen experts stand still.
+#include "drift.h"
+#include "reef_trainer.h"
+#include "reservoir.h"
+#include "temp_dir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PROBE_BYTES 400
+
+static const char *program; // this test, to be run again as another process
+
+typedef struct lifelong_fixture {
+    char dir[TEMP_DIR_BYTES];
+    char pool[TEMP_DIR_BYTES];
+    reef_config config;
+    reef_store *store;
+    reef_trainer *trainer;
+} lifelong_fixture;
+
+static reef_config tiny_config(void) {
+    reef_config config;
+    reef_config_default(&config);
+    config.layers = 2;
+    config.d_model = 16;
+    config.attention_heads = 2;
+    config.context = 16;
+    config.previous_bytes = 1;
+    config.batch = 4;
+    config.rehearse = 2;
+    config.heads = 2;
+    config.topk = 2;
+    config.d_key = 8;
+    config.side = 6;
+    config.side_new = 4;
+    config.learning_rate = 5e-3f;
+    config.drift_warmup = 40;
+    config.drift_window = 32;
+    config.drift_confirm = 6;
+    config.reservoir_bytes = 16384;
+    config.reservoir_window = 64;
+    config.gate_decay = 0.9f;
+    config.leak_max = 0.01f;
+    return config;
+}
+
+// Endless text of one kind: words of three letters in a random order, from the kind's own alphabet.
+static void write_text(uint8_t *out, size_t count, const char *alphabet, uint32_t seed) {
+    size_t letters = strlen(alphabet);
+    uint32_t state = seed * 2654435761u + 1u;
+    for (size_t i = 0; i < count; i++) {
+        if (i % 4 == 0) state = state * 1664525u + 1013904223u;
+        size_t word = state >> 27;
+        out[i] =
+            i % 4 == 3 ? ' ' : (uint8_t)alphabet[(word * 3 + i % 4 * (1 + word % 2)) % letters];
+    }
+}
+
+static const char *const kinds[] = {"abcdefgh", "01234567", "QRSTUVWX"};
+
+static int setup(void **state) {
+    lifelong_fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->config = tiny_config();
+    temp_dir_new(f->dir);
+    temp_dir_join(f->pool, f->dir, "pool");
+    *state = f;
+    return 0;
+}
+
+static void close_pool(lifelong_fixture *f) {
+    reef_trainer_close(f->trainer);
+    reef_store_close(f->store);
+    f->trainer = NULL;
+    f->store = NULL;
+}
+
+static int teardown(void **state) {
+    lifelong_fixture *f = *state;
+    close_pool(f);
+    temp_dir_remove(f->dir);
+    free(f);
+    return 0;
+}
+
+static void ok(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s", err->message);
+}
+
+static void open_pool(lifelong_fixture *f, size_t threads) {
+    reef_error err;
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store, &(reef_trainer_options){.threads = threads}, &err),
+       &err);
+}
+
+static void make_pool(lifelong_fixture *f, size_t threads) {
+    reef_error err;
+    ok(reef_pool_init(f->pool, &f->config, &err), &err);
+    open_pool(f, threads);
+}
+
+static void feed(lifelong_fixture *f, const uint8_t *bytes, size_t count) {
+    reef_error err;
+    size_t taken;
+    ok(reef_trainer_feed(f->trainer, "test", bytes, count, &taken, NULL, &err), &err);
+    assert_int_equal(taken, count);
+}
+
+static void feed_kind(lifelong_fixture *f, int kind, size_t count, uint32_t seed) {
+    uint8_t *bytes = malloc(count);
+    assert_non_null(bytes);
+    write_text(bytes, count, kinds[kind], seed);
+    feed(f, bytes, count);
+    free(bytes);
+}
+
+static void commit(lifelong_fixture *f, reef_commit *out) {
+    reef_error err;
+    ok(reef_trainer_commit(f->trainer, out, &err), &err);
+}
+
+static reef_trainer_status status_of(const lifelong_fixture *f) {
+    reef_trainer_status status;
+    reef_trainer_status_read(f->trainer, &status);
+    return status;
+}
+
+static void logits_of(reef_store *store, const char *as_of, int kind, float *out) {
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t probe[PROBE_BYTES];
+    write_text(probe, sizeof probe, kinds[kind], 99);
+    ok(reef_model_open(&model, store, as_of, 1, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof probe, out, &err), &err);
+    reef_model_close(model);
+}
+
+static float *new_logits(void) {
+    float *logits = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *logits);
+    assert_non_null(logits);
+    return logits;
+}
+
+#define LOGIT_BYTES (PROBE_BYTES * REEF_VOCAB * sizeof(float))
+
+// Another process: open the pool, write the logits as of a generation to a file.
+static int write_logits(const char *pool, const char *as_of, const char *kind, const char *path) {
+    reef_error err;
+    reef_store *store = NULL;
+    float *logits = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *logits);
+    if (reef_store_open(&store, pool, &(reef_store_options){0}, &err) != REEF_OK) return 1;
+    logits_of(store, as_of, atoi(kind), logits);
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(logits, 1, LOGIT_BYTES, file) != LOGIT_BYTES || fclose(file) != 0)
+        return 1;
+    reef_store_close(store);
+    free(logits);
+    return 0;
+}
+
+static void logits_in_new_process(const lifelong_fixture *f,
+                                  const char *as_of,
+                                  int kind,
+                                  float *out) {
+    char path[TEMP_DIR_BYTES], kind_text[8];
+    temp_dir_join(path, f->dir, "logits");
+    snprintf(kind_text, sizeof kind_text, "%d", kind);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        execl(program, program, "logits", f->pool, as_of, kind_text, path, (char *)NULL);
+        _exit(127);
+    }
+    int result;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result) && WEXITSTATUS(result) == 0);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(out, 1, LOGIT_BYTES, file), LOGIT_BYTES);
+    fclose(file);
+}
+
+static void as_of_is_bit_identical_for_ever(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    float *sealed[2] = {new_logits(), new_logits()}, *later = new_logits();
+    make_pool(f, 2);
+    for (int g = 0; g < 2; g++) {
+        feed_kind(f, g, 12000, 1);
+        ok(reef_trainer_seal(f->trainer, &err), &err);
+        logits_of(f->store, g == 0 ? "0" : "1", g, sealed[g]);
+    }
+    feed_kind(f, 2, 12000, 1);
+    commit(f, NULL);
+    close_pool(f);
+    logits_in_new_process(f, "0", 0, later);
+    assert_memory_equal(sealed[0], later, LOGIT_BYTES);
+    logits_in_new_process(f, "1", 1, later);
+    assert_memory_equal(sealed[1], later, LOGIT_BYTES);
+    logits_in_new_process(f, "now", 2, later);
+    logits_in_new_process(f, "0", 2, sealed[0]);
+    assert_memory_not_equal(sealed[0], later, LOGIT_BYTES); // something was learned in between
+    free(sealed[0]);
+    free(sealed[1]);
+    free(later);
+}
+
+static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    float *before = new_logits(), *now = new_logits();
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 1);
+    ok(reef_trainer_seal(f->trainer, &err), &err);
+    logits_of(f->store, "0", 0, before);
+    feed_kind(f, 1, 12000, 1);
+    commit(f, NULL);
+    logits_of(f->store, "now", 0, now);
+    assert_memory_equal(before, now, LOGIT_BYTES);
+    logits_of(f->store, "0", 1, before);
+    logits_of(f->store, "now", 1, now);
+    assert_memory_not_equal(before, now, LOGIT_BYTES);
+    free(before);
+    free(now);
+}
+
+// The root after a stream with two changes, fed in cuts of `cut` bytes, committed every `every` cuts,
+// and with `reopen` thrown away after every third commit and taken up from the pool.
+static void root_of_run(
+    size_t threads, size_t cut, size_t every, bool reopen, uint8_t root[REEF_HASH_BYTES]) {
+    void *state = NULL;
+    setup(&state);
+    lifelong_fixture *f = state;
+    enum { PART = 9000, TOTAL = 3 * PART };
+    uint8_t *stream = malloc(TOTAL);
+    for (int kind = 0; kind < 3; kind++) write_text(stream + kind * PART, PART, kinds[kind], 7);
+    make_pool(f, threads);
+    size_t cuts = 0, commits = 0;
+    for (size_t at = 0; at < TOTAL;) {
+        size_t count = TOTAL - at < cut ? TOTAL - at : cut;
+        feed(f, stream + at, count);
+        at += count;
+        if (++cuts % every != 0) continue;
+        commit(f, NULL);
+        if (!reopen || ++commits % 3 != 0) continue;
+        if (at < TOTAL) feed(f, stream + at, 1); // lost with the process: not committed
+        close_pool(f);
+        open_pool(f, threads);
+        assert_int_equal(reef_trainer_cursor(f->trainer, "test"), at);
+    }
+    reef_commit last;
+    commit(f, &last);
+    assert_int_equal(status_of(f).generation, 2); // the boundaries were found
+    memcpy(root, last.root, REEF_HASH_BYTES);
+    free(stream);
+    teardown(&state);
+}
+
+static void the_stream_alone_decides_the_bits(void **state) {
+    (void)state;
+    uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
+    root_of_run(1, 27000, 1, false, expected);
+    root_of_run(2, 27000, 1, false, root); // threads
+    assert_memory_equal(expected, root, sizeof root);
+    root_of_run(3, 997, 5, false, root); // cuts and commits
+    assert_memory_equal(expected, root, sizeof root);
+    root_of_run(8, 313, 3, true, root); // restarts
+    assert_memory_equal(expected, root, sizeof root);
+}
+
+static void a_boundary_is_found_where_the_stream_changes(void **state) {
+    lifelong_fixture *f = *state;
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 3);
+    assert_int_equal(status_of(f).generation, 0);
+    feed_kind(f, 1, 6000, 3);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.generation, 1);
+    uint64_t batch = f->config.batch * f->config.context;
+    assert_true(status.opened_at + batch > 12000 && status.opened_at < 12000 + batch);
+    assert_int_equal(status.stream_bytes + status.carried_bytes, 18000); // nothing is lost
+}
+
+static void without_drift_nothing_is_opened(void **state) {
+    lifelong_fixture *f = *state;
+    f->config.drift = false;
+    make_pool(f, 1);
+    feed_kind(f, 0, 8000, 3);
+    feed_kind(f, 1, 8000, 3);
+    assert_int_equal(status_of(f).generation, 0);
+}
+
+static void a_short_oddity_is_trained_on_and_opens_nothing(void **state) {
+    lifelong_fixture *f = *state;
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 3);
+    feed_kind(f, 1, 3 * 64, 3); // half of what a boundary needs
+    feed_kind(f, 0, 6000, 4);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.generation, 0);
+    assert_true(status.carried_bytes <= 64);
+    assert_int_equal(status.skipped_bytes, 0);
+}
+
+static void a_domain_that_comes_back_is_recognised(void **state) {
+    lifelong_fixture *f = *state;
+    make_pool(f, 1);
+    feed_kind(f, 0, 16000, 3);
+    feed_kind(f, 1, 16000, 3);
+    assert_int_equal(status_of(f).generation, 1);
+    float *before = new_logits(), *now = new_logits();
+    commit(f, NULL);
+    logits_of(f->store, "now", 1, before);
+    feed_kind(f, 0, 4000, 5);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.generation, 1);
+    assert_true(status.skipped_bytes > 3000);
+    commit(f, NULL);
+    logits_of(f->store, "now", 0, now);
+    logits_of(f->store, "0", 0, before);
+    assert_memory_equal(before, now, LOGIT_BYTES);
+    free(before);
+    free(now);
+}
+
+static void frozen_experts_do_not_change_by_one_bit(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    uint64_t changed;
+    reef_key key = {.db = REEF_DB_EXPERTS, .generation = 0, .layer = 1, .block = 0};
+    size_t row = 2 * 16, count = 36 * row;
+    float *before = calloc(count, sizeof *before), *after = calloc(count, sizeof *after);
+    make_pool(f, 1);
+    feed_kind(f, 0, 4000, 3);
+    reef_freeze freeze = {.layer = 1, .first = 0, .last = 9, .dry_run = true};
+    ok(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), &err);
+    assert_int_equal(changed, 10);
+    freeze.dry_run = false;
+    ok(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), &err);
+    assert_int_equal(changed, 10);
+    reef_txn *txn = NULL;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_read(txn, &key, before, count * sizeof *before, &err), &err);
+    reef_txn_abort(txn);
+    feed_kind(f, 0, 4000, 4);
+    commit(f, NULL);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_read(txn, &key, after, count * sizeof *after, &err), &err);
+    reef_txn_abort(txn);
+    assert_memory_equal(before, after, 10 * row * sizeof *before);
+    assert_memory_not_equal(before + 10 * row, after + 10 * row, 26 * row * sizeof *before);
+    freeze.first = 40;
+    freeze.last = 50;
+    assert_int_equal(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), REEF_INVALID);
+    free(before);
+    free(after);
+}
+
+static void a_grown_generation_goes_on_learning(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    make_pool(f, 2);
+    feed_kind(f, 0, 6000, 3);
+    assert_int_equal(reef_trainer_grow(f->trainer, 6, &err), REEF_INVALID);
+    ok(reef_trainer_grow(f->trainer, 9, &err), &err);
+    assert_int_equal(status_of(f).experts_open, 2 * 81);
+    double before = status_of(f).bits_per_byte;
+    feed_kind(f, 0, 6000, 4);
+    assert_true(status_of(f).bits_per_byte < before);
+    close_pool(f);
+    open_pool(f, 1);
+    assert_int_equal(status_of(f).experts_open, 2 * 81);
+}
+
+static void a_snapshot_keeps_its_state(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    reef_snapshot snapshot;
+    float *then = new_logits(), *later = new_logits();
+    make_pool(f, 1);
+    feed_kind(f, 0, 6000, 3);
+    ok(reef_trainer_snapshot(f->trainer, "monday", &snapshot, &err), &err);
+    logits_of(f->store, "now", 0, then);
+    feed_kind(f, 0, 6000, 4);
+    ok(reef_trainer_seal(f->trainer, &err), &err);
+    logits_of(f->store, "monday", 0, later);
+    assert_memory_equal(then, later, LOGIT_BYTES);
+    logits_of(f->store, "0", 0, later);
+    assert_memory_not_equal(then, later, LOGIT_BYTES);
+    reef_model *model;
+    assert_int_equal(reef_model_open(&model, f->store, "tuesday", 1, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_model_open(&model, f->store, "2", 1, &err), REEF_NOT_FOUND);
+    free(then);
+    free(later);
+}
+
+static void scoring_and_generating_agree_with_the_logits(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t probe[PROBE_BYTES], out[64], again[64];
+    float *logits = new_logits(), bits[PROBE_BYTES];
+    make_pool(f, 1);
+    feed_kind(f, 0, 9000, 3);
+    commit(f, NULL);
+    write_text(probe, sizeof probe, kinds[0], 99);
+    ok(reef_model_open(&model, f->store, NULL, 2, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    reef_score score = {0};
+    ok(reef_model_score(model, probe, sizeof probe, bits, &score, NULL, NULL, &err), &err);
+    double total = 0.0;
+    for (size_t t = 0; t + 1 < sizeof probe; t++) {
+        const float *row = logits + t * REEF_VOCAB;
+        double sum = 0.0;
+        for (size_t v = 0; v < REEF_VOCAB; v++) sum += exp((double)row[v]);
+        double expected = (log(sum) - (double)row[probe[t + 1]]) / log(2.0);
+        assert_true(fabs(expected - (double)bits[t + 1]) < 1e-4);
+        total += expected;
+    }
+    assert_true(fabs(total - score.bits) < 1e-2);
+    assert_int_equal(score.bytes, sizeof probe - 1);
+    assert_int_equal(reef_model_score(model, probe, 1, NULL, &score, NULL, NULL, &err),
+                     REEF_INVALID);
+
+    reef_sampling greedy = {.temperature = 0.0f};
+    ok(reef_model_generate(model, probe, 12, sizeof out, &greedy, out, &err), &err);
+    size_t best = 0;
+    for (size_t v = 1; v < REEF_VOCAB; v++)
+        if (logits[11 * REEF_VOCAB + v] > logits[11 * REEF_VOCAB + best]) best = v;
+    assert_int_equal(out[0], best);
+    reef_sampling sampling = {.seed = 5, .temperature = 1.0f, .top_p = 0.9f};
+    ok(reef_model_generate(model, probe, 12, sizeof out, &sampling, out, &err), &err);
+    ok(reef_model_generate(model, probe, 12, sizeof again, &sampling, again, &err), &err);
+    assert_memory_equal(out, again, sizeof out);
+    reef_model_close(model);
+    free(logits);
+}
+
+static void the_reservoir_is_a_uniform_sample(void **state) {
+    (void)state;
+    reef_error err;
+    reef_config config = tiny_config();
+    reef_reservoir reservoir;
+    ok(reef_reservoir_init(&reservoir, &config, &err), &err);
+    uint8_t window[64] = {0};
+    enum { OFFERS = 20000 };
+    for (uint64_t i = 0; i < OFFERS; i++)
+        reef_reservoir_offer(&reservoir, i < OFFERS / 2 ? 0 : 1, i, window, 64);
+    size_t old = 0, early = 0;
+    for (size_t slot = 0; slot < reservoir.old_slots; slot++) {
+        assert_int_equal(reservoir.sizes[slot], 64);
+        old += reservoir.generations[slot] == 0;
+        early += reservoir.offsets[slot] < OFFERS / 10;
+    }
+    // Binomial with 256 draws: five standard deviations are 40 and 24.
+    assert_true(old > 88 && old < 168);
+    assert_true(early > 1 && early < 50);
+    reef_reservoir_lists lists;
+    ok(reef_reservoir_lists_init(&lists, &reservoir, 1, &err), &err);
+    assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, old);
+    assert_int_equal(lists.young.count, reservoir.slots - reservoir.old_slots);
+    reef_reservoir_lists_release(&lists);
+    reef_reservoir_rejuvenate(&reservoir);
+    ok(reef_reservoir_lists_init(&lists, &reservoir, 2, &err), &err);
+    assert_int_equal(lists.young.count, 0);
+    assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, reservoir.old_slots);
+    reef_reservoir_lists_release(&lists);
+    reef_reservoir_release(&reservoir);
+}
+
+static void the_drift_level_is_median_and_robust_spread(void **state) {
+    (void)state;
+    reef_error err;
+    reef_drift drift;
+    double median, spread;
+    ok(reef_drift_init(&drift, 5, &err), &err);
+    reef_drift_level(&drift, &median, &spread);
+    assert_true(median == 0.0 && spread == 0.0);
+    const double values[] = {9.0, 1.0, 2.0, 3.0, 4.0, 100.0}; // the 9 has left the ring
+    for (size_t i = 0; i < 6; i++) reef_drift_push(&drift, values[i]);
+    reef_drift_level(&drift, &median, &spread);
+    assert_true(median == 3.0);
+    assert_true(fabs(spread - 1.4826) < 1e-12); // deviations 2 1 0 1 97
+    assert_true(reef_drift_at(&drift, 0) == 1.0 && reef_drift_at(&drift, 4) == 100.0);
+    reef_drift_release(&drift);
+}
+
+int main(int argc, char **argv) {
+    program = argv[0];
+    if (argc == 6 && strcmp(argv[1], "logits") == 0)
+        return write_logits(argv[2], argv[3], argv[4], argv[5]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(as_of_is_bit_identical_for_ever, setup, teardown),
+        cmocka_unit_test_setup_teardown(todays_output_is_the_old_one_where_no_newer_gate_fires,
+                                        setup, teardown),
+        cmocka_unit_test(the_stream_alone_decides_the_bits),
+        cmocka_unit_test_setup_teardown(a_boundary_is_found_where_the_stream_changes, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(without_drift_nothing_is_opened, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_short_oddity_is_trained_on_and_opens_nothing, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_domain_that_comes_back_is_recognised, setup, teardown),
+        cmocka_unit_test_setup_teardown(frozen_experts_do_not_change_by_one_bit, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_grown_generation_goes_on_learning, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_snapshot_keeps_its_state, setup, teardown),
+        cmocka_unit_test_setup_teardown(scoring_and_generating_agree_with_the_logits, setup,
+                                        teardown),
+        cmocka_unit_test(the_reservoir_is_a_uniform_sample),
+        cmocka_unit_test(the_drift_level_is_median_and_robust_spread),
+    };
+    return cmocka_run_group_tests_name("trainer lifelong", tests, NULL, NULL);
+}
