@@ -31,8 +31,8 @@
     X(attention_heads, INTEGER, "4", 1, 256, "heads of each block's attention")                    \
     X(context, INTEGER, "128", 2, 4096, "bytes in a window")                                       \
     X(previous_bytes, INTEGER, "3", 0, 16, "bytes before it that a token embeds beside its own")   \
-    X(batch, INTEGER, "8", 1, 1024, "windows of the stream in a training step")                    \
-    X(rehearse, INTEGER, "8", 0, 1024, "windows beside them, of the open generation's own past")   \
+    X(batch, INTEGER, "4", 1, 1024, "windows of the stream in a training step")                    \
+    X(rehearse, INTEGER, "4", 0, 1024, "windows beside them, of the open generation's own past")   \
     X(ffw, TEXT, "p", 0, 0,                                                                        \
       "feed-forward of each block: p (PEER) or d (dense); one letter for all")                     \
     X(d_ffw, INTEGER, "512", 1, 65536, "hidden width of dense feed-forward networks")              \
@@ -45,9 +45,9 @@
     X(side_new, INTEGER, "32", 1, 65535, "sub-keys per side of later generations")                 \
     X(batch_norm, BOOLEAN, "true", 0, 1, "batch norm on queries")                                  \
     X(learning_rate, NUMBER, "0.002", 0, 10, "Adam's rate for dense parameters after warm-up")     \
-    X(expert_rate, NUMBER, "3", 0, 1000, "factor on the learning rate for rows of experts")        \
-    X(warmup, INTEGER, "40", 0, 1e9, "steps of each generation over which the rate rises")         \
-    X(decay, INTEGER, "400", 1, 1e9, "steps; rate = learning_rate / sqrt(1 + steps / decay)")      \
+    X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \
+    X(warmup, INTEGER, "80", 0, 1e9, "steps of each generation over which the rate rises")         \
+    X(decay, INTEGER, "800", 1, 1e9, "steps; rate = learning_rate / sqrt(1 + steps / decay)")      \
     X(beta1, NUMBER, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")                      \
     X(beta2, NUMBER, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")                  \
     X(epsilon, NUMBER, "1e-08", 1e-16, 1, "Adam: added to the root of the squared gradient")       \
@@ -56,9 +56,9 @@
     X(drift, BOOLEAN, "true", 0, 1, "find where the stream changes and open a generation there")   \
     X(drift_z, NUMBER, "6", 0, 1000, "robust z-score above which a batch is suspicious")           \
     X(drift_bits, NUMBER, "0.35", 0, 64, "bits per byte above the median it needs as well")        \
-    X(drift_window, INTEGER, "64", 4, 65536, "batches of history")                                 \
-    X(drift_confirm, INTEGER, "12", 1, 4096, "suspicious batches that make a boundary")            \
-    X(drift_warmup, INTEGER, "48", 1, 1e9, "batches of a generation before drift is looked for")   \
+    X(drift_window, INTEGER, "128", 4, 65536, "batches of history")                                 \
+    X(drift_confirm, INTEGER, "40", 1, 4096, "suspicious batches that make a boundary")            \
+    X(drift_warmup, INTEGER, "96", 1, 1e9, "batches of a generation before drift is looked for")   \
     X(leak_max, NUMBER, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire")        \
     X(fire_max, INTEGER, "8", 1, 65536, "generations after the first that may fire on one byte")   \
     X(gate_decay, NUMBER, "0.995", 0, 0.99999, "memory of a gate's mean over the stream")          \
