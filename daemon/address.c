@@ -15,10 +15,12 @@ reef_status reef_address_init(struct sockaddr_un *address,
     address->sun_family = AF_UNIX;
     if (!socket_path && !pool)
         return reef_fail(err, REEF_INVALID, "neither a pool nor a socket was named");
+    int length = pool ? (int)strlen(pool) : 0;
+    while (length > 1 && pool[length - 1] == '/') length--;
     int bytes = socket_path
                     ? snprintf(address->sun_path, sizeof(address->sun_path), "%s", socket_path)
-                    : snprintf(address->sun_path, sizeof(address->sun_path), "%s/%s", pool,
-                               REEF_SOCKET_NAME);
+                    : snprintf(address->sun_path, sizeof(address->sun_path), "%.*s/%s", length,
+                               pool, REEF_SOCKET_NAME);
     if (bytes <= 0) return reef_fail(err, REEF_INVALID, "the socket path is empty");
     if ((size_t)bytes >= sizeof(address->sun_path))
         return reef_fail(

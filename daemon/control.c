@@ -10,6 +10,7 @@
 #include "reef_daemon.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -295,11 +296,23 @@ static bool somebody_listens(const struct sockaddr_un *address) {
     return !refused;
 }
 
+// libuv calls a directory that is not there "permission denied".
+static reef_status check_directory(const char *path, reef_error *err) {
+    const char *slash = strrchr(path, '/');
+    if (!slash || slash == path) return REEF_OK;
+    char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
+    if (access(directory, F_OK) == 0) return REEF_OK;
+    return reef_fail(err, REEF_NOT_FOUND,
+                     "cannot listen on the control socket '%s': there is no directory '%s'", path,
+                     directory);
+}
+
 static reef_status remove_stale(const struct sockaddr_un *address, reef_error *err) {
     const char *path = address->sun_path;
     struct stat state;
     if (lstat(path, &state) != 0) {
-        if (errno == ENOENT) return REEF_OK;
+        if (errno == ENOENT) return check_directory(path, err);
         return reef_fail(err, REEF_IO, "cannot look at the control socket '%s': %s", path,
                          strerror(errno));
     }

@@ -78,8 +78,11 @@ static reef_status open_file(reef_input *source, const char *path, reef_error *e
     struct stat state;
     // Non-blocking, or a pipe without a writer would hold us here; for files it means nothing.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return reef_fail(err, REEF_NOT_FOUND, "cannot read '%s': %s", path, strerror(errno));
+    if (fd < 0) {
+        const char *check = errno == EACCES ? "its permissions" : "the path";
+        return reef_fail(err, REEF_NOT_FOUND, "cannot read '%s': %s; check %s", path,
+                         strerror(errno), check);
+    }
     source->fd = fd; // closed by reef_input_close from here on
     if (fstat(fd, &state) != 0)
         return reef_fail(err, REEF_IO, "cannot stat '%s': %s", path, strerror(errno));
@@ -114,6 +117,10 @@ reef_status reef_input_open(reef_input *source, const char *spec, reef_error *er
     return open_file(source, path, err);
 }
 
+const char *reef_input_label(const reef_input *source) {
+    return source->path ? source->path : "standard input";
+}
+
 void reef_input_close(reef_input *source) {
     if (source->path && source->fd >= 0) close(source->fd);
     source->fd = -1;
@@ -132,14 +139,10 @@ reef_status reef_input_seek(reef_input *source, uint64_t cursor, reef_error *err
 
 // ---- reading -------------------------------------------------------------------------------------
 
-static const char *source_label(const reef_input *source) {
-    return source->path ? source->path : "standard input";
-}
-
 static void reader_fail(reef_reader *reader, reef_status status, const char *why) {
     reef_error err;
     (void)reef_fail(&err, status, "reading '%s' at byte %" PRIu64 ": %s",
-                    source_label(&reader->sources[reader->current]),
+                    reef_input_label(&reader->sources[reader->current]),
                     reader->sources[reader->current].offset, why);
     reef_reader_stop(reader);
     reader->on_error(reader->context, &err);

@@ -35,6 +35,8 @@ typedef struct reef_input {
  */
 REEF_MUST_CHECK reef_status reef_input_open(reef_input *source, const char *spec, reef_error *err);
 void reef_input_close(reef_input *source);
+/** What people call it: its path, or "standard input". */
+const char *reef_input_label(const reef_input *source);
 
 /** Go on from the pool's cursor. CORRUPT when the file is shorter than that. */
 REEF_MUST_CHECK reef_status reef_input_seek(reef_input *source, uint64_t cursor, reef_error *err);

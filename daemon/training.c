@@ -414,7 +414,10 @@ static reef_status drain(reef_training *training, reef_error *err) {
     if (nothing_ever_came(training)) {
         if (!training->options.stay)
             return reef_fail(err, REEF_NOT_FOUND,
-                             "the stream is empty: no source has a single byte");
+                             "the stream is empty: nothing to train on in %s%s; give a source "
+                             "that has something",
+                             reef_input_label(&training->options.sources[0]),
+                             training->options.source_count > 1 ? " and the others" : "");
         reef_report_warning(training->options.report, "empty", "no source has a single byte");
         return REEF_OK;
     }

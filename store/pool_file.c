@@ -178,7 +178,10 @@ reef_status reef_pool_file_identify(const char *path,
                                     reef_error *err) {
     struct stat info;
     if (stat(path, &info) != 0) {
-        if (errno == ENOENT) return reef_fail(err, REEF_NOT_FOUND, "there is no pool at %s", path);
+        if (errno == ENOENT)
+            return reef_fail(err, REEF_NOT_FOUND,
+                             "there is no pool at %s: check the path, or make one with reef init",
+                             path);
         return fail_errno(err, "look at pool", path);
     }
     if (!S_ISDIR(info.st_mode))

@@ -231,7 +231,9 @@ static void every_json_answer_is_one_document_with_its_keys(void **state) {
         "asof_forgetting_bits task_free_forgetting_bits matrix boundaries_true boundaries_found "
         "boundary_error_bytes learned_share tokens_per_s seconds names");
     expect_keys(reef_json("bench", "step", "--steps", "2", TINY_OPTIONS, NULL),
-                "tokens_per_s seconds_in forward_tokens_per_s");
+                "step_tokens_per_s seconds_in forward_tokens_per_s");
+    expect_keys(reef_json("bench", "readers", "--seconds", "0.05", TINY_OPTIONS, NULL),
+                "seconds threads kernels trainer reader");
     expect_keys(reef_json("version", NULL), "version format kernels");
     expect_keys(reef_json("help", NULL), "commands");
     expect_keys(reef_json("help", "snapshot", "create", NULL), "name options example");

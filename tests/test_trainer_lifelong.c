@@ -386,6 +386,40 @@ static void a_grown_generation_goes_on_learning(void **state) {
     assert_int_equal(status_of(f).experts_open, 2 * 81);
 }
 
+// How far today's output on old data is from the old one, where the new generation's gate must leak:
+// both generations saw the same kind of text, and half of the old tokens may fire.
+static double drift_on_leaking_tokens(float retain_weight) {
+    void *state = NULL;
+    setup(&state);
+    lifelong_fixture *f = state;
+    reef_error err;
+    f->config.retain_weight = retain_weight;
+    f->config.leak_max = 0.5f;
+    f->config.drift = false;
+    make_pool(f, 1);
+    feed_kind(f, 0, 8000, 3);
+    ok(reef_trainer_seal(f->trainer, &err), &err);
+    feed_kind(f, 0, 16000, 4);
+    commit(f, NULL);
+    float *before = new_logits(), *now = new_logits();
+    logits_of(f->store, "0", 0, before);
+    logits_of(f->store, "now", 0, now);
+    double sum = 0.0;
+    for (size_t i = 0; i < PROBE_BYTES * REEF_VOCAB; i++)
+        sum += fabs((double)now[i] - (double)before[i]);
+    free(before);
+    free(now);
+    teardown(&state);
+    return sum;
+}
+
+static void the_retain_term_keeps_what_leaks_small(void **state) {
+    (void)state;
+    double without = drift_on_leaking_tokens(0.0f), with = drift_on_leaking_tokens(100.0f);
+    assert_true(without > 0.0);
+    assert_true(with < 0.8 * without);
+}
+
 static void a_snapshot_keeps_its_state(void **state) {
     lifelong_fixture *f = *state;
     reef_error err;
@@ -516,6 +550,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(a_domain_that_comes_back_is_recognised, setup, teardown),
         cmocka_unit_test_setup_teardown(frozen_experts_do_not_change_by_one_bit, setup, teardown),
         cmocka_unit_test_setup_teardown(a_grown_generation_goes_on_learning, setup, teardown),
+        cmocka_unit_test(the_retain_term_keeps_what_leaks_small),
         cmocka_unit_test_setup_teardown(a_snapshot_keeps_its_state, setup, teardown),
         cmocka_unit_test_setup_teardown(scoring_and_generating_agree_with_the_logits, setup,
                                         teardown),

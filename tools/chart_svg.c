@@ -13,6 +13,8 @@
 #define TOP_MARGIN 74.0 // title, legend and the names of generations
 #define BOTTOM_MARGIN 56.0
 #define PATH_POINTS_MAX 3000 // more would not be seen
+#define BITS_SHOWN_MAX                                                                             \
+    10.0 // a guess among all bytes costs 8; the first batches of unknown bytes 30
 #define RAW_COLOUR "#a9c6e3"
 #define SMOOTH_COLOUR "#1d5fa3"
 #define FOUND_COLOUR "#c8402f"
@@ -24,6 +26,7 @@
 typedef struct axes {
     double left, top, width, height; // of the plot itself
     double x_max, y_max;             // bytes; bits per byte. Both begin at 0
+    double peak;                     // the highest loss; above y_max it is cut off
 } axes;
 
 static double page_x(const axes *a, double bytes) {
@@ -45,6 +48,8 @@ static axes fit_axes(const loss_chart *chart, chart_box box) {
         a.x_max = fmax(a.x_max, (double)chart->points[i].stream_bytes);
         a.y_max = fmax(a.y_max, (double)chart->points[i].bits_per_byte);
     }
+    a.peak = a.y_max;
+    a.y_max = fmin(a.y_max, BITS_SHOWN_MAX);
     double tick = chart_tick(a.y_max, 6);
     a.y_max = tick * ceil(a.y_max / tick);
     return a;
@@ -76,6 +81,10 @@ static void draw_axes(FILE *out, const axes *a) {
     svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
              label);
     svg_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, "loss (bits per byte)");
+    if (a->peak <= a->y_max) return;
+    char note[512];
+    snprintf(note, sizeof(note), "cut off at %g; the highest is %.1f", a->y_max, a->peak);
+    svg_text(out, a->left + a->width, a->top - 56, TEXT_SIZE, "end", SVG_PALE, note);
 }
 
 static void draw_curve(FILE *out,

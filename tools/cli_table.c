@@ -68,8 +68,9 @@ void cli_table_print(const cli_table *table, FILE *out) {
         bool last = column + 1 == table->columns || i + 1 == table->count;
         size_t pad = widths[column] - cli_width(table->cells[i]);
         bool right = table->alignment[column] == '>';
-        fprintf(out, "%s%*s%s", column ? "  " : "", right ? (int)pad : 0, "", table->cells[i]);
         // No blanks at the end of a line.
+        const char *gap = column && !(last && table->cells[i][0] == '\0') ? "  " : "";
+        fprintf(out, "%s%*s%s", gap, right ? (int)pad : 0, "", table->cells[i]);
         if (last)
             fputc('\n', out);
         else if (!right)

@@ -1,17 +1,11 @@
 // reef bench step: how fast this machine trains, and where the time of a step goes.
 //
 // The pool is a temporary one, removed at the end, on success and on failure.
-// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
-#define _XOPEN_SOURCE 700 // nftw
-
+#include "bench.h"
 #include "commands.h"
 
-#include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define STEPS_DEFAULT 20
 #define STEPS_MAX 100000
@@ -40,29 +34,6 @@ typedef struct measurement {
     uint64_t forward_tokens;
     size_t threads;
 } measurement;
-
-// Words of two to nine letters from a fixed generator: nothing to learn, but bytes as in text.
-static uint8_t *make_text(size_t count) {
-    static const char LETTERS[] = "etaoinshrdlucmfwypvbgk";
-    uint8_t *text = cli_alloc(count, 1);
-    uint64_t state = 1;
-    size_t word = 0;
-    for (size_t i = 0; i < count; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
-        uint64_t draw = state >> 33;
-        bool end = word >= 2 && (draw % 5 == 0 || word == 9);
-        text[i] = end ? ' ' : (uint8_t)LETTERS[draw / 5 % (sizeof(LETTERS) - 1)];
-        word = end ? 0 : word + 1;
-    }
-    return text;
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk) {
-    (void)info;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
 
 static reef_status train(reef_trainer *trainer,
                          const uint8_t *text,
@@ -157,7 +128,7 @@ static reef_status measure(const cli_call *cli,
     reef_trainer_options trainer_options = {.threads = cli->threads};
     // One batch more than needed: the last byte of a batch has to be followed by one to predict.
     size_t count = (size_t)(m->step_tokens * (m->steps + WARMUP_STEPS + 1)) + config->batch;
-    uint8_t *text = make_text(count);
+    uint8_t *text = bench_text(count);
 
     reef_status status = reef_pool_init(path, config, err);
     if (status != REEF_OK) goto cleanup;
@@ -176,17 +147,17 @@ cleanup:
     return status;
 }
 
+// A step's parts are summed over the steps; the commit is the one that followed them.
 static json_t *measurement_json(const measurement *m) {
     double tokens = (double)(m->steps * m->step_tokens);
-    json_t *shares = json_pack("{s:o, s:o, s:o, s:o}", "backbone", cli_real(m->backbone), "router",
-                               cli_real(m->router), "experts", cli_real(m->experts), "update",
-                               cli_real(m->update));
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I}", "steps", (json_int_t)m->steps,
+    json_t *parts = json_pack("{s:o, s:o, s:o, s:o, s:o}", "backbone", cli_real(m->backbone),
+                              "retrieval", cli_real(m->router), "experts", cli_real(m->experts),
+                              "optimiser", cli_real(m->update), "commit", cli_real(m->commit));
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:s, s:I}", "steps", (json_int_t)m->steps,
                      "tokens_per_step", (json_int_t)m->step_tokens, "seconds", cli_real(m->seconds),
-                     "tokens_per_s", cli_real(tokens / m->seconds), "seconds_in", shares,
-                     "commit_seconds", cli_real(m->commit), "forward_tokens_per_s",
-                     cli_real((double)m->forward_tokens / m->forward_seconds), "kernels",
-                     reef_kernels_name(), "threads", (json_int_t)m->threads);
+                     "step_tokens_per_s", cli_real(tokens / m->seconds), "forward_tokens_per_s",
+                     cli_real((double)m->forward_tokens / m->forward_seconds), "seconds_in", parts,
+                     "kernels", reef_kernels_name(), "threads", (json_int_t)m->threads);
 }
 
 static void print_measurement(const measurement *m) {
@@ -201,9 +172,9 @@ static void print_measurement(const measurement *m) {
         const char *name;
         double seconds;
     } parts[] = {{"  backbone", m->backbone},
-                 {"  router", m->router},
+                 {"  retrieval", m->router},
                  {"  experts", m->experts},
-                 {"  update", m->update}};
+                 {"  optimiser", m->update}};
     cli_table *table = cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         cli_table_cell(table, "%s", parts[i].name);
@@ -237,18 +208,13 @@ reef_status cmd_bench_step(cli_call *cli, reef_error *err) {
     if (!cli_text(cli, "drift")) config.drift = false;
     m.step_tokens = (uint64_t)config.batch * config.context;
 
-    const char *parent = getenv("TMPDIR");
-    char *directory = cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
-    if (!mkdtemp(directory)) {
-        status = reef_fail(err, REEF_IO, "cannot make %.160s: %s", directory, strerror(errno));
-        free(directory);
-        return status;
-    }
+    char *directory = NULL;
+    status = bench_directory_new(&directory, err);
+    if (status != REEF_OK) return status;
     char *path = cli_format("%s/pool", directory);
     status = measure(cli, path, &config, &m, err);
-    nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     free(path);
-    free(directory);
+    bench_directory_remove(directory);
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, measurement_json(&m), err);
     print_measurement(&m);

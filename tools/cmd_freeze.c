@@ -77,10 +77,10 @@ static reef_status set_flags(cli_call *cli, const char *command, reef_error *err
         return cli_answer(cli, json_pack("{s:b, s:I}", "done", !cli->dry_run, "changed", changed),
                           err);
     char words[CLI_WORD_BYTES];
-    printf("%s %s experts\n",
+    printf("%s %s expert%s\n",
            cli->dry_run ? (command[0] == 'f' ? "would freeze" : "would thaw")
                         : (command[0] == 'f' ? "froze" : "thawed"),
-           cli_count((uint64_t)changed, words));
+           cli_count((uint64_t)changed, words), changed == 1 ? "" : "s");
     return REEF_OK;
 }
 

@@ -1,6 +1,7 @@
 // reef init: make a new pool. Every field of the configuration is an option.
 #include "commands.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -72,13 +73,26 @@ static reef_status measure(const cli_call *cli,
     return status;
 }
 
+// A pool is made where nothing is, or in an empty directory such as a fresh mount.
+static reef_status check_path(const char *path, reef_error *err) {
+    struct stat info;
+    if (lstat(path, &info) != 0) return REEF_OK;
+    size_t entries = 0;
+    DIR *directory = opendir(path);
+    if (directory)
+        while (entries < 3 && readdir(directory)) entries++; // "." and ".." are two
+    if (directory) closedir(directory);
+    if (directory && entries < 3) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "cannot make %.120s: it exists; choose a path where nothing is yet", path);
+}
+
 reef_status cmd_init(cli_call *cli, reef_error *err) {
     reef_config config;
     reef_status status = cli_config(cli, &config, err);
     if (status != REEF_OK) return status;
-    struct stat info;
-    if (lstat(cli->pool, &info) == 0)
-        return reef_fail(err, REEF_INVALID, "cannot make %.160s: it exists", cli->pool);
+    status = check_path(cli->pool, err);
+    if (status != REEF_OK) return status;
     uint64_t parameters = 0, file_bytes = 0;
     if (!cli->dry_run) status = reef_pool_init(cli->pool, &config, err);
     if (!cli->dry_run && status == REEF_OK) status = measure(cli, &parameters, &file_bytes, err);

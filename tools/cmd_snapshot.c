@@ -65,7 +65,8 @@ static reef_status check_free(cli_pool *pool, const char *name, reef_error *err)
     reef_snapshot snapshot;
     reef_status status = read_snapshot(pool, name, &snapshot, NULL);
     if (status == REEF_OK)
-        return reef_fail(err, REEF_INVALID, "a snapshot called %.64s exists", name);
+        return reef_fail(err, REEF_INVALID, "a snapshot called %.64s exists; choose another name",
+                         name);
     if (status == REEF_NOT_FOUND) return REEF_OK;
     return read_snapshot(pool, name, &snapshot, err); // again, for the message
 }
@@ -161,7 +162,8 @@ reef_status cmd_snapshot_show(cli_call *cli, reef_error *err) {
     printf("commit            %" PRIu64 "\n", snapshot.commit);
     printf("step              %" PRIu64 "\n", snapshot.step);
     printf("stream            %s bytes\n", cli_count(snapshot.stream_bytes, words));
-    printf("shares            %" PRIu32 " sealed generations\n", snapshot.sealed_count);
+    printf("shares            %" PRIu32 " sealed generation%s\n", snapshot.sealed_count,
+           snapshot.sealed_count == 1 ? "" : "s");
     printf("holds a copy of   generation %" PRIu32 "\n", snapshot.open_generation);
     printf("root              %s\n", root);
     return REEF_OK;

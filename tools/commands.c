@@ -44,6 +44,9 @@ static const cli_command COMMANDS[] = {
      "what was learned, kept and forgotten, domain by domain", &report_manual, cmd_report},
     {"bench step", "", 0, 0, CLI_CONFIG | CLI_COMPUTES,
      "how fast this machine trains and where the time goes", &bench_step_manual, cmd_bench_step},
+    {"bench readers", "", 0, 0, CLI_CONFIG | CLI_COMPUTES,
+     "whether training and evaluation make each other wait", &bench_readers_manual,
+     cmd_bench_readers},
     {"version", "", 0, 0, 0, "versions of the program and of the pool format", &version_manual,
      cmd_version},
     {"help", "[COMMAND]", 0, 2, 0, "explain a command, or list all of them", &help_manual,
@@ -65,7 +68,7 @@ const cli_command *cli_command_find(const char *name) {
 
 const char *cli_command_guess(const char *name) {
     const char *guess = NULL;
-    size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
+    size_t nearest = strlen(name) / 3 + 1; // what differs in more than a third is no help
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         size_t distance = cli_distance(name, COMMANDS[i].name);
         if (distance >= nearest) continue;

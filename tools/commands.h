@@ -25,6 +25,7 @@
     X(plot_loss)                                                                                   \
     X(report)                                                                                      \
     X(bench_step)                                                                                  \
+    X(bench_readers)                                                                               \
     X(version)                                                                                     \
     X(help)
 

@@ -105,14 +105,45 @@ static void head_window(void *context, size_t w) {
                              pass->norm_rstd + row, base->norm_scale);
 }
 
-// The open generation's logit gradient, masked in place: nobody reads the unmasked one any more.
+static bool is_retain_window(const backward *b, size_t w) {
+    return w >= b->batch->windows - b->batch->retain_windows;
+}
+
+// Turn rows of the open generation's share of something into the gradient of their retain term: rows
+// that did not fire have none. `old` is what the older generations made of the same.
+static void retain_rows(const backward *b, size_t w, size_t width, float *rows, const float *old) {
+    const reef_config *config = b->pass->config;
+    size_t T = config->context;
+    const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
+    float weight = reef_retain_weight(config, fire);
+    for (size_t t = 0; t < T; t++) {
+        float *row = rows + t * width;
+        float scale =
+            weight / (REEF_RETAIN_FLOOR + reef_dot(width, old + t * width, old + t * width));
+        for (size_t i = 0; i < width; i++) row[i] = fire[t] ? row[i] * scale : 0.0f;
+    }
+}
+
+// The open generation's logit gradient, in place: nobody reads the unmasked one any more. A window of
+// old data has no loss; what its delta of the head adds to the logits is held down instead.
 static void mask_logits_window(void *context, size_t w) {
     const backward *b = context;
     const reef_config *config = b->pass->config;
-    size_t T = config->context, V = REEF_VOCAB;
+    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
+    float *d_logits = b->pass->logits + row * V;
     const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
+    if (is_retain_window(b, w)) {
+        const float *norm = b->pass->norm + row * D;
+        float *old = window_scratch(b, w);
+        reef_gemm(false, false, T, V, D, 1.0f, norm, D, b->net->gens[0]->weights.head, V, 0.0f, old,
+                  V);
+        reef_gemm(false, false, T, V, D, 1.0f, norm, D, b->open->weights.head, V, 0.0f, d_logits,
+                  V);
+        retain_rows(b, w, V, d_logits, old);
+        return;
+    }
     for (size_t t = 0; fire != NULL && t < T; t++)
-        if (!fire[t]) memset(b->pass->logits + (w * T + t) * V, 0, V * sizeof(float));
+        if (!fire[t]) memset(d_logits + t * V, 0, V * sizeof *d_logits);
 }
 
 static void head(backward *b) {
@@ -272,9 +303,27 @@ static void embed_table(void *context, size_t back) {
     }
 }
 
+// On old data the delta of the embedding is held down too.
+static void retain_embedding(const backward *b, size_t w) {
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, T = config->context;
+    const uint8_t *tokens = b->batch->tokens + w * T;
+    float *old = window_scratch(b, w), *share = b->pass->d_mid + w * T * D; // d_mid is free by now
+    memcpy(old, b->net->gens[0]->weights.position, T * D * sizeof *old);
+    memset(share, 0, T * D * sizeof *share);
+    for (size_t t = 0; t < T; t++) {
+        reef_embed_token(config, old, b->net->gens[0]->weights.embedding, tokens, t);
+        reef_embed_token(config, share, b->open->weights.embedding, tokens, t);
+    }
+    retain_rows(b, w, D, share, old);
+    reef_axpy(T * D, b->pass->d_x + w * T * D, 1.0f, share);
+}
+
 static void embed(backward *b) {
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context;
+    for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
+        retain_embedding(b, w);
     reef_workers_run(b->workers, 1 + (size_t)config->previous_bytes, embed_table, b);
     if (!b->first) return;
     for (size_t w = 0; w < b->batch->windows; w++)

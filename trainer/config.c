@@ -56,7 +56,7 @@
     X(drift, BOOLEAN, "true", 0, 1, "find where the stream changes and open a generation there")   \
     X(drift_z, NUMBER, "6", 0, 1000, "robust z-score above which a batch is suspicious")           \
     X(drift_bits, NUMBER, "0.35", 0, 64, "bits per byte above the median it needs as well")        \
-    X(drift_window, INTEGER, "128", 4, 65536, "batches of history")                                 \
+    X(drift_window, INTEGER, "128", 4, 65536, "batches of history")                                \
     X(drift_confirm, INTEGER, "40", 1, 4096, "suspicious batches that make a boundary")            \
     X(drift_warmup, INTEGER, "96", 1, 1e9, "batches of a generation before drift is looked for")   \
     X(leak_max, NUMBER, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire")        \

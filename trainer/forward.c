@@ -197,7 +197,7 @@ static bool fires_any(const uint8_t *fire, size_t T) {
 
 // The tables of a token's own byte and of those before it in its window: what attention would take many
 // steps to learn to fetch (compare the hashed n-gram embeddings of Pagnoni et al. 2024).
-static void add_embeddings(
+void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t) {
     size_t D = config->d_model;
     for (size_t back = 0; back <= config->previous_bytes && back <= t; back++)
@@ -213,12 +213,12 @@ static void embed_window(void *context, size_t w) {
     const uint8_t *tokens = f->batch->tokens + w * T;
     float *x = f->pass->x + w * T * D;
     memcpy(x, base->position, T * D * sizeof *x);
-    for (size_t t = 0; t < T; t++) add_embeddings(config, x, base->embedding, tokens, t);
+    for (size_t t = 0; t < T; t++) reef_embed_token(config, x, base->embedding, tokens, t);
     for (size_t g = 1; g < f->net->gen_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
         const float *delta = f->net->gens[g]->weights.embedding;
         for (size_t t = 0; t < T; t++)
-            if (fire[t]) add_embeddings(config, x, delta, tokens, t);
+            if (fire[t]) reef_embed_token(config, x, delta, tokens, t);
     }
 }
 
@@ -272,21 +272,26 @@ static void experts_window(void *context, size_t w) {
                          reef_batch_fire(f->batch, config, f->g, w));
 }
 
+float reef_retain_weight(const reef_config *config, const uint8_t *fire) {
+    size_t fired = 0;
+    for (size_t t = 0; t < config->context; t++) fired += fire[t];
+    // One part each for the layers, the embedding and the head.
+    return 2.0f * config->retain_weight /
+           ((float)(config->layers + 2) * (float)(fired ? fired : 1));
+}
+
 // The retain term of one layer, DESIGN section 3: retain_weight * |y_g|^2 / |y_old|^2, averaged over
 // the fired tokens, on windows of old data; y_old counts as a constant. `before` is x without y_g.
 static void retain_window(const forward *f, size_t w, const float *before) {
     const reef_config *config = f->pass->config;
     size_t D = config->d_model, T = config->context, row = w * T;
     const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
-    size_t fired = 0;
-    for (size_t t = 0; t < T; t++) fired += fire[t];
-    float weight =
-        2.0f * config->retain_weight / ((float)config->layers * (float)(fired ? fired : 1));
+    float weight = reef_retain_weight(config, fire);
     for (size_t t = 0; t < T; t++) {
         const float *x = f->pass->x + (row + t) * D, *base = before + t * D;
         const float *x_mid = f->layer->x_mid + (row + t) * D;
         float *d_y = f->layer->retain_d_y + (row + t) * D;
-        float old = 1e-3f;
+        float old = REEF_RETAIN_FLOOR;
         for (size_t d = 0; d < D; d++) old += (base[d] - x_mid[d]) * (base[d] - x_mid[d]);
         for (size_t d = 0; d < D; d++) d_y[d] = fire[t] ? weight * (x[d] - base[d]) / old : 0.0f;
     }

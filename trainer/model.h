@@ -205,6 +205,12 @@ const uint8_t *reef_batch_fire(const reef_batch *batch,
                                size_t window);
 /** Set piece_active to the windows in which generation g fires at all; false when in none. */
 bool reef_pass_activate(reef_pass *pass, const reef_batch *batch, size_t g);
+/** x[t] += the embeddings of token t's byte and of the bytes before it in its window. */
+void reef_embed_token(
+    const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t);
+/** What a fired token of a window of old data weighs in the retain term of one part of the model. */
+float reef_retain_weight(const reef_config *config, const uint8_t *fire);
+#define REEF_RETAIN_FLOOR 1e-3f // added to the old output's squared norm, which divides
 /** Floats per token of window_scratch. */
 size_t reef_pass_scratch_width(const reef_config *config);
 /** Drop the tapes of generation g: it was sealed or has grown. */

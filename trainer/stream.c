@@ -73,23 +73,35 @@ static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *er
     return status == REEF_OK ? release_held(trainer, steps, err) : status;
 }
 
-// Do the older generations explain this batch under their own gates? What "explained" means was
-// measured when each was sealed.
+// The loss up to which a batch is explained by what was sealed: measured when that was sealed.
+static double explained_limit(const reef_trainer *trainer) {
+    double most = 0.0;
+    for (size_t g = 0; g + 1 < trainer->net.gen_count; g++) {
+        const reef_gen *gen = trainer->net.gens[g];
+        double limit =
+            reef_drift_limit(gen->reference_median, gen->reference_spread, &trainer->net.config);
+        if (limit > most) most = limit;
+    }
+    return most;
+}
+
+// Is this batch, which the open generation does not explain, of a domain that came back? Asked twice:
+// with the gates as the stream left them, and with all gates at the beginning of a stream, since the
+// open one's mean stays high for some hundred bytes after its domain has ended.
 static reef_status is_recognised(
     reef_trainer *trainer, const uint8_t *bytes, double forced_bits, bool *out, reef_error *err) {
     *out = false;
     if (trainer->net.gen_count == 1) return REEF_OK;
-    double bits, limit = 0.0;
+    double bits, limit = explained_limit(trainer);
+    if (forced_bits < limit) limit = forced_bits;
     reef_status status = reef_step_task_free(trainer, bytes, &trainer->before, &bits, err);
-    if (status != REEF_OK) return status;
-    for (size_t g = 0; g + 1 < trainer->net.gen_count; g++) {
-        const reef_gen *gen = trainer->net.gens[g];
-        double explained =
-            reef_drift_limit(gen->reference_median, gen->reference_spread, &trainer->net.config);
-        if (explained > limit) limit = explained;
-    }
-    *out = bits <= limit && bits < forced_bits;
-    return REEF_OK;
+    if (status != REEF_OK || (*out = bits <= limit)) return status;
+    reef_firing fresh = {0};
+    status = reef_firing_init(&fresh, &trainer->net, err);
+    if (status == REEF_OK) status = reef_step_task_free(trainer, bytes, &fresh, &bits, err);
+    reef_firing_release(&fresh);
+    *out = status == REEF_OK && bits <= limit;
+    return status;
 }
 
 static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
@@ -123,11 +135,14 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
         ++*steps;
         return train(trainer, bits, err);
     }
-    if (suspicious && trainer->held_batches == 0) {
+    if (suspicious) {
         bool recognised;
         status = is_recognised(trainer, bytes, bits, &recognised, err);
         if (status != REEF_OK) return status;
-        if (recognised) return skip(trainer, bits, err);
+        // Batches held before it straddled the change; this one is looked at again after them.
+        if (recognised)
+            return trainer->held_batches > 0 ? release_held(trainer, steps, err)
+                                             : skip(trainer, bits, err);
     }
     trainer->held_batches++;
     trainer->suspicious += suspicious;

@@ -3,8 +3,11 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define KERNELS_BYTES 64
 
 // ---- a new pool ----------------------------------------------------------------------------------
 
@@ -91,6 +94,34 @@ reef_status reef_pool_init(const char *path, const reef_config *config, reef_err
     return status;
 }
 
+// ---- which arithmetic ----------------------------------------------------------------------------
+
+// Bits depend on the kernels: of ours and of the matrix products. The pool remembers which it was
+// trained with last; not part of the root hash.
+static const reef_key kernels_key = {.db = REEF_DB_META, .name = "kernels"};
+
+static void kernels_text(char out[KERNELS_BYTES]) {
+    snprintf(out, KERNELS_BYTES, "%s %s", reef_kernels_name(), reef_gemm_name());
+}
+
+static reef_status put_kernels(reef_txn *txn, reef_error *err) {
+    char text[KERNELS_BYTES];
+    kernels_text(text);
+    return reef_record_put(txn, &kernels_key, REEF_BYTES, text, strlen(text), err);
+}
+
+// Say so when another kind of CPU goes on with a pool: what follows is right, but not the same bits.
+static reef_status compare_kernels(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    char now[KERNELS_BYTES];
+    reef_view before;
+    reef_status status = reef_record_view(txn, &kernels_key, &before, err);
+    if (status != REEF_OK) return status == REEF_NOT_FOUND ? REEF_OK : status;
+    kernels_text(now);
+    if (before.bytes == strlen(now) && memcmp(before.data, now, before.bytes) == 0) return REEF_OK;
+    return reef_state_event(trainer, err, "kernels", "\"before\": \"%.*s\", \"now\": \"%s\"",
+                            (int)before.bytes, (const char *)before.data, now);
+}
+
 // ---- open and close ------------------------------------------------------------------------------
 
 static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
@@ -120,6 +151,7 @@ static reef_status load(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
     if (status == REEF_OK) status = reef_persist_load_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
+    if (status == REEF_OK) status = compare_kernels(trainer, txn, err);
     reef_txn_abort(txn);
     trainer->committed_step = trainer->step;
     return status;
@@ -242,6 +274,7 @@ static reef_status write_all(reef_trainer *trainer, reef_txn *txn, reef_error *e
     if (status == REEF_OK) status = reef_persist_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
+    if (status == REEF_OK) status = put_kernels(txn, err);
     return status;
 }
 

@@ -1,0 +1,18 @@
+// What the benchmarks share: text to train on, and a directory for a pool that lives as long as they.
+#ifndef REEF_BENCH_H
+#define REEF_BENCH_H
+
+#include "reef_error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Words of two to nine letters from a fixed generator; on the heap. */
+uint8_t *bench_text(size_t count);
+
+/** A new directory below TMPDIR; its path is on the heap, NULL when it could not be made. */
+REEF_MUST_CHECK reef_status bench_directory_new(char **out, reef_error *err);
+/** Remove it with everything inside, and free the path. Accepts NULL. */
+void bench_directory_remove(char *path);
+
+#endif
