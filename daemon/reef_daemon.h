@@ -8,8 +8,8 @@
 
 #include "reef_error.h"
 
-#define REEF_SOCKET_NAME "reefd.sock"      // inside the pool's directory, unless --socket says otherwise
-#define REEF_REQUEST_BYTES_MAX (1u << 20)  // longest line that either side accepts
+#define REEF_SOCKET_NAME "reefd.sock" // inside the pool's directory, unless --socket says otherwise
+#define REEF_REQUEST_BYTES_MAX (1u << 20) // longest line that either side accepts
 
 /**
  * Send one request to the daemon of the pool in directory `pool` and wait for its answer.
@@ -21,10 +21,7 @@
  * Errors: NOT_FOUND when no daemon listens there (no socket, or nobody behind it); INVALID when the
  * path is too long for a socket; IO; otherwise status and message of the daemon's own error.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_daemon_call(const char *pool,
-                                                      const char *socket_path,
-                                                      const char *request,
-                                                      char **result,
-                                                      reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_daemon_call(
+    const char *pool, const char *socket_path, const char *request, char **result, reef_error *err);
 
 #endif

@@ -11,12 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "small_disk.h"
 
 #define TEXT_BYTES 30000
 #define FLOOD_BYTES (64u << 20)
@@ -28,19 +29,13 @@ typedef struct small_disk {
     char filler[192]; // takes what is left of it
 } small_disk;
 
-static bool mount_disk(const char *path) {
-    if (mount("tmpfs", path, "tmpfs", 0, "size=2m") == 0) return true;
-    print_message("skipped: a small file system cannot be mounted here (%s)\n", strerror(errno));
-    return false;
-}
-
 static int setup_disk(void **state) {
     small_disk *small = calloc(1, sizeof(*small));
     *state = small;
     sandbox_make(&small->box);
     write_text(small->box.text, TEXT_BYTES, 1);
     sandbox_make(&small->disk);
-    if (!mount_disk(small->disk.directory)) {
+    if (!small_disk_mount(small->disk.directory, "2m")) {
         sandbox_remove(&small->disk);
         small->disk.directory[0] = 0;
         return 0;
@@ -53,7 +48,7 @@ static int setup_disk(void **state) {
 static int teardown_disk(void **state) {
     small_disk *small = *state;
     if (small->disk.directory[0]) {
-        (void)umount(small->disk.directory);
+        small_disk_unmount(small->disk.directory);
         sandbox_remove(&small->disk);
     }
     sandbox_remove(&small->box);
@@ -61,15 +56,9 @@ static int teardown_disk(void **state) {
     return 0;
 }
 
-// Take all the room that is left; a fresh pool has no free pages of its own either.
+// A fresh pool has no free pages of its own either.
 static void fill_disk(const small_disk *small) {
-    static const char BLOCK[4096];
-    int fd = open(small->filler, O_WRONLY | O_CREAT, 0600);
-    assert_true(fd >= 0);
-    while (write(fd, BLOCK, sizeof(BLOCK)) > 0) {
-    }
-    assert_int_equal(errno, ENOSPC);
-    close(fd);
+    small_disk_fill(small->filler);
 }
 
 static pid_t start_on(const small_disk *small, const char *retries) {

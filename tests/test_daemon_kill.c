@@ -1,5 +1,5 @@
-// reefd that is stopped: killed at random moments it ends, after restarts, with the root hash of an
-// uninterrupted run; told to stop it commits what it has.
+// reefd that is stopped: killed at random moments, also while it seals one generation and opens the next,
+// it ends, after restarts, with the root hash of an uninterrupted run; told to stop it commits what it has.
 #include "reefd_run.h"
 
 #include "reef_trainer.h"
@@ -11,15 +11,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #define TEXT_BYTES 60001
-#define KILLS_FEW 6
-#define KILLS_MANY 25
-#define LIVES 3 // a life is drawn from up to a third of what an uninterrupted run takes
+#define WORD_BYTES 12000 // a shorter stream, in which the domain changes once
+#define FIGURE_BYTES 8000
+#define KILLS_FEW 25
+#define KILLS_MANY 200
+#define BOUNDARY_KILLS_FEW 12
+#define BOUNDARY_KILLS_MANY 100
+#define BOUNDARY_MS 20 // about what sealing, opening and committing take
+#define LIVES 3        // a sender's life is drawn from up to a third of an uninterrupted run
 
 static int setup(void **state) {
     sandbox *box = calloc(1, sizeof(*box));
@@ -28,6 +34,15 @@ static int setup(void **state) {
     write_text(box->text, TEXT_BYTES, 1);
     *state = box;
     return 0;
+}
+
+// The same with a stream in which the domain changes.
+static int setup_boundary(void **state) {
+    int code = setup(state);
+    sandbox *box = *state;
+    write_text(box->text, WORD_BYTES, 1);
+    append_figures(box->text, FIGURE_BYTES, 2);
+    return code;
 }
 
 static int teardown(void **state) {
@@ -53,19 +68,39 @@ static unsigned now_ms(void) {
     return (unsigned)now.tv_sec * 1000 + (unsigned)(now.tv_nsec / 1000000);
 }
 
-// The pool is new again afterwards. `ms` (may be NULL): how long it took, to know when to kill.
-static reef_commit uninterrupted(const sandbox *box, unsigned *ms) {
-    unsigned begin = now_ms();
-    assert_int_equal(reefd_wait(start(box, "1")), 0);
-    if (ms) *ms = now_ms() - begin;
+// The pool is new again afterwards.
+static reef_commit uninterrupted(const sandbox *box, const char *threads) {
+    assert_int_equal(reefd_wait(start(box, threads)), 0);
     reef_commit commit = pool_commit(box);
     sandbox_make_pool(box);
     return commit;
 }
 
-// Kill it after a while; false when it had ended by itself before.
-static bool kill_after(pid_t pid, unsigned ms) {
-    sleep_ms(ms);
+static void assert_same(const reef_commit *a, const reef_commit *b) {
+    assert_int_equal(a->stream_bytes, b->stream_bytes);
+    assert_int_equal(a->step, b->step);
+    assert_memory_equal(a->root, b->root, REEF_HASH_BYTES);
+}
+
+// How long a start and a whole run take, to know when to kill.
+typedef struct pace {
+    unsigned start_ms, run_ms;
+} pace;
+
+static pace measure_pace(const sandbox *box) {
+    unsigned begin = now_ms();
+    assert_int_equal(reefd_wait(start(box, "2")), 0);
+    unsigned middle = now_ms();
+    assert_int_equal(reefd_wait(start(box, "2")), 0); // nothing is left to do
+    unsigned end = now_ms();
+    pace p = {.start_ms = end - middle, .run_ms = middle - begin};
+    if (p.run_ms < p.start_ms) p.run_ms = p.start_ms;
+    sandbox_make_pool(box);
+    return p;
+}
+
+// Kill it; false when it had ended by itself before.
+static bool kill_now(pid_t pid) {
     kill(pid, SIGKILL);
     int end = reefd_wait(pid);
     if (end == REEFD_SIGNALLED + SIGKILL) return true;
@@ -76,40 +111,80 @@ static bool kill_after(pid_t pid, unsigned ms) {
 static void finish(const sandbox *box, const reef_commit *whole, const char *threads) {
     assert_int_equal(reefd_wait(start(box, threads)), 0);
     reef_commit commit = pool_commit(box);
-    assert_int_equal(commit.stream_bytes, whole->stream_bytes);
-    assert_int_equal(commit.step, whole->step);
-    assert_memory_equal(commit.root, whole->root, REEF_HASH_BYTES);
+    assert_same(&commit, whole);
+    assert_int_equal(pool_generations(box), 2);
     pool_check(box);
 }
 
-static void kill_and_finish(
-    const sandbox *box, const reef_commit *whole, const char *threads, unsigned ms, uint64_t seed) {
-    size_t kills = 0, most = test_effort(KILLS_FEW, KILLS_MANY);
-    uint64_t last = pool_commit(box).number;
-    while (kills < most) {
-        if (!kill_after(start(box, threads), (unsigned)(draw(&seed) % (ms / LIVES + 1)))) {
-            // It was through before its time came: compare, and begin again.
-            finish(box, whole, threads);
-            sandbox_make_pool(box);
-            last = 0;
-            continue;
-        }
-        kills++;
-        pool_check(box);
-        uint64_t number = pool_commit(box).number;
-        assert_true(number >= last); // nothing committed is ever lost
-        last = number;
-    }
-    finish(box, whole, threads);
+// Two lives in three get somewhere: so far that all together are a run. The third ends while it starts.
+static unsigned draw_life(const pace *p, size_t kill, uint64_t *seed) {
+    if (kill % 3 == 2) return (unsigned)(draw(seed) % (p->start_ms + 1));
+    unsigned share = 4 * (p->run_ms - p->start_ms) / KILLS_FEW;
+    return p->start_ms + (unsigned)(draw(seed) % (share + 1));
+}
+
+// After each kill: the pool is sound, and nothing committed is lost.
+static void check_survivor(const sandbox *box, uint64_t *last) {
+    pool_check(box);
+    uint64_t number = pool_commit(box).number;
+    assert_true(number >= *last);
+    *last = number;
 }
 
 static void killed_at_any_moment_it_ends_with_the_same_root(void **state) {
     const sandbox *box = *state;
-    unsigned ms = 0;
-    reef_commit whole = uninterrupted(box, &ms);
-    kill_and_finish(box, &whole, "1", ms, 11);
-    sandbox_make_pool(box);
-    kill_and_finish(box, &whole, "2", ms, 12);
+    static const char *const THREADS[] = {"1", "2"}; // in turns
+    reef_commit whole = uninterrupted(box, "1"), parallel = uninterrupted(box, "2");
+    assert_same(&parallel, &whole);
+    pace p = measure_pace(box);
+    uint64_t seed = 11, last = 0;
+    size_t kills = 0, most = test_effort(KILLS_FEW, KILLS_MANY);
+    while (kills < most) {
+        pid_t pid = start(box, THREADS[kills % 2]);
+        sleep_ms(draw_life(&p, kills, &seed));
+        if (kill_now(pid)) {
+            kills++;
+            check_survivor(box, &last);
+        } else { // it was through before its time came: compare, and begin again
+            finish(box, &whole, THREADS[kills % 2]);
+            sandbox_make_pool(box);
+            last = 0;
+        }
+    }
+    finish(box, &whole, "1");
+}
+
+// Until it says that it seals; false when it ended without.
+static bool await_seal(const sandbox *box, pid_t pid) {
+    for (;;) {
+        siginfo_t info = {0};
+        assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+        char *messages = read_text(box->messages, NULL);
+        bool seals = strstr(messages, "seal") != NULL;
+        free(messages);
+        if (seals || info.si_pid == pid) return seals;
+        sleep_ms(1);
+    }
+}
+
+static void killed_while_it_seals_it_seals_the_same_again(void **state) {
+    const sandbox *box = *state;
+    static const char *const THREADS[] = {"1", "2"}; // in turns
+    reef_commit whole = uninterrupted(box, "1");
+    uint64_t seed = 12, last = 0;
+    size_t kills = 0, most = test_effort(BOUNDARY_KILLS_FEW, BOUNDARY_KILLS_MANY);
+    while (kills < most) {
+        pid_t pid = start(box, THREADS[kills % 2]);
+        bool seals = await_seal(box, pid);
+        if (seals) sleep_ms((unsigned)(draw(&seed) % (BOUNDARY_MS + 1)));
+        kills += seals; // also where it was too late: what is on disk is compared all the same
+        (void)kill_now(pid);
+        check_survivor(box, &last);
+        if (pool_generations(box) < 2) continue;
+        finish(box, &whole, THREADS[kills % 2]);
+        sandbox_make_pool(box);
+        last = 0;
+    }
 }
 
 // What the pool has accepted of standard input: the sender's next byte.
@@ -182,7 +257,7 @@ static void a_sender_that_goes_on_at_the_cursor_loses_nothing(void **state) {
 
 static void told_to_stop_it_commits_and_a_restart_finishes(void **state) {
     const sandbox *box = *state;
-    reef_commit whole = uninterrupted(box, NULL);
+    reef_commit whole = uninterrupted(box, "1");
     static const int SIGNALS[] = {SIGTERM, SIGINT, SIGTERM};
     size_t interrupted = 0;
     for (size_t i = 0; i < sizeof(SIGNALS) / sizeof(*SIGNALS); i++) {
@@ -259,8 +334,10 @@ static void a_second_signal_ends_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(killed_at_any_moment_it_ends_with_the_same_root, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(killed_at_any_moment_it_ends_with_the_same_root,
+                                        setup_boundary, teardown),
+        cmocka_unit_test_setup_teardown(killed_while_it_seals_it_seals_the_same_again,
+                                        setup_boundary, teardown),
         cmocka_unit_test_setup_teardown(a_sender_that_goes_on_at_the_cursor_loses_nothing, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(told_to_stop_it_commits_and_a_restart_finishes, setup,

@@ -321,6 +321,10 @@ static void what_was_asked_for_wrongly_is_a_usage_error(void **state) {
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--socket", socket),
                      64);
     assert_true(reefd_said(box, "205 bytes") && reefd_said(box, "--socket"));
+    assert_int_equal(
+        RUN(box, -1, "--pool", box->pool, "--source", box->text, "--socket", "/nonexistent/socket"),
+        66);
+    assert_true(reefd_said(box, "there is no directory '/nonexistent'"));
     setenv("REEF_ISA", "abacus", 1);
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 64);
     unsetenv("REEF_ISA");
@@ -339,9 +343,10 @@ static void a_missing_pool_is_not_found(void **state) {
 static void an_empty_stream_is_an_error(void **state) {
     const sandbox *box = *state;
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", "-"), 66);
-    assert_true(reefd_said(box, "the stream is empty"));
+    assert_true(reefd_said(box, "the stream is empty: nothing to train on in standard input"));
     assert_int_equal(truncate(box->text, 0), 0);
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--source", "-"), 66);
+    assert_true(reefd_said(box, box->text) && reefd_said(box, "and the others"));
     write_text(box->text, 100, 1);
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--source", "-"), 0);
 }

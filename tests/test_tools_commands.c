@@ -230,8 +230,10 @@ static void every_json_answer_is_one_document_with_its_keys(void **state) {
                   "3000", NULL),
         "asof_forgetting_bits task_free_forgetting_bits matrix boundaries_true boundaries_found "
         "boundary_error_bytes learned_share tokens_per_s seconds names");
-    expect_keys(reef_json("bench", "step", "--steps", "2", TINY_OPTIONS, NULL),
-                "step_tokens_per_s seconds_in forward_tokens_per_s");
+    json_t *step = reef_json("bench", "step", "--steps", "2", TINY_OPTIONS, NULL);
+    expect_keys(json_incref(json_object_get(step, "seconds_in")),
+                "backbone retrieval experts optimiser commit");
+    expect_keys(step, "step_tokens_per_s seconds_in forward_tokens_per_s");
     expect_keys(reef_json("bench", "readers", "--seconds", "0.05", TINY_OPTIONS, NULL),
                 "seconds threads kernels trainer reader");
     expect_keys(reef_json("version", NULL), "version format kernels");
@@ -447,6 +449,15 @@ static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
     free(pool);
 }
 
+static void init_takes_an_empty_directory(void **state) {
+    world *w = *state;
+    char *pool = path_in(w->directory, "mounted");
+    assert_int_equal(mkdir(pool, 0700), 0);
+    make_pool(pool);
+    assert_int_equal(generation_count(pool), 1);
+    free(pool);
+}
+
 static void the_pool_may_be_named_in_three_ways(void **state) {
     world *w = *state;
     json_t *first = reef_json("eval", w->pool, w->english, NULL);
@@ -523,6 +534,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
     char *root = root_of(w->pool);
     const mistake mistakes[] = {
         {{"evl"}, 64, "did you mean eval?"},
+        {{"frob"}, 64, "unknown command 'frob'; see reef help"},
         {{"snapshot"}, 64, "create, list, show"},
         {{"snapshot", "lst"}, 64, "did you mean snapshot list?"},
         {{"status", w->pool, "--jsn"}, 64, "did you mean --json?"},
@@ -539,7 +551,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"init", w->missing, "--layers", "many"}, 64, "layers"},
         {{"bench", "step", "--heads", "0"}, 64, "heads"},
         {{"bench", "step", "--steps", "0"}, 64, "--steps"},
-        {{"init", w->pool}, 64, "exists"},
+        {{"init", w->pool}, 64, "exists; choose"},
         {{"init", w->empty}, 64, "exists"},
         {{"status", w->missing}, 66, w->missing},
         {{"status", w->not_a_pool}, 64, w->not_a_pool},
@@ -553,7 +565,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"eval", w->pool, "--as-of", "7", w->english}, 66, "7"},
         {{"usage", w->pool, "--generation", "7"}, 66, "7"},
         {{"snapshot", "show", w->pool, "nothing"}, 66, "nothing"},
-        {{"snapshot", "create", w->pool, "kept"}, 64, "kept"},
+        {{"snapshot", "create", w->pool, "kept"}, 64, "kept exists; choose"},
         {{"snapshot", "create", w->pool, "a/b"}, 64, "a/b"},
         {{"grow", w->pool}, 64, "--side"},
         {{"grow", w->pool, "--side", "2"}, 64, "--side"},
@@ -640,6 +652,7 @@ int main(void) {
         cmocka_unit_test(report_measures_forgetting_as_it_is_defined),
         cmocka_unit_test(dry_runs_change_nothing),
         cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),
+        cmocka_unit_test(init_takes_an_empty_directory),
         cmocka_unit_test(the_pool_may_be_named_in_three_ways),
         cmocka_unit_test(mistakes_are_named_in_one_line_and_leave_everything_as_it_was),
         cmocka_unit_test(an_unknown_instruction_set_is_refused),

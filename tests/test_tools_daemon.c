@@ -18,6 +18,8 @@
 
 #define DEADLINE_SECONDS 60
 #define STREAM_BYTES 4000
+#define LONG_STREAM_BYTES 8000000 // never trained to its end here
+#define EVALUATIONS 3
 
 typedef struct world {
     char *directory, *pool, *stream;
@@ -44,11 +46,12 @@ static json_t *reef_json(const char *command,
     return document;
 }
 
-static void write_stream(const char *path) {
+static void write_stream(const char *path, size_t bytes) {
     char *text = tiny_text("english", STREAM_BYTES);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
+    for (size_t written = 0; written < bytes; written += STREAM_BYTES)
+        assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
     free(text);
 }
@@ -92,15 +95,20 @@ static json_int_t trained_bytes(const world *w) {
     return bytes;
 }
 
-// Until the daemon answers and has trained what it can of the stream.
-static void wait_until_trained(const world *w) {
+// Until the daemon answers and has trained this much of the stream.
+static void wait_until_trained_to(const world *w, json_int_t bytes) {
     double deadline = cli_clock() + DEADLINE_SECONDS;
-    while (!daemon_runs(w) || trained_bytes(w) < STREAM_BYTES - 200) {
+    while (!daemon_runs(w) || trained_bytes(w) < bytes) {
         if (cli_clock() > deadline)
-            fail_msg("the daemon has not trained the stream in %d s", DEADLINE_SECONDS);
+            fail_msg("the daemon has not trained %d bytes in %d s", (int)bytes, DEADLINE_SECONDS);
         assert_int_equal(waitpid(w->daemon, NULL, WNOHANG), 0); // it is alive
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     }
+}
+
+// All that can be trained of the short stream.
+static void wait_until_trained(const world *w) {
+    wait_until_trained_to(w, STREAM_BYTES - 200);
 }
 
 static int world_make(void **state) {
@@ -109,7 +117,7 @@ static int world_make(void **state) {
     w->directory = test_directory_new();
     w->pool = cli_format("%s/pool", w->directory);
     w->stream = cli_format("%s/stream", w->directory);
-    write_stream(w->stream);
+    write_stream(w->stream, STREAM_BYTES);
     const char *argv[] = {REEF_BINARY, "init", w->pool, TINY_OPTIONS, NULL};
     program p;
     program_run(&p, argv, NULL);
@@ -187,6 +195,40 @@ static void reading_goes_on_beside_the_daemon(void **state) {
     stop_daemon(w);
 }
 
+static json_t *eval_snapshot(const world *w, const char *text) {
+    const char *argv[] = {REEF_BINARY, "eval",    "--pool", w->pool, "--json",
+                          "--as-of",   "running", text,     NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 0) fail_msg("eval: exit %d: %s", p.code, p.err);
+    json_t *document = json_loads(p.out, 0, NULL);
+    program_release(&p);
+    return document;
+}
+
+static void a_snapshot_gives_the_same_bits_while_the_daemon_trains_on(void **state) {
+    world *w = *state;
+    char *text = cli_format("%s/text", w->directory);
+    write_stream(text, STREAM_BYTES);
+    write_stream(w->stream, LONG_STREAM_BYTES);
+    start_daemon(w);
+    wait_until_trained_to(w, 1000);
+    json_decref(reef_json("snapshot", "create", w, "running"));
+    json_t *first = eval_snapshot(w, text);
+    for (size_t i = 0; i < EVALUATIONS; i++) {
+        wait_until_trained_to(w, trained_bytes(w) + 1); // it does go on
+        json_t *again = eval_snapshot(w, text);
+        assert_true(json_equal(first, again));
+        json_decref(again);
+    }
+    json_decref(first);
+    stop_daemon(w);
+    json_t *sound = reef_json("verify", NULL, w, NULL);
+    assert_true(json_is_true(json_object_get(sound, "sound")));
+    json_decref(sound);
+    free(text);
+}
+
 static void what_the_daemon_refuses_is_told_as_its_own_error(void **state) {
     world *w = *state;
     start_daemon(w);
@@ -207,6 +249,8 @@ int main(void) {
                                         world_remove),
         cmocka_unit_test_setup_teardown(reading_goes_on_beside_the_daemon, world_make,
                                         world_remove),
+        cmocka_unit_test_setup_teardown(a_snapshot_gives_the_same_bits_while_the_daemon_trains_on,
+                                        world_make, world_remove),
         cmocka_unit_test_setup_teardown(what_the_daemon_refuses_is_told_as_its_own_error,
                                         world_make, world_remove),
     };

@@ -2,8 +2,10 @@
 //
 // Two processes on a temporary pool, as reefd and `reef eval` are. The trainer, a forked child, trains
 // and commits for a while alone and then for as long beside the reader; the reader evaluates a snapshot
-// over and over. Each reports its own longest times. Both compute, so on few cores both get slower:
-// what counts is that no single step, commit or opening of a model takes far longer than usual.
+// over and over. Both compute, so on few or busy cores both get slower beside each other without waiting
+// for each other. Therefore each also reports what it waited: time in which it neither ran nor stood in
+// line for a processor, but was blocked by a lock, the disk or anything else. That is exact with one
+// thread each; with more, a process also waits for its own threads.
 #include "bench.h"
 #include "commands.h"
 
@@ -32,9 +34,9 @@ static const cli_option OPTIONS[] = {
 const cli_manual bench_readers_manual = {
     .about =
         "Trains a temporary pool in one process, first alone and then while another process opens\n"
-        "and evaluates a snapshot of it over and over, and prints how long the steps and commits\n"
-        "of the one and the transactions and openings of the other took at most. --threads counts\n"
-        "for each of the two (default: 1).",
+        "and evaluates a snapshot of it over and over, and prints how long each took at most, and\n"
+        "for how long it was blocked, which is neither computing nor queueing for a processor.\n"
+        "--threads counts for each of the two (default: 1).",
     .options = OPTIONS,
     .example = "reef bench readers\n"
                "reef bench readers --seconds 20 --json",
@@ -65,6 +67,27 @@ static void note(times *t, double seconds) {
     t->seconds[t->count++] = seconds;
 }
 
+/** A point in time, and how much of it this thread has spent running or ready to run. */
+typedef struct moment {
+    double wall, busy; // seconds; busy is NaN where the system does not tell
+} moment;
+
+static moment moment_now(void) {
+    moment now = {.wall = cli_clock(), .busy = NAN};
+    unsigned long long ran = 0, queued = 0; // nanoseconds
+    FILE *file = fopen("/proc/thread-self/schedstat", "r");
+    if (!file) return now;
+    if (fscanf(file, "%llu %llu", &ran, &queued) == 2) now.busy = 1e-9 * (double)(ran + queued);
+    fclose(file);
+    return now;
+}
+
+// The system counts running time by ticks of some milliseconds, so a short wait can come out negative.
+static double waited_between(moment from, moment to) {
+    double waited = to.wall - from.wall - (to.busy - from.busy);
+    return waited < 0 ? 0 : waited; // NaN stays
+}
+
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -92,6 +115,7 @@ static json_t *summary_json(const summary *s) {
 
 typedef struct phase {
     summary step, commit;
+    summary waited; // in each step and commit
 } phase;
 
 /** What the trainer's process tells after each phase, or when something went wrong. */
@@ -122,22 +146,20 @@ static reef_status train_for(const plan *p,
                              size_t *at,
                              phase *out,
                              reef_error *err) {
-    times steps = {0}, commits = {0};
+    times steps = {0}, commits = {0}, waited = {0};
     reef_status status = REEF_OK;
-    double begin = cli_clock(), last = begin;
-    while (status == REEF_OK && last < begin + p->seconds) {
-        status = step(trainer, text, at, err);
-        double now = cli_clock();
-        note(&steps, now - last);
-        last = now;
-        if (status != REEF_OK || steps.count % p->commit_steps) continue;
-        reef_commit commit;
-        status = reef_trainer_commit(trainer, &commit, err);
-        now = cli_clock();
-        note(&commits, now - last);
+    reef_commit commit;
+    moment begin = moment_now(), last = begin;
+    while (status == REEF_OK && last.wall < begin.wall + p->seconds) {
+        bool due = steps.count >= p->commit_steps * (commits.count + 1);
+        status = due ? reef_trainer_commit(trainer, &commit, err) : step(trainer, text, at, err);
+        moment now = moment_now();
+        note(due ? &commits : &steps, now.wall - last.wall);
+        note(&waited, waited_between(last, now));
         last = now;
     }
-    *out = (phase){.step = summarise(&steps), .commit = summarise(&commits)};
+    *out = (phase){
+        .step = summarise(&steps), .commit = summarise(&commits), .waited = summarise(&waited)};
     return status;
 }
 
@@ -205,6 +227,7 @@ static reef_status hear(int fd, message *m, reef_error *err) {
 
 typedef struct reader {
     times begin, open, score;
+    times waited;      // in each of them
     double first_bits; // of the first evaluation
     bool same_bits;    // so far
 } reader;
@@ -212,10 +235,12 @@ typedef struct reader {
 // How long a read transaction takes to begin, by itself.
 static reef_status begin_once(reader *r, reef_store *store, reef_error *err) {
     reef_txn *txn = NULL;
-    double begin = cli_clock();
+    moment begin = moment_now();
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    note(&r->begin, cli_clock() - begin);
+    moment begun = moment_now();
     reef_txn_abort(txn);
+    note(&r->begin, begun.wall - begin.wall);
+    note(&r->waited, waited_between(begin, begun));
     return status;
 }
 
@@ -223,14 +248,17 @@ static reef_status evaluate_once(
     const plan *p, reader *r, reef_store *store, const uint8_t *text, reef_error *err) {
     reef_model *model = NULL;
     reef_score score = {0};
-    double begin = cli_clock();
+    moment begin = moment_now();
     reef_status status = reef_model_open(&model, store, SNAPSHOT, p->threads, err);
-    double opened = cli_clock();
-    note(&r->open, opened - begin);
+    moment opened = moment_now();
     if (status == REEF_OK)
         status = reef_model_score(model, text, SCORED_BYTES, NULL, &score, NULL, NULL, err);
-    note(&r->score, cli_clock() - opened);
+    moment scored = moment_now();
     reef_model_close(model);
+    note(&r->open, opened.wall - begin.wall);
+    note(&r->score, scored.wall - opened.wall);
+    note(&r->waited, waited_between(begin, opened));
+    note(&r->waited, waited_between(opened, scored));
     if (r->score.count == 1) r->first_bits = score.bits;
     r->same_bits = r->same_bits && memcmp(&r->first_bits, &score.bits, sizeof(double)) == 0;
     return status;
@@ -255,16 +283,9 @@ static reef_status evaluate_on(const plan *p, int fd, reader *r, reef_error *err
 
 typedef struct findings {
     phase alone, beside;
-    summary begin, open, score;
+    summary begin, open, score, waited;
     bool same_bits;
 } findings;
-
-// How much longer the longest took beside the other process than alone; never negative.
-static double longer(const findings *f) {
-    double step = f->beside.step.max_ms - f->alone.step.max_ms;
-    double commit = f->beside.commit.max_ms - f->alone.commit.max_ms;
-    return fmax(0, fmax(step, commit));
-}
 
 static reef_status watch(const plan *p, int fd, findings *out, reef_error *err) {
     message alone, beside;
@@ -279,6 +300,7 @@ static reef_status watch(const plan *p, int fd, findings *out, reef_error *err) 
     out->begin = summarise(&r.begin);
     out->open = summarise(&r.open);
     out->score = summarise(&r.score);
+    out->waited = summarise(&r.waited);
     out->same_bits = r.same_bits;
     return status;
 }
@@ -303,19 +325,19 @@ static reef_status measure(const plan *p, findings *out, reef_error *err) {
 }
 
 static json_t *phase_json(const phase *ph) {
-    return json_pack("{s:o, s:o}", "step", summary_json(&ph->step), "commit",
-                     summary_json(&ph->commit));
+    return json_pack("{s:o, s:o, s:o}", "step", summary_json(&ph->step), "commit",
+                     summary_json(&ph->commit), "waited", summary_json(&ph->waited));
 }
 
 static json_t *findings_json(const plan *p, const findings *f) {
-    json_t *trainer = json_pack("{s:o, s:o, s:o}", "alone", phase_json(&f->alone), "beside",
-                                phase_json(&f->beside), "longer_ms", cli_real(longer(f)));
-    json_t *readers = json_pack("{s:o, s:o, s:o, s:b}", "begin", summary_json(&f->begin), "open",
-                                summary_json(&f->open), "score", summary_json(&f->score),
-                                "same_bits", f->same_bits);
+    json_t *trainer =
+        json_pack("{s:o, s:o}", "alone", phase_json(&f->alone), "beside", phase_json(&f->beside));
+    json_t *evaluation = json_pack("{s:o, s:o, s:o, s:o, s:b}", "begin", summary_json(&f->begin),
+                                   "open", summary_json(&f->open), "score", summary_json(&f->score),
+                                   "waited", summary_json(&f->waited), "same_bits", f->same_bits);
     return json_pack("{s:o, s:I, s:s, s:o, s:o}", "seconds", cli_real(p->seconds), "threads",
                      (json_int_t)p->threads, "kernels", reef_kernels_name(), "trainer", trainer,
-                     "reader", readers);
+                     "reader", evaluation);
 }
 
 static void print_row(cli_table *table, const char *name, const summary *s) {
@@ -331,14 +353,16 @@ static void print_findings(const findings *f) {
     cli_table *table = cli_table_new("<>>>", HEADING);
     print_row(table, "training alone: a step", &f->alone.step);
     print_row(table, "  a commit", &f->alone.commit);
+    print_row(table, "  blocked in one of them", &f->alone.waited);
     print_row(table, "beside the reader: a step", &f->beside.step);
     print_row(table, "  a commit", &f->beside.commit);
+    print_row(table, "  blocked in one of them", &f->beside.waited);
     print_row(table, "reader: begin a transaction", &f->begin);
-    print_row(table, "  copy the snapshot", &f->open); // the transaction is open as long at most
+    print_row(table, "  copy the snapshot", &f->open); // holds a transaction for part of it
     print_row(table, "  evaluate the copy", &f->score);
+    print_row(table, "  blocked in one of them", &f->waited);
     cli_table_print(table, stdout);
     cli_table_free(table);
-    printf("the longest step or commit took %.1f ms longer beside the reader\n", longer(f));
     printf("the snapshot %s\n", f->same_bits ? "gave the same bits every time"
                                              : "CHANGED between evaluations: this is a bug");
 }

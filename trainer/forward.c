@@ -280,7 +280,7 @@ float reef_retain_weight(const reef_config *config, const uint8_t *fire) {
            ((float)(config->layers + 2) * (float)(fired ? fired : 1));
 }
 
-// The retain term of one layer, DESIGN section 3: retain_weight * |y_g|^2 / |y_old|^2, averaged over
+// The retain term of one layer: retain_weight * |y_g|^2 / |y_old|^2, a share of it, averaged over
 // the fired tokens, on windows of old data; y_old counts as a constant. `before` is x without y_g.
 static void retain_window(const forward *f, size_t w, const float *before) {
     const reef_config *config = f->pass->config;

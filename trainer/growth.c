@@ -120,7 +120,8 @@ static reef_status report_boundary(reef_trainer *trainer, const char *reason, re
 }
 
 // Memory only: the next commit writes the sealed generation and the new one in one transaction, so a
-// full disk or a crash here costs nothing. If it fails, the trainer is what it was.
+// full disk or a crash here costs nothing. An error after the generations were swapped (no memory) leaves
+// a trainer that is only good for reef_trainer_close.
 reef_status reef_growth_boundary(reef_trainer *trainer,
                                  const char *reason,
                                  const uint8_t *fresh,

@@ -90,7 +90,7 @@ REEF_MUST_CHECK reef_status reef_gen_new(reef_gen **out,
 void reef_gen_free(reef_gen *gen); // accepts NULL
 
 /**
- * Initial values of an open generation: DESIGN's fan-in rules for the first; for later ones w_up and
+ * Initial values of an open generation: by true fan-in for the first; for later ones w_up and
  * deltas zero and the query network (with its batch norm) copied from `before`, still unfolded.
  */
 void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_gen *before);
@@ -104,7 +104,7 @@ REEF_MUST_CHECK reef_status reef_gen_seal(reef_gen **out,
                                           const reef_config *config,
                                           reef_error *err);
 
-/** An open generation with a larger side and the same function on its old experts; ids unchanged. */
+/** An open generation with a larger side: old experts keep ids, rows and moments; new ones are silent. */
 REEF_MUST_CHECK reef_status reef_gen_grow(reef_gen **out,
                                           const reef_gen *open,
                                           const reef_config *config,
@@ -187,7 +187,7 @@ typedef enum reef_pass_mode {
 
 /**
  * Losses (and with batch->weight the gradient of the logits) of a batch. Changes nothing in the net.
- * DESIGN section 3: y(x) = y_0(x) + sum over fired generations of y_g(x), deltas likewise.
+ * y(x) = y_0(x) + sum over fired generations of y_g(x), deltas likewise.
  */
 REEF_MUST_CHECK reef_status reef_pass_forward(reef_pass *pass,
                                               const reef_net *net,

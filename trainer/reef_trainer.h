@@ -130,8 +130,9 @@ REEF_API uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *s
  * Accept the next `count` bytes of a source and train as far as whole batches reach. Deterministic in
  * the concatenated stream: how it is cut into calls does not matter.
  *
- * At most one training step is done per call when `steps` is not NULL: *taken says how many bytes were
- * accepted (possibly fewer than `count`), *steps how many steps ran (0 or 1); call again with the rest.
+ * When `steps` is not NULL the call returns after the first batch that is trained, or after a run of held
+ * batches: *taken says how many bytes were accepted (possibly fewer than `count`), *steps how many steps
+ * ran; call again with the rest.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        const char *source,
@@ -178,7 +179,7 @@ typedef struct reef_trainer_status {
     uint32_t generation;         // the open one
     uint64_t generation_step;
     uint64_t opened_at;        // stream position where it was opened
-    uint32_t suspicious;       // batches held back by the drift test now
+    uint32_t suspicious;       // of the batches held back now: not explained by the drift test
     double bits_per_byte;      // prequential loss: median over the drift window
     double last_bits_per_byte; // of the last batch
     double learning_rate;
@@ -204,8 +205,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_series_scan(reef_txn *txn,
 // ---- evaluation ----------------------------------------------------------------------------------
 
 typedef struct reef_model reef_model;
-
-#define REEF_AS_OF_NOW UINT32_MAX
 
 /**
  * Copy a state of the pool into memory.

@@ -29,9 +29,6 @@ static reef_status allocate(reef_trainer *trainer, reef_error *err) {
     trainer->weight = calloc(rows, sizeof *trainer->weight);
     if (!trainer->tokens || !trainer->targets || !trainer->weight)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
-    size_t batch = reef_batch_bytes(config);
-    for (size_t i = 0; i < batch; i++)
-        trainer->weight[i] = 1.0f / (float)batch; // retain windows: 0
     reef_status status = reef_workers_new(&trainer->workers, trainer->options.threads, err);
     if (status == REEF_OK) status = reef_pass_init(&trainer->pass, config, windows, true, err);
     if (status == REEF_OK) status = reef_reservoir_init(&trainer->reservoir, config, err);

@@ -84,22 +84,44 @@ static uint64_t draw(uint64_t *state) {
     return *state >> 33;
 }
 
-void write_text(const char *path, size_t bytes, uint64_t seed) {
-    static const char *const SYLLABLES[] = {"ka", "lo",  "mi", "ren", "tu",
-                                            "sa", "vel", "o",  "shi", "an"};
-    FILE *file = fopen(path, "w");
+// `make` writes the next word or line into a buffer of 32 bytes.
+static void write_words(const char *path,
+                        const char *mode,
+                        size_t bytes,
+                        uint64_t seed,
+                        void (*make)(char *, uint64_t *)) {
+    FILE *file = fopen(path, mode);
     assert_non_null(file);
     for (size_t written = 0; written < bytes;) {
         char word[32] = "";
-        for (uint64_t i = 0, count = 1 + draw(&seed) % 3; i < count; i++)
-            strcat(word, SYLLABLES[draw(&seed) % 10]);
-        strcat(word, draw(&seed) % 8 ? " " : ".\n");
+        make(word, &seed);
         size_t length = strlen(word);
         if (length > bytes - written) length = bytes - written;
         assert_int_equal(fwrite(word, 1, length, file), length);
         written += length;
     }
     assert_int_equal(fclose(file), 0);
+}
+
+static void make_word(char *word, uint64_t *seed) {
+    static const char *const SYLLABLES[] = {"ka", "lo",  "mi", "ren", "tu",
+                                            "sa", "vel", "o",  "shi", "an"};
+    for (uint64_t i = 0, count = 1 + draw(seed) % 3; i < count; i++)
+        strcat(word, SYLLABLES[draw(seed) % 10]);
+    strcat(word, draw(seed) % 8 ? " " : ".\n");
+}
+
+static void make_figures(char *line, uint64_t *seed) {
+    snprintf(line, 32, "{%03u: %04u};\n", (unsigned)(draw(seed) % 1000),
+             (unsigned)(draw(seed) % 10000));
+}
+
+void write_text(const char *path, size_t bytes, uint64_t seed) {
+    write_words(path, "w", bytes, seed, make_word);
+}
+
+void append_figures(const char *path, size_t bytes, uint64_t seed) {
+    write_words(path, "a", bytes, seed, make_figures);
 }
 
 char *read_text(const char *path, size_t *bytes) {
@@ -135,6 +157,10 @@ pid_t reefd_start(const sandbox *box, int input, const char *const *arguments) {
         assert_true(i < REEFD_ARGUMENTS_MAX);
         list[i + 1] = (char *)(uintptr_t)arguments[i];
     }
+    // Emptied here already: what an earlier reefd said must not be taken for this one's words.
+    int messages = open(box->messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(messages >= 0);
+    close(messages);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) become_reefd(box->messages, input, list);
@@ -173,6 +199,20 @@ reef_commit pool_commit(const sandbox *box) {
     reef_store_close(store);
     if (status != REEF_OK) fail_msg("reading the last commit: %s", err.message);
     return commit;
+}
+
+uint32_t pool_generations(const sandbox *box) {
+    reef_error err = {0};
+    reef_store *store = NULL;
+    reef_txn *txn = NULL;
+    uint32_t count = 0;
+    reef_status status = reef_store_open(&store, box->pool, &(reef_store_options){0}, &err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, &err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &count, &err);
+    reef_txn_abort(txn);
+    reef_store_close(store);
+    if (status != REEF_OK) fail_msg("counting generations: %s", err.message);
+    return count;
 }
 
 static void on_damage(void *context, const char *what) {

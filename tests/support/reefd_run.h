@@ -29,6 +29,8 @@ void sandbox_remove_pool(const sandbox *box);
 
 /** Sentences of made-up words; equal seeds give equal text. */
 void write_text(const char *path, size_t bytes, uint64_t seed);
+/** Add lines of another kind, made of digits and signs: where they begin, the domain changes. */
+void append_figures(const char *path, size_t bytes, uint64_t seed);
 /** The whole file on the heap, with a final zero; `bytes` may be NULL. */
 char *read_text(const char *path, size_t *bytes);
 
@@ -43,6 +45,8 @@ int reefd_said(const sandbox *box, const char *text);
 
 /** The last commit of the pool, read by this process. */
 reef_commit pool_commit(const sandbox *box);
+/** How many generations the pool has. */
+uint32_t pool_generations(const sandbox *box);
 /** Walk the whole pool and fail when anything is damaged. */
 void pool_check(const sandbox *box);
 

@@ -1,0 +1,299 @@
+// `reef` and `reefd` on pools that are damaged, are none, or are of another version, and on a full disk:
+// one line that says so, an exit code of sysexits(3), never a signal, and nothing lost.
+#include "cli.h"
+#include "program.h"
+#include "tiny_pool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "pool_version.h"
+#include "small_disk.h"
+
+#define ARGUMENTS_MAX 32
+#define DAMAGES 40
+#define ROUNDS_MAX 200 // of filling a disk
+#define POOL "POOL"    // stands for the pool's path
+#define TEXT "TEXT"    // and for a text's
+
+typedef struct world {
+    char *directory;
+    char *pool, *text;
+    char *original; // a sound data.mdb, to damage
+    size_t original_bytes;
+    bool mounted;
+    char *disk, *filler; // a small file system, and what fills it
+} world;
+
+static void write_file(const char *path, const void *bytes, size_t count) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static char *read_file(const char *path, size_t *count) {
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *count = (size_t)ftell(file);
+    rewind(file);
+    char *bytes = cli_alloc(*count, 1);
+    assert_int_equal(fread(bytes, 1, *count, file), *count);
+    fclose(file);
+    return bytes;
+}
+
+static void make_pool(const char *path) {
+    const char *argv[] = {REEF_BINARY, "init", path, TINY_OPTIONS, NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 0) fail_msg("init: %s", p.err);
+    program_release(&p);
+    tiny_pool_train(path);
+}
+
+static int world_make(void **state) {
+    unsetenv("REEF_POOL");
+    world *w = cli_alloc(1, sizeof(*w));
+    w->directory = test_directory_new();
+    w->pool = cli_format("%s/pool", w->directory);
+    w->text = cli_format("%s/text", w->directory);
+    w->disk = cli_format("%s/disk", w->directory);
+    w->filler = cli_format("%s/filler", w->disk);
+    char *text = tiny_text("english", 500);
+    write_file(w->text, text, strlen(text));
+    free(text);
+    assert_int_equal(mkdir(w->disk, 0700), 0);
+    *state = w;
+    return 0;
+}
+
+static int world_remove(void **state) {
+    world *w = *state;
+    if (w->mounted) small_disk_unmount(w->disk);
+    test_directory_remove(w->directory);
+    free(w->pool);
+    free(w->text);
+    free(w->disk);
+    free(w->filler);
+    free(w->original);
+    free(w);
+    return 0;
+}
+
+// ---- every command on a pool that cannot be used -------------------------------------------------
+
+static const char *const COMMANDS[][ARGUMENTS_MAX] = {
+    {REEF_BINARY, "status", POOL},
+    {REEF_BINARY, "seal", POOL},
+    {REEF_BINARY, "grow", POOL, "--side", "9"},
+    {REEF_BINARY, "freeze", POOL},
+    {REEF_BINARY, "thaw", POOL, "--dry-run"},
+    {REEF_BINARY, "snapshot", "create", POOL, "new"},
+    {REEF_BINARY, "snapshot", "list", POOL},
+    {REEF_BINARY, "snapshot", "show", POOL, "kept"},
+    {REEF_BINARY, "eval", POOL, TEXT},
+    {REEF_BINARY, "eval", POOL, "--as-of", "kept", TEXT},
+    {REEF_BINARY, "eval", POOL, "--matrix", TEXT},
+    {REEF_BINARY, "score", POOL, TEXT},
+    {REEF_BINARY, "generate", POOL},
+    {REEF_BINARY, "generations", POOL},
+    {REEF_BINARY, "usage", POOL},
+    {REEF_BINARY, "timeline", POOL},
+    {REEF_BINARY, "verify", POOL},
+    {REEF_BINARY, "plot", "loss", POOL},
+    {REEFD_BINARY, "--pool", POOL, "--source", TEXT},
+};
+
+static void run(const world *w, program *p, const char *const *command) {
+    const char *argv[ARGUMENTS_MAX + 1] = {NULL};
+    for (size_t i = 0; command[i]; i++) {
+        argv[i] = command[i];
+        if (!strcmp(command[i], POOL)) argv[i] = w->pool;
+        if (!strcmp(command[i], TEXT)) argv[i] = w->text;
+    }
+    program_run(p, argv, NULL);
+}
+
+static void every_command_refuses(const world *w, int code, const char *says) {
+    for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
+        program p;
+        run(w, &p, COMMANDS[i]);
+        if (p.code != code || line_count(p.err) != 1 || !strstr(p.err, says) ||
+            !strstr(p.err, w->pool))
+            fail_msg("%s %s: exit %d, not %d with '%s': %s", COMMANDS[i][0], COMMANDS[i][1], p.code,
+                     code, says, p.err);
+        assert_string_equal(p.out, "");
+        program_release(&p);
+    }
+}
+
+// A pool whose data.mdb holds these bytes and nothing else.
+static void place(const world *w, const void *bytes, size_t count) {
+    char *data = cli_format("%s/data.mdb", w->pool);
+    (void)mkdir(w->pool, 0700);
+    write_file(data, bytes, count);
+    free(data);
+}
+
+static void keep_original(world *w) {
+    make_pool(w->pool);
+    char *data = cli_format("%s/data.mdb", w->pool);
+    w->original = read_file(data, &w->original_bytes);
+    free(data);
+}
+
+static void what_is_no_pool_is_refused_by_every_command(void **state) {
+    world *w = *state;
+    every_command_refuses(w, 66, "there is no pool");
+    assert_int_equal(mkdir(w->pool, 0700), 0);
+    every_command_refuses(w, 64, "no data.mdb");
+    static const char GARBAGE[20000] = "this is no database";
+    place(w, GARBAGE, sizeof(GARBAGE));
+    every_command_refuses(w, 64, "no LMDB file");
+    place(w, "", 0);
+    every_command_refuses(w, 64, "no LMDB file");
+}
+
+static void a_truncated_pool_is_refused_by_every_command(void **state) {
+    world *w = *state;
+    keep_original(w);
+    place(w, w->original, w->original_bytes / 2 / 4096 * 4096);
+    every_command_refuses(w, 65, "truncated");
+    place(w, w->original, 4096);
+    every_command_refuses(w, 65, "damaged");
+    place(w, w->original, w->original_bytes); // whole again, nothing was lost
+    program p;
+    run(w, &p, (const char *const[]){REEF_BINARY, "verify", POOL, NULL});
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+}
+
+static void a_pool_of_another_version_is_refused_by_every_command(void **state) {
+    world *w = *state;
+    make_pool(w->pool);
+    put_format(w->pool, REEF_FORMAT_VERSION + 6, true);
+    every_command_refuses(w, 65, "has format version 7, this program reads version 1");
+}
+
+// Bytes are changed all over the file, in pages of LMDB's trees as well, which LMDB trusts: `reef verify`
+// says what it finds and ends by itself all the same.
+static void no_damage_ends_verify_with_a_signal(void **state) {
+    world *w = *state;
+    keep_original(w);
+    char *bytes = cli_alloc(w->original_bytes, 1);
+    uint64_t draw = 7;
+    size_t found = 0;
+    for (size_t i = 0; i < DAMAGES; i++) {
+        memcpy(bytes, w->original, w->original_bytes);
+        for (size_t k = 0; k < 300; k++) {
+            draw = draw * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
+            bytes[(draw >> 20) % w->original_bytes] ^= (char)(1 + (draw >> 60));
+        }
+        place(w, bytes, w->original_bytes);
+        program p;
+        run(w, &p, (const char *const[]){REEF_BINARY, "verify", POOL, NULL});
+        if (p.code != 0 && p.code != 64 && p.code != 65)
+            fail_msg("damage %zu: exit %d: %s", i, p.code, p.err);
+        found += p.code != 0 && strlen(p.err) > 0;
+        program_release(&p);
+    }
+    assert_int_equal(found, DAMAGES); // 300 bytes are never all in free pages
+    free(bytes);
+}
+
+// ---- a full disk ---------------------------------------------------------------------------------
+
+static char *root_of(const world *w) {
+    program p;
+    run(w, &p, (const char *const[]){REEF_BINARY, "verify", POOL, "--json", NULL});
+    if (p.code != 0) fail_msg("verify: %s", p.err);
+    json_t *document = json_loads(p.out, 0, NULL);
+    assert_true(json_is_true(json_object_get(document, "sound")));
+    char *root = cli_format("%s", json_string_value(json_object_get(document, "root")));
+    json_decref(document);
+    program_release(&p);
+    return root;
+}
+
+// Pages that are free inside the file let the first few through.
+static void repeat_until_full(const world *w, const char *const *command) {
+    for (size_t round = 0; round < ROUNDS_MAX; round++) {
+        const char *argv[ARGUMENTS_MAX + 1] = {NULL};
+        char *name = cli_format("s-%s-%zu", command[1], round), *before = root_of(w);
+        size_t count = 0;
+        for (; command[count]; count++) argv[count] = command[count];
+        if (!strcmp(command[1], "snapshot")) argv[count] = name;
+        program p;
+        run(w, &p, argv);
+        char *after = root_of(w);
+        bool full = p.code == 73;
+        if (full) {
+            assert_int_equal(line_count(p.err), 1);
+            assert_non_null(strstr(p.err, "the disk is full"));
+            assert_string_equal(before, after);
+        } else if (p.code != 0) {
+            fail_msg("%s: exit %d: %s", command[1], p.code, p.err);
+        }
+        program_release(&p);
+        free(name);
+        free(before);
+        free(after);
+        if (full) return;
+    }
+    fail_msg("%s never filled the disk", command[1]);
+}
+
+static void a_full_disk_stops_a_change_and_loses_nothing(void **state) {
+    world *w = *state;
+    w->mounted = small_disk_mount(w->disk, "24m");
+    if (!w->mounted) skip();
+    free(w->pool);
+    w->pool = cli_format("%s/pool", w->disk);
+    make_pool(w->pool);
+    small_disk_fill(w->filler);
+
+    repeat_until_full(w, (const char *const[]){REEF_BINARY, "snapshot", "create", POOL, NULL});
+    repeat_until_full(w, (const char *const[]){REEF_BINARY, "grow", POOL, "--side", "99", NULL});
+    repeat_until_full(w, (const char *const[]){REEF_BINARY, "seal", POOL, NULL});
+    program p;
+    char *other = cli_format("%s/other", w->disk);
+    run(w, &p, (const char *const[]){REEF_BINARY, "init", other, NULL});
+    assert_int_equal(p.code, 73);
+    assert_int_equal(line_count(p.err), 1);
+    assert_int_not_equal(access(other, F_OK), 0); // no half of a pool is left
+    program_release(&p);
+    free(other);
+    run(w, &p, (const char *const[]){REEF_BINARY, "eval", POOL, "--as-of", "kept", TEXT, NULL});
+    assert_int_equal(p.code, 0); // reading needs no room
+    program_release(&p);
+
+    assert_int_equal(unlink(w->filler), 0);
+    run(w, &p, (const char *const[]){REEF_BINARY, "seal", POOL, NULL});
+    if (p.code != 0) fail_msg("seal: %s", p.err);
+    program_release(&p);
+    free(root_of(w));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_no_pool_is_refused_by_every_command, world_make,
+                                        world_remove),
+        cmocka_unit_test_setup_teardown(a_truncated_pool_is_refused_by_every_command, world_make,
+                                        world_remove),
+        cmocka_unit_test_setup_teardown(a_pool_of_another_version_is_refused_by_every_command,
+                                        world_make, world_remove),
+        cmocka_unit_test_setup_teardown(no_damage_ends_verify_with_a_signal, world_make,
+                                        world_remove),
+        cmocka_unit_test_setup_teardown(a_full_disk_stops_a_change_and_loses_nothing, world_make,
+                                        world_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
