@@ -458,6 +458,17 @@ static void init_takes_an_empty_directory(void **state) {
     free(pool);
 }
 
+static void a_path_need_not_be_utf8(void **state) {
+    world *w = *state;
+    char *pool = path_in(w->directory, "p\351");
+    json_t *made = reef_json("init", pool, TINY_OPTIONS, NULL);
+    assert_non_null(strstr(json_string_value(json_object_get(made, "pool")), "p\\xe9"));
+    json_decref(made);
+    json_decref(reef_json("status", pool, NULL));
+    json_decref(reef_json("verify", pool, NULL));
+    free(pool);
+}
+
 static void the_pool_may_be_named_in_three_ways(void **state) {
     world *w = *state;
     json_t *first = reef_json("eval", w->pool, w->english, NULL);
@@ -653,6 +664,7 @@ int main(void) {
         cmocka_unit_test(dry_runs_change_nothing),
         cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),
         cmocka_unit_test(init_takes_an_empty_directory),
+        cmocka_unit_test(a_path_need_not_be_utf8),
         cmocka_unit_test(the_pool_may_be_named_in_three_ways),
         cmocka_unit_test(mistakes_are_named_in_one_line_and_leave_everything_as_it_was),
         cmocka_unit_test(an_unknown_instruction_set_is_refused),

@@ -45,6 +45,7 @@ static reef_config tiny_config(void) {
     config.topk = 2;
     config.d_key = 8;
     config.side = 6;
+    config.adapters = 2;
     config.side_new = 4;
     config.learning_rate = 5e-3f;
     config.drift_warmup = 40;

@@ -40,6 +40,7 @@ static reef_config small_config(void) {
     config.topk = 2;
     config.d_key = 6;
     config.side = 5;
+    config.adapters = 3;
     config.side_new = 4;
     config.retain_weight = 0.0f; // its denominator counts as a constant: no finite difference of it
     return config;

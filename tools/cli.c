@@ -456,3 +456,10 @@ reef_status cli_answer(cli_call *cli, json_t *document, reef_error *err) {
 json_t *cli_real(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
+
+json_t *cli_path(const char *path) {
+    char *text = cli_printable((const uint8_t *)path, strlen(path), false);
+    json_t *value = json_string(text);
+    free(text);
+    return value;
+}

@@ -120,6 +120,8 @@ reef_status cli_help_all(cli_call *cli, reef_error *err);
 REEF_MUST_CHECK reef_status cli_answer(cli_call *cli, json_t *document, reef_error *err);
 /** A JSON number, or null for what is not finite. */
 json_t *cli_real(double value);
+/** A path as JSON text, in which bytes that are not UTF-8 are written as \xNN. */
+json_t *cli_path(const char *path);
 
 // ---- cli_words.c: numbers and text for people ----------------------------------------------------
 

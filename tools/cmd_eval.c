@@ -73,13 +73,10 @@ static json_t *score_json(const cli_file *file, const file_score *score, uint32_
     json_t *shares = json_array();
     for (uint32_t g = 0; g < generations; g++)
         json_array_append_new(shares, cli_real(score->fire_share[g]));
-    char *path = cli_printable((const uint8_t *)file->path, strlen(file->path), false);
-    json_t *object = json_pack(
-        "{s:s, s:I, s:o, s:o, s:o, s:o}", "file", path, "bytes", (json_int_t)score->score.bytes,
-        "bits", cli_real(score->score.bits), "bits_per_byte", cli_real(score->score.bits_per_byte),
-        "perplexity_per_byte", cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
-    free(path);
-    return object;
+    return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", cli_path(file->path), "bytes",
+                     (json_int_t)score->score.bytes, "bits", cli_real(score->score.bits),
+                     "bits_per_byte", cli_real(score->score.bits_per_byte), "perplexity_per_byte",
+                     cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
 }
 
 static reef_status answer(cli_call *cli,
@@ -138,9 +135,7 @@ static reef_status eval_matrix(cli_call *cli,
     json_t *columns = json_array(), *rows = json_array(), *forgetting = json_array();
     for (size_t i = 0; i < cli->operand_count; i++) {
         names[i] = files[i].path;
-        char *name = cli_printable((const uint8_t *)names[i], strlen(names[i]), false);
-        json_array_append_new(columns, json_string(name));
-        free(name);
+        json_array_append_new(columns, cli_path(names[i]));
         json_array_append_new(forgetting, cli_real(matrix_forgetting(&matrix, i)));
     }
     for (size_t row = 0; row < matrix.rows; row++) {

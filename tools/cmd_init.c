@@ -38,9 +38,10 @@ static reef_status answer(cli_call *cli,
                           reef_error *err) {
     if (cli->json)
         return cli_answer(cli,
-                          json_pack("{s:s, s:b, s:I, s:o, s:o, s:o}", "pool", cli->pool, "created",
-                                    !cli->dry_run, "experts", (json_int_t)experts_of(config),
-                                    "parameters", measured(cli, parameters), "file_bytes",
+                          json_pack("{s:o, s:b, s:I, s:o, s:o, s:o}", "pool", cli_path(cli->pool),
+                                    "created", !cli->dry_run, "experts",
+                                    (json_int_t)experts_of(config), "parameters",
+                                    measured(cli, parameters), "file_bytes",
                                     measured(cli, file_bytes), "config", config_json(config)),
                           err);
     char words[CLI_WORD_BYTES];

@@ -415,8 +415,8 @@ static json_t *report_json(const report *r,
         json_array_append_new(shares, cli_real(r->learned_share[j]));
     for (size_t g = 0; g < r->sample_count; g++)
         json_array_append_new(samples, json_string(r->samples[g]));
-    json_t *document = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "pool", cli->pool, "names",
-                                 names, "rows", rows, "matrix", matrix_json(&r->matrix),
+    json_t *document = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pool", cli_path(cli->pool),
+                                 "names", names, "rows", rows, "matrix", matrix_json(&r->matrix),
                                  "asof_forgetting_bits", cli_real(r->asof_forgetting),
                                  "task_free_forgetting_bits", cli_real(r->task_free_forgetting));
     json_object_set_new(document, "boundaries_true", offsets_json(r->truth, r->truth_count));

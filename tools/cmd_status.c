@@ -21,9 +21,9 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
     const reef_generation *open = &pool->generations[pool->generation_count - 1];
     json_t *last = points->count ? cli_real((double)points->points[points->count - 1].bits_per_byte)
                                  : json_null();
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool", cli->pool,
-                     "state", "idle", "step", (json_int_t)pool->commit.step, "stream_bytes",
-                     (json_int_t)pool->commit.stream_bytes, "generation",
+    return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
+                     cli_path(cli->pool), "state", "idle", "step", (json_int_t)pool->commit.step,
+                     "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
                      (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
                      "last_bits_per_byte", last, "experts", (json_int_t)experts, "experts_open",
                      (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes,

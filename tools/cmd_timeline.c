@@ -6,9 +6,11 @@
 #include <string.h>
 
 const cli_manual timeline_manual = {
-    .about = "Every event that the trainer recorded: generations opened, sealed and grown, experts "
-             "frozen,\n"
-             "drift found, snapshots made; each with the step and the position in the stream.",
+    .about = "Every event that the trainer recorded: the pool made, generations sealed, opened and "
+             "grown,\n"
+             "experts frozen and thawed; each with its reason, the step and the position in the "
+             "stream.\n"
+             "Snapshots are listed by `reef snapshot list`.",
     .options = NULL,
     .example = "reef timeline reef.pool",
 };

@@ -52,8 +52,8 @@ static json_t *report_json(const cli_call *cli,
                            double seconds) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(report->root, root);
-    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:O}", "pool",
-                     cli->pool, "sound", report->damaged == 0, "damaged",
+    return json_pack("{s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:O}", "pool",
+                     cli_path(cli->pool), "sound", report->damaged == 0, "damaged",
                      (json_int_t)report->damaged, "records", (json_int_t)report->records, "bytes",
                      (json_int_t)report->bytes, "generations", (json_int_t)report->generations,
                      "snapshots", (json_int_t)report->snapshots, "commits",

@@ -250,6 +250,51 @@ static void dense_ffw(backward *b) {
 
 // ---- attention -----------------------------------------------------------------------------------
 
+typedef struct adapted {
+    reef_adapter_shape shape;
+    float *low, *d_low; // (rows, rank) of the open generation; scratch of the others
+} adapted;
+
+// The gradient of an adapted product's input, through the adapters of all generations that fire. The
+// open one is the last, so its low and d_low are what stays.
+static void unadapt_window(const backward *b,
+                           size_t w,
+                           const adapted *of,
+                           float *d_x,
+                           const float *d_y,
+                           const float *x,
+                           bool qkv) {
+    const reef_config *config = b->pass->config;
+    size_t T = config->context, at = w * T * of->shape.rank;
+    for (size_t g = 1; config->adapters > 0 && g < b->net->gen_count; g++) {
+        const reef_weights *weights = &b->net->gens[g]->weights;
+        const reef_adapter *adapter =
+            qkv ? &weights->adapters_qkv[b->l] : &weights->adapters_out[b->l];
+        const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
+        bool open = b->net->gens[g]->open;
+        if (!open && memchr(fire, 1, T) == NULL) continue;
+        reef_adapter_backward(&of->shape, T, d_x, of->low + at, of->d_low + at, d_y, x, adapter,
+                              fire);
+    }
+}
+
+static adapted adapted_qkv(const backward *b) {
+    return (adapted){reef_adapter_shape_qkv(b->pass->config), b->pass->low_qkv, b->pass->d_low_qkv};
+}
+
+static adapted adapted_out(const backward *b) {
+    return (adapted){reef_adapter_shape_out(b->pass->config), b->pass->low_out, b->pass->d_low_out};
+}
+
+static void adapter_gradient(const backward *b,
+                             const adapted *of,
+                             const reef_adapter *grads,
+                             const float *x,
+                             const float *d_y) {
+    weight_gradient(b, of->shape.in, of->shape.rank, grads->down, x, of->d_low);
+    weight_gradient(b, of->shape.rank, of->shape.out, grads->up, of->low, d_y);
+}
+
 // From d_x (of the block's output) and d_norm (of norm2) to d_x of the block's input. d_mid keeps the
 // gradient of x_mid, which w_out's gradient needs.
 static void attend_window(void *context, size_t w) {
@@ -269,17 +314,31 @@ static void attend_window(void *context, size_t w) {
                              layer->norm2_rstd + row, block->norm2_scale);
     memcpy(d_mid, d_x, T * D * sizeof *d_mid);
     reef_gemm(false, true, T, D, D, 1.0f, d_mid, D, block->w_out, D, 0.0f, d_attended, D);
+    adapted out = adapted_out(b), qkv = adapted_qkv(b);
+    unadapt_window(b, w, &out, d_attended, d_mid, layer->attended + row * D, false);
     reef_attention_backward(T, D, A, d_qkv, pass->d_probs + w * T * T, d_attended,
                             layer->qkv + row * 3 * D, layer->probs + w * A * T * T);
     reef_gemm(false, true, T, D, 3 * D, 1.0f, d_qkv, 3 * D, block->w_qkv, 3 * D, 0.0f, d_norm, D);
+    unadapt_window(b, w, &qkv, d_norm, d_qkv, layer->norm1 + row * D, true);
     reef_layer_norm_backward(T, D, d_x, b->first ? grads + 2 * D : NULL,
                              b->first ? grads + 3 * D : NULL, d_norm, layer->x_in + row * D,
                              layer->norm1_mean + row, layer->norm1_rstd + row, block->norm1_scale);
 }
 
+static void adapters(backward *b) {
+    if (b->pass->config->adapters == 0) return;
+    adapted out = adapted_out(b), qkv = adapted_qkv(b);
+    adapter_gradient(b, &out, &b->open->grads.adapters_out[b->l], b->layer->attended,
+                     b->pass->d_mid);
+    adapter_gradient(b, &qkv, &b->open->grads.adapters_qkv[b->l], b->layer->norm1, b->pass->d_qkv);
+}
+
 static void attend(backward *b) {
     reef_workers_run(b->workers, b->batch->windows, attend_window, b);
-    if (!b->first) return;
+    if (!b->first) {
+        adapters(b);
+        return;
+    }
     size_t D = b->pass->config->d_model;
     reef_block *grads = &b->open->grads.blocks[b->l];
     reduce_norm(b, grads->norm2_scale, grads->norm2_shift, 0);

@@ -43,6 +43,7 @@
     X(side, INTEGER, "64", 1, 65535,                                                               \
       "sub-keys per side of the first generation; side * side experts")                            \
     X(side_new, INTEGER, "32", 1, 65535, "sub-keys per side of later generations")                 \
+    X(adapters, INTEGER, "16", 0, 4096, "rank of later generations' corrections of attention")     \
     X(batch_norm, BOOLEAN, "true", 0, 1, "batch norm on queries")                                  \
     X(learning_rate, NUMBER, "0.002", 0, 10, "Adam's rate for dense parameters after warm-up")     \
     X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \

@@ -26,11 +26,12 @@ static size_t max_size(size_t a, size_t b) {
 }
 
 size_t reef_pass_scratch_width(const reef_config *config) {
-    return max_size(max_size(REEF_VOCAB, 3 * (size_t)config->d_model), config->d_ffw);
+    size_t widest = max_size(max_size(REEF_VOCAB, 3 * (size_t)config->d_model), config->d_ffw);
+    return widest + config->adapters;
 }
 
 static bool floats(float **out, size_t count) {
-    *out = calloc(count, sizeof **out);
+    *out = calloc(count > 0 ? count : 1, sizeof **out);
     return *out != NULL;
 }
 
@@ -51,11 +52,13 @@ static bool allocate_layer(reef_pass_layer *layer,
 }
 
 static bool allocate_backward(reef_pass *pass, const reef_config *config) {
-    size_t D = config->d_model, T = config->context, n = pass->rows_max;
+    size_t D = config->d_model, T = config->context, n = pass->rows_max, low = n * config->adapters;
     return floats(&pass->d_x, n * D) && floats(&pass->d_mid, n * D) &&
            floats(&pass->d_norm, n * D) && floats(&pass->d_qkv, n * 3 * D) &&
            floats(&pass->d_attended, n * D) && floats(&pass->d_probs, pass->windows_max * T * T) &&
-           floats(&pass->d_y, n * D) && floats(&pass->norm_grads, pass->windows_max * 4 * D);
+           floats(&pass->d_y, n * D) && floats(&pass->norm_grads, pass->windows_max * 4 * D) &&
+           floats(&pass->low_qkv, low) && floats(&pass->d_low_qkv, low) &&
+           floats(&pass->low_out, low) && floats(&pass->d_low_out, low);
 }
 
 reef_status reef_pass_init(reef_pass *pass,
@@ -111,10 +114,11 @@ void reef_pass_release(reef_pass *pass) {
     for (size_t l = 0; pass->layers != NULL && l < pass->layer_sets; l++)
         release_layer(&pass->layers[l]);
     for (size_t g = 0; g < pass->gen_capacity; g++) release_peers(pass->peers[g], pass->layer_sets);
-    float *const all[] = {pass->x,          pass->norm,          pass->norm_mean,  pass->norm_rstd,
-                          pass->logits,     pass->d_x,           pass->d_mid,      pass->d_norm,
-                          pass->d_qkv,      pass->d_probs,       pass->d_attended, pass->d_y,
-                          pass->norm_grads, pass->window_scratch};
+    float *const all[] = {
+        pass->x,          pass->norm,    pass->norm_mean,  pass->norm_rstd,      pass->logits,
+        pass->d_x,        pass->d_mid,   pass->d_norm,     pass->d_qkv,          pass->d_probs,
+        pass->d_attended, pass->d_y,     pass->norm_grads, pass->window_scratch, pass->low_qkv,
+        pass->d_low_qkv,  pass->low_out, pass->d_low_out};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     reef_expert_pairs_release(&pass->pairs);
     free(pass->layers);
@@ -222,6 +226,22 @@ static void embed_window(void *context, size_t w) {
     }
 }
 
+// What generation g's adapter adds to a product of the window, where the generation fires.
+static void adapt_window(const forward *f,
+                         size_t g,
+                         size_t w,
+                         const reef_adapter_shape *shape,
+                         float *y,
+                         const float *x,
+                         const reef_adapter *adapter) {
+    const reef_config *config = f->pass->config;
+    size_t T = config->context;
+    const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
+    if (config->adapters == 0 || !fires_any(fire, T)) return;
+    float *scratch = f->pass->window_scratch + w * T * reef_pass_scratch_width(config);
+    reef_adapter_forward(shape, T, y, x, adapter, fire, scratch);
+}
+
 // Everything of a block before its FFW: x_mid = x + attention(norm1(x)), norm2 = norm(x_mid).
 static void attend_window(void *context, size_t w) {
     const forward *f = context;
@@ -237,10 +257,17 @@ static void attend_window(void *context, size_t w) {
                             block->norm1_scale, block->norm1_shift);
     float *qkv = layer->qkv + row * 3 * D;
     reef_gemm(false, false, T, 3 * D, D, 1.0f, norm1, D, block->w_qkv, 3 * D, 0.0f, qkv, 3 * D);
+    reef_adapter_shape shape_qkv = reef_adapter_shape_qkv(config);
+    for (size_t g = 1; g < f->net->gen_count; g++)
+        adapt_window(f, g, w, &shape_qkv, qkv, norm1, &f->net->gens[g]->weights.adapters_qkv[f->l]);
     float *attended = layer->attended + row * D;
     reef_attention_forward(T, D, A, attended, layer->probs + w * A * T * T, qkv);
     memcpy(x_mid, x_in, T * D * sizeof *x_mid);
     reef_gemm(false, false, T, D, D, 1.0f, attended, D, block->w_out, D, 1.0f, x_mid, D);
+    reef_adapter_shape shape_out = reef_adapter_shape_out(config);
+    for (size_t g = 1; g < f->net->gen_count; g++)
+        adapt_window(f, g, w, &shape_out, x_mid, attended,
+                     &f->net->gens[g]->weights.adapters_out[f->l]);
     reef_layer_norm_forward(T, D, layer->norm2 + row * D, layer->norm2_mean + row,
                             layer->norm2_rstd + row, x_mid, block->norm2_scale, block->norm2_shift);
     memcpy(f->pass->x + row * D, x_mid, T * D * sizeof *x_mid); // the FFW adds to it

@@ -34,6 +34,14 @@ reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side) {
     };
 }
 
+reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config) {
+    return (reef_adapter_shape){config->d_model, 3 * (size_t)config->d_model, config->adapters};
+}
+
+reef_adapter_shape reef_adapter_shape_out(const reef_config *config) {
+    return (reef_adapter_shape){config->d_model, config->d_model, config->adapters};
+}
+
 // ---- the list of tensors -------------------------------------------------------------------------
 
 typedef struct layout {
@@ -110,6 +118,20 @@ static void lay_out_backbone_block(layout *out, const reef_config *config, uint3
     add_block(out, layer, "w_ffw_out", IN_BLOCK(layer, w_ffw_out), F * D, true);
 }
 
+#define IN_ADAPTER(layer, which, field)                                                            \
+    (offsetof(reef_weights, which) + (layer) * sizeof(reef_adapter) + offsetof(reef_adapter, field))
+
+static void lay_out_adapters(layout *out, const reef_config *config, uint32_t layer) {
+    reef_adapter_shape qkv = reef_adapter_shape_qkv(config), proj = reef_adapter_shape_out(config);
+    add_block(out, layer, "qkv_down", IN_ADAPTER(layer, adapters_qkv, down), qkv.in * qkv.rank,
+              true);
+    add_block(out, layer, "qkv_up", IN_ADAPTER(layer, adapters_qkv, up), qkv.rank * qkv.out, true);
+    add_block(out, layer, "out_down", IN_ADAPTER(layer, adapters_out, down), proj.in * proj.rank,
+              true);
+    add_block(out, layer, "out_up", IN_ADAPTER(layer, adapters_out, up), proj.rank * proj.out,
+              true);
+}
+
 static void lay_out(layout *out, const reef_config *config, const reef_generation *info) {
     size_t D = config->d_model, V = REEF_VOCAB;
     bool first = info->generation == 0;
@@ -123,6 +145,8 @@ static void lay_out(layout *out, const reef_config *config, const reef_generatio
         add(out, offsetof(reef_weights, norm_shift), D, true, "norm_shift");
         for (uint32_t l = 0; l < config->layers; l++) lay_out_backbone_block(out, config, l);
     }
+    for (uint32_t l = 0; !first && config->adapters > 0 && l < config->layers; l++)
+        lay_out_adapters(out, config, l);
     for (uint32_t l = 0; l < config->layers; l++)
         if (reef_layer_is_peer(config, l))
             lay_out_router(out, config, l, info->side, !info->sealed);
@@ -315,11 +339,25 @@ static void initialise_backbone(reef_gen *gen, const reef_config *config, uint64
     }
 }
 
+// down N(0, 1/D), up zero.
+static void initialise_adapters(reef_gen *gen, const reef_config *config, uint64_t seed) {
+    size_t count = (size_t)config->d_model * config->adapters;
+    float deviation = 1.0f / sqrtf((float)config->d_model);
+    uint64_t stream = (uint64_t)(REEF_LAYER_COUNT_MAX + 8) * STREAMS;
+    for (uint32_t l = 0; l < config->layers; l++) {
+        reef_random_normal(count, gen->weights.adapters_qkv[l].down, deviation, seed, stream++);
+        reef_random_normal(count, gen->weights.adapters_out[l].down, deviation, seed, stream++);
+    }
+}
+
 void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_gen *before) {
     uint64_t seed = reef_random_bits(config->seed, 1, gen->info.generation);
     bool first = gen->info.generation == 0;
     assert(gen->open && (first || before != NULL));
-    if (first) initialise_backbone(gen, config, seed);
+    if (first)
+        initialise_backbone(gen, config, seed);
+    else if (config->adapters > 0)
+        initialise_adapters(gen, config, seed);
     // N(0, 1/(h k)) makes the sum over h heads and k experts unit scale; zero makes opening exact.
     float up = first ? 1.0f / sqrtf((float)config->heads * (float)config->topk) : 0.0f;
     for (uint32_t l = 0; l < config->layers; l++) {

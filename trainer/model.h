@@ -8,6 +8,7 @@
 #ifndef REEF_MODEL_H
 #define REEF_MODEL_H
 
+#include "adapter.h"
 #include "experts.h"
 #include "reef_trainer.h"
 
@@ -34,7 +35,9 @@ typedef struct reef_block {
 typedef struct reef_weights {
     float *embedding; // (1 + previous_bytes, V, D) generation 0; its delta in later ones
     float *head;      // (D, V) generation 0; its delta in later ones
-    float *position;  // (T, D) generation 0 only, as all that follows but the routers
+    reef_adapter adapters_qkv[REEF_LAYER_COUNT_MAX]; // of w_qkv; later generations only
+    reef_adapter adapters_out[REEF_LAYER_COUNT_MAX]; // of w_out
+    float *position; // (T, D) generation 0 only, as all that follows but the routers
     float *norm_scale, *norm_shift;
     reef_block blocks[REEF_LAYER_COUNT_MAX];
     reef_router_params routers[REEF_LAYER_COUNT_MAX];
@@ -81,6 +84,8 @@ static inline bool reef_layer_is_peer(const reef_config *config, uint32_t layer)
 }
 
 reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side);
+reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config);
+reef_adapter_shape reef_adapter_shape_out(const reef_config *config);
 
 /** Memory for a generation; values zero. `info.side` decides the sizes, `info.sealed` the layout. */
 REEF_MUST_CHECK reef_status reef_gen_new(reef_gen **out,
@@ -170,9 +175,11 @@ typedef struct reef_pass {
     double *loss;          // (rows) nats
     float *window_scratch; // (windows, T, max(V, 3*D, F)) per window
     float *d_x, *d_mid, *d_norm, *d_qkv, *d_attended, *d_probs, *d_y; // backward
-    float *norm_grads;                                                // (windows, 4 * D)
-    uint8_t *piece_active;                                            // (windows)
-    reef_expert_pairs pairs;                                          // of the open generation
+    float *low_qkv, *d_low_qkv, *low_out,
+        *d_low_out;          // (rows, rank) of the open generation's adapters
+    float *norm_grads;       // (windows, 4 * D)
+    uint8_t *piece_active;   // (windows)
+    reef_expert_pairs pairs; // of the open generation
     double seconds_router, seconds_experts, seconds_update;
 } reef_pass;
 

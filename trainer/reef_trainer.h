@@ -40,6 +40,7 @@ typedef struct reef_config {
     uint32_t d_ffw;                     // width of dense FFWs
     uint32_t heads, topk, d_key;        // PEER: H, K, d_key
     uint32_t side, side_new;            // of the first and of later generations
+    uint32_t adapters; // rank of later generations' corrections of attention; 0 for none
     bool batch_norm;
     // optimiser
     float learning_rate; // dense parameters, at the end of warm-up
