@@ -92,6 +92,10 @@ static void recent_keep(const recent_bytes *recent, reef_gate_state *state) {
     state->context_bytes = (uint8_t)kept;
 }
 
+// The start of a stream counts like this many tokens of old data. Less than the mean's long memory, so
+// that evidence in the first bytes tells early.
+#define PRIOR_COUNT 64.0f
+
 // means[t] = causal mean of the logits after byte t.
 static void score_means(const reef_gate *gate,
                         reef_gate_state *state,
@@ -99,10 +103,12 @@ static void score_means(const reef_gate *gate,
                         const uint8_t *bytes,
                         float *means) {
     recent_bytes recent = recent_from(state);
-    float mean = state->mean, decay = gate->decay;
+    float mean = state->mean, memory = 1.0f - gate->decay;
     for (size_t t = 0; t < count; t++) {
         recent_push(&recent, bytes[t]);
-        mean = decay * mean + (1.0f - decay) * logit_of(gate, &recent);
+        float share = 1.0f / (PRIOR_COUNT + (float)state->count + 1.0f);
+        if (share > memory) state->count++; // still young; no need to count on
+        mean += (share > memory ? share : memory) * (logit_of(gate, &recent) - mean);
         means[t] = mean;
     }
     state->mean = mean;

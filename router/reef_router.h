@@ -186,6 +186,7 @@ typedef struct reef_gate {
 /** What a gate carries from window to window of one stream. */
 typedef struct reef_gate_state {
     float mean;
+    uint32_t count; // tokens since the start, until the mean's memory is full
     uint8_t context[REEF_GATE_ORDERS - 1]; // last bytes, newest first
     uint8_t context_bytes;                 // how many of them are there
 } reef_gate_state;

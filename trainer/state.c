@@ -5,7 +5,7 @@
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
 //  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
-//  "gates": [{"mean", "context": [newest byte first]}]}     one gate per generation, of the carry's start
+//  "gates": [{"mean", "count", "context": [newest byte first]}]}     one gate per generation, of the carry's start
 #include "learner.h"
 
 #include <jansson.h>
@@ -50,8 +50,9 @@ static json_t *gates_json(const reef_trainer *trainer) {
         json_t *context = json_array();
         for (uint8_t i = 0; i < state->context_bytes; i++)
             json_array_append_new(context, json_integer(state->context[i]));
-        json_array_append_new(
-            list, json_pack("{s:f, s:o}", "mean", (double)state->mean, "context", context));
+        json_array_append_new(list,
+                              json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
+                                        (json_int_t)state->count, "context", context));
     }
     return list;
 }
@@ -122,6 +123,7 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
         reef_gate_state *state = &trainer->firing.states[g];
         if (item == NULL) continue;
         state->mean = (float)json_real_value(json_object_get(item, "mean"));
+        state->count = (uint32_t)json_integer_value(json_object_get(item, "count"));
         size_t count = json_array_size(context);
         state->context_bytes =
             (uint8_t)(count < sizeof state->context ? count : sizeof state->context);
