@@ -421,8 +421,9 @@ static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "changed");
     make_pool(pool);
+    tiny_pool_train(pool);
     json_t *grown = reef_json("grow", pool, "--side", "6", NULL);
-    assert_int_equal(integer(grown, "experts_added"), 6 * 6 - TINY_SIDE * TINY_SIDE);
+    assert_int_equal(integer(grown, "experts_added"), 6 * 6 - TINY_SIDE_NEW * TINY_SIDE_NEW);
     json_decref(grown);
 
     json_t *frozen = reef_json("freeze", pool, "--layer", "0", "--first", "3", "--last", "9", NULL);
@@ -437,14 +438,19 @@ static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
 
     json_decref(reef_json("snapshot", "create", pool, "one", NULL));
     json_t *list = reef_json("snapshot", "list", pool, NULL);
-    assert_int_equal(json_array_size(json_object_get(list, "snapshots")), 1);
+    assert_int_equal(json_array_size(json_object_get(list, "snapshots")), 2);
     json_decref(list);
 
     json_t *sealed = reef_json("seal", pool, NULL);
     assert_true(json_is_true(json_object_get(json_object_get(sealed, "sealed"), "sealed")));
     assert_int_equal(integer(json_object_get(sealed, "opened"), "side"), TINY_SIDE_NEW);
     json_decref(sealed);
-    assert_int_equal(generation_count(pool), 2);
+    assert_int_equal(generation_count(pool), 3);
+    program again; // a generation that has trained nothing is not sealed
+    program_run(&again, (const char *const[]){REEF_BINARY, "seal", pool, NULL}, NULL);
+    assert_int_equal(again.code, 64);
+    assert_non_null(strstr(again.err, "generation 2 is open and has trained nothing yet"));
+    program_release(&again);
     free(root_of(pool));
     free(pool);
 }

@@ -296,6 +296,17 @@ static void a_boundary_is_found_where_the_stream_changes(void **state) {
     assert_int_equal(status.stream_bytes + status.carried_bytes, 18000); // nothing is lost
 }
 
+static void a_generation_without_training_is_not_sealed(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    assert_int_equal(reef_trainer_seal(f->trainer, &err), REEF_INVALID);
+    feed_kind(f, 0, 4000, 3);
+    ok(reef_trainer_seal(f->trainer, &err), &err);
+    assert_int_equal(reef_trainer_seal(f->trainer, &err), REEF_INVALID);
+    assert_int_equal(status_of(f).generation, 1);
+}
+
 static void without_drift_nothing_is_opened(void **state) {
     lifelong_fixture *f = *state;
     f->config.drift = false;
@@ -544,6 +555,8 @@ int main(int argc, char **argv) {
                                         setup, teardown),
         cmocka_unit_test(the_stream_alone_decides_the_bits),
         cmocka_unit_test_setup_teardown(a_boundary_is_found_where_the_stream_changes, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_generation_without_training_is_not_sealed, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(without_drift_nothing_is_opened, setup, teardown),
         cmocka_unit_test_setup_teardown(a_short_oddity_is_trained_on_and_opens_nothing, setup,

@@ -148,7 +148,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
                                                          reef_commit *out,
                                                          reef_error *err);
 
-/** Seal the open generation and open the next one. The pool is committed. */
+/** Seal the open generation and open the next one. Commits. INVALID when it has trained nothing yet. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal(reef_trainer *trainer, reef_error *err);
 /** Grow the open generation in place to `side` (shell order: no id changes). Commits. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow(reef_trainer *trainer,

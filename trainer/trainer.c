@@ -2,6 +2,7 @@
 #include "learner.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,11 +324,21 @@ reef_status reef_trainer_snapshot(reef_trainer *trainer,
     // The snapshot is of the commit before it plus what is dirty: first bring both together, so that
     // the commit it names is the state it holds.
     reef_status status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK)
+        status = commit_with(trainer, name, out == NULL ? &unused : out, NULL, err);
     if (status != REEF_OK) return status;
-    return commit_with(trainer, name, out == NULL ? &unused : out, NULL, err);
+    // Told only now: a name that was refused is no event.
+    status = reef_state_event(trainer, err, "snapshot", "\"name\": \"%s\"", name);
+    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }
 
 reef_status reef_trainer_seal(reef_trainer *trainer, reef_error *err) {
+    const reef_gen *open = reef_open_generation(trainer);
+    if (trainer->generation_step == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "generation %" PRIu32
+                         " is open and has trained nothing yet; there is nothing to seal",
+                         open->info.generation);
     // Held batches wait in the carry and are looked at again, as the new generation's first.
     trainer->held_batches = 0;
     trainer->suspicious = 0;
@@ -393,11 +404,13 @@ static reef_status check_freeze(const reef_trainer *trainer,
     if (freeze->layer >= 0 && !reef_layer_is_peer(config, (uint32_t)freeze->layer))
         return reef_fail(err, REEF_INVALID, "layer %d has a dense feed-forward network, no experts",
                          freeze->layer);
-    if (freeze->first > freeze->last || freeze->first >= count)
+    if (freeze->first > freeze->last)
+        return reef_fail(err, REEF_INVALID, "experts %" PRIu64 " to %" PRIu64 " are no range",
+                         freeze->first, freeze->last);
+    if (freeze->first >= count)
         return reef_fail(err, REEF_INVALID,
-                         "experts %llu to %llu are not in the open generation's 0 to %llu",
-                         (unsigned long long)freeze->first, (unsigned long long)freeze->last,
-                         (unsigned long long)count - 1);
+                         "expert %" PRIu64 " is not in the open generation's 0 to %" PRIu64,
+                         freeze->first, count - 1);
     if (!(freeze->usage_quantile >= 0.0 && freeze->usage_quantile < 1.0))
         return reef_fail(err, REEF_INVALID, "usage quantile %g is not in 0 to 1",
                          freeze->usage_quantile);
