@@ -8,7 +8,7 @@
 #include "input.h"
 #include "monitor.h"
 #include "options.h"
-#include "reef_kernels.h"
+#include "reef_program.h"
 #include "reef_trainer.h"
 #include "report.h"
 #include "training.h"
@@ -264,19 +264,13 @@ static void release(reef_daemon *daemon) {
     for (size_t i = 0; i < daemon->source_count; i++) reef_input_close(&daemon->sources[i]);
 }
 
-// Set but empty is as good as not set.
-static reef_status choose_kernels(reef_error *err) {
-    const char *name = getenv("REEF_ISA");
-    return reef_kernels_choose(name && *name ? name : NULL, err);
-}
-
 // Everything between a good command line and the exit code. Handles of the loop are not closed one by
 // one after a failed start: the process ends here.
 static reef_status run(reef_daemon *daemon) {
     reef_error err = {.status = REEF_OK};
     reef_status status =
         reef_address_init(&daemon->address, daemon->options.pool, daemon->options.socket, &err);
-    if (status == REEF_OK) status = choose_kernels(&err);
+    if (status == REEF_OK) status = reef_program_choose_kernels(&err);
     if (status == REEF_OK) status = open_sources(daemon, &err);
     if (status == REEF_OK) status = open_pool(daemon, &err);
     if (status == REEF_OK) status = open_loop(daemon, &err);
@@ -302,6 +296,7 @@ static void hold_standard_descriptors(void) {
 int main(int argc, char **argv) {
     static reef_daemon daemon; // too large for comfort on a stack
     hold_standard_descriptors();
+    reef_program_prefer_fast_blas(argv);
     (void)signal(SIGPIPE, SIG_IGN);
 
     reef_error err;

@@ -1,6 +1,7 @@
 // `reef`: one tool for everything that is not streaming. Finds the command, runs it, and turns what
 // went wrong into one line and an exit code of sysexits(3).
 #include "commands.h"
+#include "reef_program.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -59,11 +60,6 @@ static reef_status unknown_command(int argc, char **argv, reef_error *err) {
     return status;
 }
 
-static reef_status choose_kernels(reef_error *err) {
-    const char *isa = getenv("REEF_ISA");
-    return isa && isa[0] ? reef_kernels_choose(isa, err) : REEF_OK;
-}
-
 static reef_status run(cli_call *cli, int argc, char **argv, reef_error *err) {
     int words;
     const cli_command *command = find(argc, argv, &words);
@@ -72,7 +68,7 @@ static reef_status run(cli_call *cli, int argc, char **argv, reef_error *err) {
     reef_status status = cli_parse(cli, command, argc - words, argv + words, &help, err);
     if (status != REEF_OK) return status;
     if (help) return cli_help(cli, command, err);
-    status = choose_kernels(err);
+    status = reef_program_choose_kernels(err);
     return status == REEF_OK ? command->run(cli, err) : status;
 }
 
@@ -107,6 +103,7 @@ static void tell(const cli_call *cli, const reef_error *err, bool json) {
 }
 
 int main(int argc, char **argv) {
+    reef_program_prefer_fast_blas(argv);
     cli_call cli = {0};
     reef_error err = {0};
     char *list[] = {argv[0], "help", NULL};
