@@ -170,8 +170,8 @@ void reef_monitor_line(reef_monitor *monitor, char *out, size_t room) {
     format_share(share, sizeof(share), &sum);
     format_bytes(speed, sizeof(speed), rate);
     format_left(left, sizeof(left), seconds_left(&sum, rate));
-    snprintf(
-        out, room, "%s%s, step %" PRIu64 ", %s, %s/s, eta %s, %.3f bits/byte, generation %" PRIu32,
-        reef_training_state_text(view.state), view.failing[0] ? ", commit failing" : "",
-        view.trainer.step, share, speed, left, view.trainer.bits_per_byte, view.trainer.generation);
+    snprintf(out, room, "%s%s, gen %" PRIu32 ", %s, %s/s, eta %s, %.2f bits/byte, step %" PRIu64,
+             reef_training_state_text(view.state), view.failing[0] ? ", commit failing" : "",
+             view.trainer.generation, share, speed, left, view.trainer.bits_per_byte,
+             view.trainer.step);
 }
