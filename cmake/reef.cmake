@@ -22,8 +22,12 @@ function(reef_library room)
     add_library(reef::${room} ALIAS reef_${room})
     target_include_directories(reef_${room} PUBLIC
         $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/reef>)
-    target_link_libraries(reef_${room} PUBLIC ${ARG_PUBLIC} PRIVATE reef_options ${ARG_PRIVATE})
+    # The options are for building only; who links the installed library needs none of them.
+    target_link_libraries(reef_${room} PUBLIC ${ARG_PUBLIC}
+        PRIVATE $<BUILD_INTERFACE:reef_options> ${ARG_PRIVATE})
     set_target_properties(reef_${room} PROPERTIES EXPORT_NAME ${room})
+    install(TARGETS reef_${room} EXPORT reef ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(FILES ${ARG_PUBLIC_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reef)
 endfunction()
 
 # reef_test(test_room_unit LABELS unit LIBS reef::room [SOURCES helper.c]): one cmocka program, one
