@@ -296,7 +296,6 @@ static void hold_standard_descriptors(void) {
 int main(int argc, char **argv) {
     static reef_daemon daemon; // too large for comfort on a stack
     hold_standard_descriptors();
-    reef_program_prefer_fast_blas(argv);
     (void)signal(SIGPIPE, SIG_IGN);
 
     reef_error err;

@@ -621,32 +621,6 @@ static void an_unknown_instruction_set_is_refused(void **state) {
     program_release(&p);
 }
 
-static char *blas_of_version(void) {
-    json_t *version = reef_json("version", NULL);
-    char *blas = cli_format("%s", json_string_value(json_object_get(version, "blas")));
-    json_decref(version);
-    return blas;
-}
-
-// A choice of the user's stands; without one, a CPU with AVX-512 never gets narrower matrix products.
-static void matrix_products_are_as_wide_as_the_cpu(void **state) {
-    (void)state;
-    assert_int_equal(setenv("OPENBLAS_CORETYPE", "Haswell", 1), 0);
-    char *chosen = blas_of_version();
-    assert_int_equal(unsetenv("OPENBLAS_CORETYPE"), 0);
-    char *found = blas_of_version();
-    json_t *version = reef_json("version", NULL);
-    bool wide = strcmp(json_string_value(json_object_get(version, "kernels")), "avx512") == 0;
-    json_decref(version);
-    if (wide) {
-        assert_string_equal(chosen, "Haswell");
-        assert_string_not_equal(found, "Haswell");
-        assert_string_not_equal(found, "Zen");
-    }
-    free(chosen);
-    free(found);
-}
-
 static void a_damaged_pool_is_reported_and_ends_with_65(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "damaged");
@@ -700,7 +674,6 @@ int main(void) {
         cmocka_unit_test(the_pool_may_be_named_in_three_ways),
         cmocka_unit_test(mistakes_are_named_in_one_line_and_leave_everything_as_it_was),
         cmocka_unit_test(an_unknown_instruction_set_is_refused),
-        cmocka_unit_test(matrix_products_are_as_wide_as_the_cpu),
         cmocka_unit_test(a_damaged_pool_is_reported_and_ends_with_65),
         cmocka_unit_test(output_that_cannot_be_written_is_an_error),
     };

@@ -103,7 +103,6 @@ static void tell(const cli_call *cli, const reef_error *err, bool json) {
 }
 
 int main(int argc, char **argv) {
-    reef_program_prefer_fast_blas(argv);
     cli_call cli = {0};
     reef_error err = {0};
     char *list[] = {argv[0], "help", NULL};
