@@ -20,6 +20,11 @@
 
 #define ARGUMENTS_MAX 48
 
+// Options of `reef bench peer` for a layer that is measured in milliseconds.
+#define TINY_LAYER                                                                                 \
+    "--side", "8", "--d-model", "16", "--heads", "2", "--topk", "3", "--d-key", "8", "--tokens",   \
+        "60"
+
 // Made once: a directory with a trained pool and texts. Tests that change a pool make their own.
 typedef struct world {
     char *directory;
@@ -236,6 +241,9 @@ static void every_json_answer_is_one_document_with_its_keys(void **state) {
     expect_keys(step, "step_tokens_per_s seconds_in forward_tokens_per_s");
     expect_keys(reef_json("bench", "readers", "--seconds", "0.05", TINY_OPTIONS, NULL),
                 "seconds threads kernels trainer reader");
+    expect_keys(reef_json("bench", "peer", TINY_LAYER, "--repeat", "2", "--threads", "2", NULL),
+                "forward_tokens_per_s step_tokens_per_s forward_limit_share thread_speedup "
+                "forward_thread_speedup limits by_threads experts_touched load_before");
     expect_keys(reef_json("version", NULL), "version format kernels blas");
     expect_keys(reef_json("help", NULL), "commands");
     expect_keys(reef_json("help", "snapshot", "create", NULL), "name options example");
@@ -338,6 +346,95 @@ static void usage_counts_every_selection_of_every_layer(void **state) {
         integer(bucket, "experts");
     assert_int_equal(experts, TINY_SIDE * TINY_SIDE);
     json_decref(document);
+}
+
+// ---- one layer -----------------------------------------------------------------------------------
+
+static void a_layer_that_is_measured_really_learns(void **state) {
+    (void)state;
+    json_t *document = reef_json("bench", "peer", TINY_LAYER, "--repeat", "20", NULL);
+    assert_true(number(document, "loss_after") < number(document, "loss_before"));
+    json_int_t touched = integer(document, "experts_touched");
+    assert_true(touched >= 3 && touched <= 8 * 8); // topk of one head; all there are
+    json_decref(document);
+}
+
+static void a_layer_is_measured_with_one_thread_and_with_all(void **state) {
+    (void)state;
+    json_t *document = reef_json("bench", "peer", TINY_LAYER, "--threads", "3", NULL);
+    json_t *runs = json_object_get(document, "by_threads");
+    assert_int_equal(json_array_size(runs), 2);
+    assert_int_equal(integer(json_array_get(runs, 0), "threads"), 1);
+    assert_int_equal(integer(json_array_get(runs, 1), "threads"), 3);
+    for (size_t i = 0; i < 2; i++) {
+        json_t *run = json_array_get(runs, i);
+        assert_true(number(run, "forward_limit_share") > 0);
+        assert_true(number(json_object_get(run, "limits"), "gather_huge_gb_per_s") > 0);
+        assert_int_equal(json_object_size(json_object_get(run, "forward_us_per_token")), 2);
+        assert_int_equal(json_object_size(json_object_get(run, "step_us_per_token")), 8);
+    }
+    json_decref(document);
+}
+
+// A rival that says what it was asked, as rates.
+static const char RIVAL[] = "import sys\n"
+                            "print('a line that means nothing')\n"
+                            "side, width, tokens, threads = (sys.argv[i] for i in (1, 2, 3, 5))\n"
+                            "assert sys.argv[4] == 'sparse'\n"
+                            "for row in (('retrieve', side), ('forward', width),\n"
+                            "            ('forward+backward', tokens),\n"
+                            "            ('train step (+Adam)', threads)):\n"
+                            "    print('%-28s 0.5000 s  %10s tok/s' % row)\n";
+
+static void a_rival_is_asked_for_the_same_layer_and_compared(void **state) {
+    world *w = *state;
+    if (access("/usr/bin/python3", X_OK) != 0) skip();
+    char *script = path_in(w->directory, "rival.py");
+    write_file(script, RIVAL);
+    json_t *document = reef_json("bench", "peer", TINY_LAYER, "--threads", "2", "--rounds", "2",
+                                 "--repeat", "1", "--rival", script, NULL);
+    json_t *rival = json_object_get(document, "rival");
+    assert_int_equal(integer(rival, "rounds"), 2);
+    assert_true(number(rival, "retrieval_tokens_per_s") == 8);
+    assert_true(number(rival, "forward_tokens_per_s") == 16);
+    assert_true(number(rival, "forward_backward_tokens_per_s") == 60);
+    assert_true(number(rival, "step_tokens_per_s") == 2);
+    double forward = number(document, "forward_tokens_per_s") / 16;
+    double step = number(document, "step_tokens_per_s") / 2;
+    assert_true(fabs(number(document, "rival_forward_ratio") / forward - 1) < 1e-9);
+    assert_true(fabs(number(document, "rival_step_ratio") / step - 1) < 1e-9);
+    json_decref(document);
+    free(script);
+}
+
+// Run `reef bench peer` with a rival of these lines, and expect its figures and a line with `words`.
+static void expect_no_rival(world *w, const char *lines, const char *words) {
+    char *script = path_in(w->directory, "rival.py");
+    write_file(script, lines);
+    program p;
+    reef(&p, "bench", "peer", TINY_LAYER, "--repeat", "1", "--rival", script, NULL);
+    assert_int_equal(p.code, 0);
+    assert_string_equal(p.err, "");
+    assert_non_null(strstr(p.out, "training step"));
+    const char *said = strstr(p.out, "\nrival     not measured: ");
+    if (!said || !strstr(said, words)) fail_msg("no '%s' in %s", words, p.out);
+    program_release(&p);
+    json_t *document =
+        reef_json("bench", "peer", TINY_LAYER, "--repeat", "1", "--rival", script, NULL);
+    assert_true(json_is_null(json_object_get(document, "rival_step_ratio")));
+    assert_non_null(strstr(
+        json_string_value(json_object_get(json_object_get(document, "rival"), "error")), words));
+    json_decref(document);
+    free(script);
+}
+
+static void a_rival_that_fails_is_named_and_the_rest_is_measured(void **state) {
+    if (access("/usr/bin/python3", X_OK) != 0) skip();
+    expect_no_rival(*state, "raise ImportError(\"No module named 'torch'\")\n", "has no torch");
+    expect_no_rival(*state, "import sys\nsys.exit('too hot today')\n", "1: too hot today");
+    expect_no_rival(*state, "print('forward  1.0 s  10 tok/s')\n", "no line 'retrieve");
+    expect_no_rival(*state, "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n",
+                    "signal 15");
 }
 
 static json_t *report_with(world *w, const char *sealed) {
@@ -568,6 +665,11 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"init", w->missing, "--layers", "many"}, 64, "layers"},
         {{"bench", "step", "--heads", "0"}, 64, "heads"},
         {{"bench", "step", "--steps", "0"}, 64, "--steps"},
+        {{"bench", "peer", "--side", "4", "--topk", "5"}, 64, "topk"},
+        {{"bench", "peer", "--d-key", "7"}, 64, "d_key"},
+        {{"bench", "peer", "--tokens", "0"}, 64, "--tokens"},
+        {{"bench", "peer", "--side", "16384", "--d-model", "65536"}, 64, "choose less"},
+        {{"bench", "peer", "--rival", w->missing}, 66, w->missing},
         {{"init", w->pool}, 64, "exists; choose"},
         {{"init", w->empty}, 64, "exists"},
         {{"status", w->missing}, 66, w->missing},
@@ -666,6 +768,10 @@ int main(void) {
         cmocka_unit_test(the_most_surprising_lines_come_first),
         cmocka_unit_test(the_same_seed_generates_the_same_text),
         cmocka_unit_test(usage_counts_every_selection_of_every_layer),
+        cmocka_unit_test(a_layer_that_is_measured_really_learns),
+        cmocka_unit_test(a_layer_is_measured_with_one_thread_and_with_all),
+        cmocka_unit_test(a_rival_is_asked_for_the_same_layer_and_compared),
+        cmocka_unit_test(a_rival_that_fails_is_named_and_the_rest_is_measured),
         cmocka_unit_test(report_measures_forgetting_as_it_is_defined),
         cmocka_unit_test(dry_runs_change_nothing),
         cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),

@@ -26,6 +26,7 @@
     X(report)                                                                                      \
     X(bench_step)                                                                                  \
     X(bench_readers)                                                                               \
+    X(bench_peer)                                                                                  \
     X(version)                                                                                     \
     X(help)
 

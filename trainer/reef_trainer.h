@@ -276,4 +276,61 @@ REEF_API REEF_MUST_CHECK reef_status reef_flags_read(reef_txn *txn,
                                                      uint8_t *flags,
                                                      reef_error *err);
 
+// ---- one layer by itself -------------------------------------------------------------------------
+
+/** A PEER layer with random weights and tokens and nothing around it, for measurements. */
+typedef struct reef_layer_bench reef_layer_bench;
+
+typedef struct reef_layer_bench_options {
+    reef_router_shape shape; // with batch norm
+    size_t tokens;           // of one pass; a whole number of pieces
+    size_t piece_tokens;     // that one worker takes at a time
+    uint64_t seed;
+} reef_layer_bench_options;
+
+/** Where the time of a pass went; what a pass does not do is 0. */
+typedef struct reef_layer_seconds {
+    double retrieval, experts; // forward
+    double loss, experts_backward, retrieval_backward;
+    double sort, experts_update; // pairs by expert; gradients of experts and their Adam in one pass
+    double retrieval_update;     // Adam and running statistics of the router
+} reef_layer_seconds;
+
+/** Rows of experts and their moments ask for huge pages. INVALID when sizes do not fit; NO_MEMORY. */
+REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_new(reef_layer_bench **out,
+                                                          const reef_layer_bench_options *options,
+                                                          reef_workers *workers, // draw the values
+                                                          reef_error *err);
+REEF_API void reef_layer_bench_free(reef_layer_bench *layer); // accepts NULL
+/** The rows of all experts, (side * side, 2 * d_model); they change with each step. */
+REEF_API const float *reef_layer_bench_rows(const reef_layer_bench *layer);
+
+/**
+ * One pass over the layer's tokens each. retrieve and forward evaluate, with the batch norm folded.
+ * backward is forward and backward in training mode, up to the gradients of tokens and router; gradients
+ * of experts are only ever computed by step, which is backward and the optimisers of both.
+ * seconds  written
+ * Errors: INVALID when the router's queries are not finite.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_retrieve(reef_layer_bench *layer,
+                                                               reef_workers *workers,
+                                                               reef_layer_seconds *seconds,
+                                                               reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_forward(reef_layer_bench *layer,
+                                                              reef_workers *workers,
+                                                              reef_layer_seconds *seconds,
+                                                              reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_backward(reef_layer_bench *layer,
+                                                               reef_workers *workers,
+                                                               reef_layer_seconds *seconds,
+                                                               reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_step(reef_layer_bench *layer,
+                                                           reef_workers *workers,
+                                                           reef_layer_seconds *seconds,
+                                                           reef_error *err);
+/** How many experts the last pass chose at least once. */
+REEF_API size_t reef_layer_bench_touched(reef_layer_bench *layer);
+/** Mean squared error of the last pass but retrieve: steps bring it down. */
+REEF_API double reef_layer_bench_loss(const reef_layer_bench *layer);
+
 #endif

@@ -1,0 +1,50 @@
+// What the machine allows a PEER layer: matrix products at the layer's own shapes, and memory as it is
+// read in order and at random. `reef bench peer` measures these beside the layer, in the same moments,
+// and says what share of them the layer reaches.
+#ifndef REEF_BENCH_LIMITS_H
+#define REEF_BENCH_LIMITS_H
+
+#include "reef_error.h"
+#include "reef_kernels.h"
+#include "reef_router.h"
+
+#include <stddef.h>
+
+typedef struct bench_limits bench_limits;
+
+/** Rates of all threads together. */
+typedef struct bench_rates {
+    double project_flops; // per second: tokens times the query network
+    double score_flops;   // per second: queries times the sub-keys
+    double sequential;    // bytes per second, in order
+    double gather;        // bytes per second, random rows on small pages
+    double gather_huge;   // bytes per second, random rows on huge pages
+} bench_rates;
+
+/**
+ * Memory to measure with: beside the layer's own arrays a table as large as its experts, on small pages.
+ *
+ * shape  of the layer; tokens in pieces of piece_tokens, as the layer cuts them
+ * rows   (side * side, 2 * d_model) the layer's experts, on huge pages; only read
+ */
+REEF_MUST_CHECK reef_status bench_limits_new(bench_limits **out,
+                                             const reef_router_shape *shape,
+                                             size_t tokens,
+                                             size_t piece_tokens,
+                                             const float *rows,
+                                             reef_error *err);
+void bench_limits_free(bench_limits *limits); // accepts NULL
+
+/** Measure once, with these workers. */
+void bench_limits_sample(bench_limits *limits, reef_workers *workers, bench_rates *out);
+
+/** Seconds of a forward pass that is nothing but its products and its gathering at these rates. */
+double bench_limits_forward(const bench_limits *limits, const bench_rates *rates);
+
+/** Bytes of this process that lie on huge pages now; 0 where the system does not tell. */
+double bench_huge_bytes(void);
+
+/** The load average of the last minute; NaN where the system does not tell. */
+double bench_load(void);
+
+#endif
