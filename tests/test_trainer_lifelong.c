@@ -249,21 +249,25 @@ static void root_of_run(
     enum { PART = 9000, TOTAL = 3 * PART };
     uint8_t *stream = malloc(TOTAL);
     for (int kind = 0; kind < 3; kind++) write_text(stream + kind * PART, PART, kinds[kind], 7);
+    f->config.gate_decay = 0.995f; // longer than the start of a stream weighs
     make_pool(f, threads);
+    reef_commit last;
     size_t cuts = 0, commits = 0;
     for (size_t at = 0; at < TOTAL;) {
         size_t count = TOTAL - at < cut ? TOTAL - at : cut;
         feed(f, stream + at, count);
         at += count;
         if (++cuts % every != 0) continue;
-        commit(f, NULL);
+        commit(f, &last);
         if (!reopen || ++commits % 3 != 0) continue;
         if (at < TOTAL) feed(f, stream + at, 1); // lost with the process: not committed
         close_pool(f);
         open_pool(f, threads);
         assert_int_equal(reef_trainer_cursor(f->trainer, "test"), at);
+        reef_commit again; // what was read back is what was written
+        commit(f, &again);
+        assert_memory_equal(last.root, again.root, REEF_HASH_BYTES);
     }
-    reef_commit last;
     commit(f, &last);
     assert_int_equal(status_of(f).generation, 2); // the boundaries were found
     memcpy(root, last.root, REEF_HASH_BYTES);
@@ -288,7 +292,11 @@ static void a_boundary_is_found_where_the_stream_changes(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
     assert_int_equal(status_of(f).generation, 0);
-    feed_kind(f, 1, 6000, 3);
+    double before = status_of(f).bits_per_byte;
+    feed_kind(f, 1, 8 * 64, 3); // a boundary's worth and a little
+    assert_int_equal(status_of(f).generation, 1);
+    assert_true(status_of(f).bits_per_byte > before + 1.0); // a history of its own
+    feed_kind(f, 1, 6000 - 8 * 64, 4);
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.generation, 1);
     uint64_t batch = f->config.batch * f->config.context;
@@ -328,8 +336,8 @@ static void a_short_oddity_is_trained_on_and_opens_nothing(void **state) {
     assert_int_equal(status.skipped_bytes, 0);
 }
 
-static void a_domain_that_comes_back_is_recognised(void **state) {
-    lifelong_fixture *f = *state;
+static void feed_a_domain_again(lifelong_fixture *f, float gate_decay) {
+    f->config.gate_decay = gate_decay;
     make_pool(f, 1);
     feed_kind(f, 0, 16000, 3);
     feed_kind(f, 1, 16000, 3);
@@ -347,6 +355,15 @@ static void a_domain_that_comes_back_is_recognised(void **state) {
     assert_memory_equal(before, now, LOGIT_BYTES);
     free(before);
     free(now);
+}
+
+static void a_domain_that_comes_back_is_recognised(void **state) {
+    feed_a_domain_again(*state, 0.9f);
+}
+
+// The open gate's mean stays high for longer than a boundary takes to be found.
+static void it_is_recognised_although_the_open_gate_still_fires(void **state) {
+    feed_a_domain_again(*state, 0.9995f);
 }
 
 static void frozen_experts_do_not_change_by_one_bit(void **state) {
@@ -430,6 +447,23 @@ static void the_retain_term_keeps_what_leaks_small(void **state) {
     double without = drift_on_leaking_tokens(0.0f), with = drift_on_leaking_tokens(100.0f);
     assert_true(without > 0.0);
     assert_true(with < 0.8 * without);
+}
+
+static void the_running_statistics_of_queries_move(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    float mean[16];
+    reef_key key = {.db = REEF_DB_TENSORS, .generation = 0, .name = "block1.bn_mean"};
+    make_pool(f, 1);
+    feed_kind(f, 0, 4000, 3);
+    commit(f, NULL);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_read(txn, &key, mean, sizeof mean, &err), &err);
+    reef_txn_abort(txn);
+    size_t moved = 0;
+    for (size_t i = 0; i < 16; i++) moved += mean[i] != 0.0f;
+    assert_int_equal(moved, 16);
 }
 
 static void a_snapshot_keeps_its_state(void **state) {
@@ -562,6 +596,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(a_short_oddity_is_trained_on_and_opens_nothing, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_domain_that_comes_back_is_recognised, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_is_recognised_although_the_open_gate_still_fires, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_running_statistics_of_queries_move, setup, teardown),
         cmocka_unit_test_setup_teardown(frozen_experts_do_not_change_by_one_bit, setup, teardown),
         cmocka_unit_test_setup_teardown(a_grown_generation_goes_on_learning, setup, teardown),
         cmocka_unit_test(the_retain_term_keeps_what_leaks_small),
