@@ -42,7 +42,7 @@ static const char HELP[] =
     "  --version             the version\n"
     "\n"
     "SIGTERM and SIGINT finish what was read, commit and end with 0; a second one ends at once.\n"
-    "REEF_ISA=plain|avx2|avx512 in the environment chooses the kernels.\n"
+    "REEF_ISA=scalar|avx2|avx512 in the environment chooses the kernels.\n"
     "\n"
     "Exit codes: 0 done; 64 usage; 65 damaged pool, or a file that shrank; 66 no such pool or "
     "source,\n"

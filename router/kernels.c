@@ -1,7 +1,7 @@
 // Which kernels run: the best set this CPU has, or the one that was asked for.
 //
 // What always holds: every entry of a table computes the same thing as the plain one up to rounding,
-// and each is a function of its inputs and sizes alone. The loops themselves are in kernels_plain.c
+// and each is a function of its inputs and sizes alone. The loops themselves are in kernels_scalar.c
 // and kernels_vector.h.
 #include "kernels.h"
 
@@ -35,13 +35,13 @@ static const reef_kernel_table *find_table(const char *name) {
     if (strcmp(name, reef_kernels_avx2.name) == 0)
         return cpu_runs_avx2() ? &reef_kernels_avx2 : NULL;
 #endif
-    return strcmp(name, reef_kernels_plain.name) == 0 ? &reef_kernels_plain : NULL;
+    return strcmp(name, reef_kernels_scalar.name) == 0 ? &reef_kernels_scalar : NULL;
 }
 
 static const reef_kernel_table *best_table(void) {
     const reef_kernel_table *table = find_table("avx512");
     if (table == NULL) table = find_table("avx2");
-    return table != NULL ? table : &reef_kernels_plain;
+    return table != NULL ? table : &reef_kernels_scalar;
 }
 
 const reef_kernel_table *reef_kernels(void) {
@@ -62,7 +62,7 @@ reef_status reef_kernels_choose(const char *name, reef_error *err) {
     if (table == NULL)
         return reef_fail(
             err, REEF_INVALID,
-            "no kernels \"%s\" on this CPU; there are plain, avx2 and avx512, and \"%s\" "
+            "no kernels \"%s\" on this CPU; there are scalar, avx2 and avx512, and \"%s\" "
             "is the best that runs here",
             name, best_table()->name);
     atomic_store_explicit(&chosen, table, memory_order_relaxed);
@@ -77,24 +77,44 @@ void reef_axpy(size_t D, float *y, float alpha, const float *x) {
     reef_kernels()->axpy(D, y, alpha, x);
 }
 
+void reef_bf16_round(size_t D, reef_bf16 *y, const float *x) {
+    for (size_t d = 0; d < D; d++) {
+        uint32_t bits;
+        memcpy(&bits, x + d, sizeof bits);
+        uint32_t up = 0x7fff + (bits >> 16 & 1); // carries into the upper half from half way on
+        bool nan = x[d] != x[d];
+        y[d] = (reef_bf16)(nan ? bits >> 16 | 0x40 : (bits + up) >> 16);
+    }
+}
+
 void reef_dot_rows(size_t K,
                    size_t D,
                    float *out,
                    const float *x,
-                   const float *rows,
-                   size_t stride,
-                   const uint32_t *indices) {
-    reef_kernels()->dot_rows(K, D, out, x, rows, stride, indices);
+                   const float *const *rows,
+                   size_t offset,
+                   size_t span) {
+    reef_kernels()->dot_rows(K, D, out, x, rows, offset, span);
 }
 
-void reef_axpy_rows(size_t K,
-                    size_t D,
-                    float *y,
-                    const float *alpha,
-                    const float *rows,
-                    size_t stride,
-                    const uint32_t *indices) {
-    reef_kernels()->axpy_rows(K, D, y, alpha, rows, stride, indices);
+void reef_dot_rows_bf16(size_t K,
+                        size_t D,
+                        float *out,
+                        const float *x,
+                        const reef_bf16 *const *rows,
+                        size_t offset,
+                        size_t span) {
+    reef_kernels()->dot_rows_bf16(K, D, out, x, rows, offset, span);
+}
+
+void reef_axpy_rows(
+    size_t K, size_t D, float *y, const float *alpha, const float *const *rows, size_t offset) {
+    reef_kernels()->axpy_rows(K, D, y, alpha, rows, offset);
+}
+
+void reef_axpy_rows_bf16(
+    size_t K, size_t D, float *y, const float *alpha, const reef_bf16 *const *rows, size_t offset) {
+    reef_kernels()->axpy_rows_bf16(K, D, y, alpha, rows, offset);
 }
 
 void reef_exp(size_t D, float *y, const float *x) {

@@ -2,6 +2,8 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
+#include "reef_kernels.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,16 +27,24 @@ typedef struct reef_kernel_table {
                      size_t D,
                      float *out,
                      const float *x,
-                     const float *rows,
-                     size_t stride,
-                     const uint32_t *indices);
-    void (*axpy_rows)(size_t K,
-                      size_t D,
-                      float *y,
-                      const float *alpha,
-                      const float *rows,
-                      size_t stride,
-                      const uint32_t *indices);
+                     const float *const *rows,
+                     size_t offset,
+                     size_t span);
+    void (*dot_rows_bf16)(size_t K,
+                          size_t D,
+                          float *out,
+                          const float *x,
+                          const reef_bf16 *const *rows,
+                          size_t offset,
+                          size_t span);
+    void (*axpy_rows)(
+        size_t K, size_t D, float *y, const float *alpha, const float *const *rows, size_t offset);
+    void (*axpy_rows_bf16)(size_t K,
+                           size_t D,
+                           float *y,
+                           const float *alpha,
+                           const reef_bf16 *const *rows,
+                           size_t offset);
     void (*exp)(size_t D, float *y, const float *x);
     void (*softmax)(size_t D, float *row);
     void (*gelu)(size_t D, float *y, const float *x);
@@ -53,7 +63,7 @@ typedef struct reef_kernel_table {
 /** The table in use. */
 const reef_kernel_table *reef_kernels(void);
 
-extern const reef_kernel_table reef_kernels_plain;
+extern const reef_kernel_table reef_kernels_scalar;
 #if defined(__x86_64__)
 extern const reef_kernel_table reef_kernels_avx2;
 extern const reef_kernel_table reef_kernels_avx512;
@@ -84,5 +94,6 @@ extern const reef_kernel_table reef_kernels_avx512;
 
 // How many rows ahead gathered rows are prefetched; 2 to 8 measure alike, 1 and 16 worse.
 #define PREFETCH_ROWS 4
+#define LINE_BYTES 64 // of the caches
 
 #endif

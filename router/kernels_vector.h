@@ -24,94 +24,39 @@ static inline vec broadcast(float value) {
     return value - (vec){0}; // minus zero keeps the sign of -0
 }
 
-// Four sums hide the latency of the fused multiply-add.
-static inline float dot_inline(size_t D, const float *a, const float *b) {
-    vec sum0 = {0}, sum1 = {0}, sum2 = {0}, sum3 = {0};
-    size_t d = 0;
-    for (; d + 4 * VEC_FLOATS <= D; d += 4 * VEC_FLOATS) {
-        sum0 += load(a + d) * load(b + d);
-        sum1 += load(a + d + VEC_FLOATS) * load(b + d + VEC_FLOATS);
-        sum2 += load(a + d + 2 * VEC_FLOATS) * load(b + d + 2 * VEC_FLOATS);
-        sum3 += load(a + d + 3 * VEC_FLOATS) * load(b + d + 3 * VEC_FLOATS);
-    }
-    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) sum0 += load(a + d) * load(b + d);
-    if (d < D) sum1 += load_some(D - d, a + d) * load_some(D - d, b + d);
-    return sum_lanes((sum0 + sum1) + (sum2 + sum3));
+static inline vec load_bf16(const reef_bf16 *from) {
+    vec_half half;
+    memcpy(&half, from, sizeof half);
+    return (vec)(__builtin_convertvector(half, vec_int) << 16);
 }
+
+static inline vec load_some_bf16(size_t count, const reef_bf16 *from) {
+    reef_bf16 padded[VEC_FLOATS] = {0};
+    memcpy(padded, from, count * sizeof *padded);
+    return load_bf16(padded);
+}
+
+#define ROW float
+#define ROW_LOAD load
+#define ROW_LOAD_SOME load_some
+#define ROW_NAME(name) name
+#include "kernels_rows.h"
+
+#define ROW reef_bf16
+#define ROW_LOAD load_bf16
+#define ROW_LOAD_SOME load_some_bf16
+#define ROW_NAME(name) name##_bf16
+#include "kernels_rows.h"
 
 static float dot(size_t D, const float *a, const float *b) {
-    return dot_inline(D, a, b);
-}
-
-static inline void axpy_inline(size_t D, float *y, float alpha, const float *x) {
-    vec factor = broadcast(alpha);
-    size_t d = 0;
-    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) store(y + d, load(y + d) + factor * load(x + d));
-    if (d < D) store_some(D - d, y + d, load_some(D - d, y + d) + factor * load_some(D - d, x + d));
+    return dot_row(D, a, b);
 }
 
 static void axpy(size_t D, float *y, float alpha, const float *x) {
-    axpy_inline(D, y, alpha, x);
+    axpy_row(D, y, alpha, x);
 }
 
-static inline void prefetch_row(const float *row, size_t floats) {
-    for (size_t d = 0; d < floats; d += 16) __builtin_prefetch(row + d, 0, 3);
-}
-
-static void dot_rows(size_t K,
-                     size_t D,
-                     float *out,
-                     const float *x,
-                     const float *rows,
-                     size_t stride,
-                     const uint32_t *indices) {
-    for (size_t k = 0; k < K && k < PREFETCH_ROWS; k++)
-        prefetch_row(rows + indices[k] * stride, stride);
-    for (size_t k = 0; k < K; k++) {
-        if (k + PREFETCH_ROWS < K) prefetch_row(rows + indices[k + PREFETCH_ROWS] * stride, stride);
-        out[k] = dot_inline(D, rows + indices[k] * stride, x);
-    }
-}
-
-// `count` vectors of y, which stay in registers while all rows pass.
-static inline void add_rows(size_t count,
-                            size_t K,
-                            float *y,
-                            const float *alpha,
-                            const float *rows,
-                            size_t stride,
-                            const uint32_t *indices) {
-    vec sum[8];
-    for (size_t i = 0; i < count; i++) sum[i] = load(y + i * VEC_FLOATS);
-    for (size_t k = 0; k < K; k++) {
-        const float *row = rows + indices[k] * stride;
-        vec factor = broadcast(alpha[k]);
-        for (size_t i = 0; i < count; i++) sum[i] += factor * load(row + i * VEC_FLOATS);
-    }
-    for (size_t i = 0; i < count; i++) store(y + i * VEC_FLOATS, sum[i]);
-}
-
-// In the order k = 0 .. K-1 for each element: the bits of one axpy per row.
-static void axpy_rows(size_t K,
-                      size_t D,
-                      float *y,
-                      const float *alpha,
-                      const float *rows,
-                      size_t stride,
-                      const uint32_t *indices) {
-    size_t d = 0;
-    for (; d + 8 * VEC_FLOATS <= D; d += 8 * VEC_FLOATS)
-        add_rows(8, K, y + d, alpha, rows + d, stride, indices);
-    for (; d + 4 * VEC_FLOATS <= D; d += 4 * VEC_FLOATS)
-        add_rows(4, K, y + d, alpha, rows + d, stride, indices);
-    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS)
-        add_rows(1, K, y + d, alpha, rows + d, stride, indices);
-    if (d == D) return;
-    for (size_t k = 0; k < K; k++)
-        axpy_inline(D - d, y + d, alpha[k], rows + indices[k] * stride + d);
-}
-
-// As in kernels_plain.c; the ends of the range are reached by clamping, which lets NaN through.
+// As in kernels_scalar.c; the ends of the range are reached by clamping, which lets NaN through.
 static inline vec exp_vec(vec x) {
     x = vec_min(broadcast(EXP_X_MAX), vec_max(broadcast(EXP_X_MIN), x));
     vec rounded = x * EXP_LOG2E + EXP_ROUND;
@@ -345,7 +290,7 @@ static bool has_nan(size_t D, const float *x) {
 static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
     candidates found;
     if (K > BLOCK || !collect(D, row, lower_bound(D, row, K), &found))
-        return reef_kernels_plain.topk(D, row, K, scores, indices);
+        return reef_kernels_scalar.topk(D, row, K, scores, indices);
     if (has_nan(found.count, found.scores)) return false;
     place(&found, K, scores, indices);
     return true;
@@ -356,7 +301,9 @@ const reef_kernel_table VEC_TABLE = {
     .dot = dot,
     .axpy = axpy,
     .dot_rows = dot_rows,
+    .dot_rows_bf16 = dot_rows_bf16,
     .axpy_rows = axpy_rows,
+    .axpy_rows_bf16 = axpy_rows_bf16,
     .exp = exp_all,
     .softmax = softmax,
     .gelu = gelu,

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Name of the kernels in use, "plain", "avx2" or "avx512"; REEF_ISA in the environment of the
+/** Name of the kernels in use, "scalar", "avx2" or "avx512"; REEF_ISA in the environment of the
  *  *programs* chooses through reef_kernels_choose. */
 REEF_API const char *reef_kernels_name(void);
 
@@ -52,26 +52,40 @@ REEF_API const char *reef_gemm_name(void);
 REEF_API float reef_dot(size_t D, const float *a, const float *b);
 /** y += alpha * x */
 REEF_API void reef_axpy(size_t D, float *y, float alpha, const float *x);
+/** Half a float: its upper 16 bits (sign, 8 bits of exponent, 7 of mantissa). */
+typedef uint16_t reef_bf16;
+
+/** y = x rounded to the nearest bf16, to even between two; NaN stays NaN. */
+REEF_API void reef_bf16_round(size_t D, reef_bf16 *y, const float *x);
+
 /**
- * out[k] = dot(rows + indices[k] * stride, x) for K gathered rows, with the bits of reef_dot. All
- * `stride` floats of a row are prefetched a few rows ahead, so that the other half of an expert's row
- * is in cache when reef_axpy_rows follows.
+ * out[k] = dot(rows[k] + offset, x) over D values of K rows that lie anywhere, with the bits of
+ * reef_dot. The first `span` values of a row are prefetched a few rows ahead, so that the other part
+ * of an expert's row is in cache when reef_axpy_rows follows. The bf16 twin computes in floats.
  */
 REEF_API void reef_dot_rows(size_t K,
                             size_t D,
-                            float *out,     // (K) written
-                            const float *x, // (D)
-                            const float *rows,
-                            size_t stride,
-                            const uint32_t *indices); // (K)
-/** y += sum over k of alpha[k] * row indices[k], in the order of k, with the bits of K reef_axpy. */
+                            float *out,               // (K) written
+                            const float *x,           // (D)
+                            const float *const *rows, // (K)
+                            size_t offset,
+                            size_t span);
+REEF_API void reef_dot_rows_bf16(size_t K,
+                                 size_t D,
+                                 float *out,
+                                 const float *x,
+                                 const reef_bf16 *const *rows,
+                                 size_t offset,
+                                 size_t span);
+/** y += sum over k of alpha[k] * (rows[k] + offset), in the order of k, with the bits of K reef_axpy. */
 REEF_API void reef_axpy_rows(size_t K,
                              size_t D,
-                             float *y,           // (D) accumulated into
-                             const float *alpha, // (K)
-                             const float *rows,
-                             size_t stride,
-                             const uint32_t *indices); // (K)
+                             float *y,                 // (D) accumulated into
+                             const float *alpha,       // (K)
+                             const float *const *rows, // (K)
+                             size_t offset);
+REEF_API void reef_axpy_rows_bf16(
+    size_t K, size_t D, float *y, const float *alpha, const reef_bf16 *const *rows, size_t offset);
 /** y = x for all D: exp, to within a few ulp of expf; exact at 0; exp(-inf) = 0. In place allowed. */
 REEF_API void reef_exp(size_t D, float *y, const float *x);
 /** In place softmax of one row. Fully masked entries may be -INFINITY (not all of them). */

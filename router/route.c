@@ -258,17 +258,17 @@ static void unscore(const router_pass *pass,
 
     softmax_backward(topk, slot->d_score, pass->d_gate + query * topk, tape->gate + query * topk);
     for (size_t k = 0; k < topk; k++) {
-        slot->rows_a[k] = tape->index_a[query * topk + k];
-        slot->rows_b[k] = tape->index_b[query * topk + k];
+        slot->keys_a[k] = pass->params->sub_keys_a + tape->index_a[query * topk + k] * half;
+        slot->keys_b[k] = pass->params->sub_keys_b + tape->index_b[query * topk + k] * half;
     }
     memset(d_q, 0, 2 * half * sizeof *d_q);
-    reef_axpy_rows(topk, half, d_q, slot->d_score, pass->params->sub_keys_a, half, slot->rows_a);
-    reef_axpy_rows(topk, half, d_q + half, slot->d_score, pass->params->sub_keys_b, half,
-                   slot->rows_b);
+    reef_axpy_rows(topk, half, d_q, slot->d_score, slot->keys_a, 0);
+    reef_axpy_rows(topk, half, d_q + half, slot->d_score, slot->keys_b, 0);
     if (d_keys_a == NULL) return;
     for (size_t k = 0; k < topk; k++) {
-        reef_axpy(half, d_keys_a + slot->rows_a[k] * half, slot->d_score[k], q);
-        reef_axpy(half, d_keys_b + slot->rows_b[k] * half, slot->d_score[k], q + half);
+        reef_axpy(half, d_keys_a + tape->index_a[query * topk + k] * half, slot->d_score[k], q);
+        reef_axpy(half, d_keys_b + tape->index_b[query * topk + k] * half, slot->d_score[k],
+                  q + half);
     }
 }
 

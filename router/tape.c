@@ -72,8 +72,8 @@ static size_t carve_slot(tape_slot *slot,
     slot->tile_a = carve(block, &at, tile_rows * shape->side * sizeof(float));
     slot->tile_b = carve(block, &at, tile_rows * shape->side * sizeof(float));
     slot->d_score = carve(block, &at, shape->topk * sizeof(float));
-    slot->rows_a = carve(block, &at, shape->topk * sizeof(uint32_t));
-    slot->rows_b = carve(block, &at, shape->topk * sizeof(uint32_t));
+    slot->keys_a = carve(block, &at, shape->topk * sizeof *slot->keys_a);
+    slot->keys_b = carve(block, &at, shape->topk * sizeof *slot->keys_b);
     slot->lists.side = shape->side;
     slot->lists.topk = shape->topk;
     slot->lists.score_a = carve(block, &at, kept * sizeof(float));

@@ -11,11 +11,11 @@ enum { TAPE_GROUPS_MAX = 16 };
 
 /** Scratch of one piece while it runs. */
 typedef struct tape_slot {
-    float *tile_a;    // (tile_rows, side) scores against table a
-    float *tile_b;    // (tile_rows, side)
-    float *d_score;   // (topk) gradient of the scores of one query
-    uint32_t *rows_a; // (topk) its rows of sub_keys_a
-    uint32_t *rows_b; // (topk)
+    float *tile_a;        // (tile_rows, side) scores against table a
+    float *tile_b;        // (tile_rows, side)
+    float *d_score;       // (topk) gradient of the scores of one query
+    const float **keys_a; // (topk) its rows of sub_keys_a
+    const float **keys_b; // (topk)
     pair_lists lists;
 } tape_slot;
 

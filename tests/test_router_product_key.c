@@ -238,5 +238,5 @@ static int run_with(const char *kernels) {
 }
 
 int main(void) {
-    return run_with("plain") + run_with("avx2") + run_with("avx512");
+    return run_with("scalar") + run_with("avx2") + run_with("avx512");
 }

@@ -24,6 +24,7 @@ typedef struct fixture {
     float *x, *y, *d_y, *d_x;
     float *gate, *hidden, *d_gate, *d_hidden;
     float *experts, *adam_m, *adam_v;
+    const void *block; // the experts, as rows
     uint32_t *counts;
     reef_expert_id *indices;
     uint8_t *active, *flags, *dirty;
@@ -68,6 +69,7 @@ static void fixture_init(fixture *f, size_t rows, size_t p_count, size_t d_model
     f->d_gate = zeros(rows * p_count, sizeof(float));
     f->d_hidden = zeros(rows * p_count, sizeof(float));
     f->experts = random_floats(experts * 2 * d_model);
+    f->block = f->experts;
     f->adam_m = zeros(experts * 2 * d_model, sizeof(float));
     f->adam_v = zeros(experts * 2 * d_model, sizeof(float));
     f->counts = zeros(experts, sizeof(*f->counts));
@@ -80,7 +82,7 @@ static void fixture_init(fixture *f, size_t rows, size_t p_count, size_t d_model
     f->dirty = zeros(experts, 1);
     f->usage = zeros(experts, sizeof(*f->usage));
     reef_error err;
-    assert_int_equal(reef_expert_pairs_init(&f->pairs, rows * p_count, experts, d_model, &err),
+    assert_int_equal(reef_expert_pairs_init(&f->pairs, rows * p_count, experts, 2 * d_model, &err),
                      REEF_OK);
 }
 
@@ -110,21 +112,34 @@ static int teardown(void **state) {
     return 0;
 }
 
+static reef_expert_shape shape_of(const fixture *f) {
+    return (reef_expert_shape){REEF_EXPERT_GELU, f->p_count, f->d_model};
+}
+
+static reef_expert_rows rows_of(const fixture *f) {
+    return (reef_expert_rows){REEF_F32, REEF_EXPERT_ONE_BLOCK, &f->block};
+}
+
 static void forward(fixture *f) {
-    reef_experts_forward(f->rows, f->p_count, f->d_model, f->y, f->hidden, f->x, f->indices,
-                         f->gate, f->experts, f->active);
+    reef_expert_shape shape = shape_of(f);
+    reef_expert_rows experts = rows_of(f);
+    reef_experts_forward(&shape, f->rows, f->y, f->hidden, f->x, f->indices, f->gate, &experts,
+                         f->active);
 }
 
 static void backward(fixture *f) {
-    reef_experts_backward(f->rows, f->p_count, f->d_model, f->d_x, f->d_gate, f->d_hidden, f->d_y,
-                          f->x, f->hidden, f->indices, f->gate, f->experts, f->active);
+    reef_expert_shape shape = shape_of(f);
+    reef_expert_rows experts = rows_of(f);
+    reef_experts_backward(&shape, f->rows, f->d_x, f->d_gate, f->d_hidden, f->d_y, f->hidden,
+                          f->indices, f->gate, &experts, f->active);
 }
 
 static void update_with(fixture *f, reef_workers *workers, const reef_expert_update *update) {
     reef_expert_moments moments = {f->adam_m, f->adam_v, f->counts};
     reef_expert_pairs_sort(&f->pairs, f->rows, f->p_count, f->indices, f->active);
-    reef_experts_update(workers, f->rows, f->p_count, f->d_model, f->experts, &moments, &f->pairs,
-                        f->x, f->d_y, f->gate, f->hidden, f->d_hidden, update);
+    reef_expert_shape shape = shape_of(f);
+    reef_experts_update(workers, &shape, f->experts, &moments, &f->pairs, f->x, f->d_y, f->gate,
+                        f->hidden, f->d_hidden, update);
 }
 
 static const reef_adam ADAM = {
@@ -181,7 +196,9 @@ static void forward_without_hidden_gives_the_same_bits(void **state) {
     fixture *f = *state;
     float *y = zeros(ROWS * D, sizeof(*y));
     forward(f);
-    reef_experts_forward(ROWS, P, D, y, NULL, f->x, f->indices, f->gate, f->experts, NULL);
+    reef_expert_shape shape = shape_of(f);
+    reef_expert_rows experts = rows_of(f);
+    reef_experts_forward(&shape, ROWS, y, NULL, f->x, f->indices, f->gate, &experts, NULL);
     assert_memory_equal(y, f->y, ROWS * D * sizeof(*y));
     free(y);
 }
@@ -192,8 +209,10 @@ static void a_token_does_not_depend_on_its_neighbours(void **state) {
     forward(f);
     for (size_t t = 0; t < ROWS; t++) {
         memset(y, 0, sizeof(y));
-        reef_experts_forward(1, P, D, y, NULL, f->x + t * D, f->indices + t * P, f->gate + t * P,
-                             f->experts, NULL);
+        reef_expert_shape shape = shape_of(f);
+        reef_expert_rows experts = rows_of(f);
+        reef_experts_forward(&shape, 1, y, NULL, f->x + t * D, f->indices + t * P, f->gate + t * P,
+                             &experts, NULL);
         assert_memory_equal(y, f->y + t * D, sizeof(y));
     }
 }
@@ -258,8 +277,9 @@ static void row_gradients_agree_with_finite_differences(void **state) {
         const uint32_t *pairs = f->pairs.pairs + f->pairs.starts[e];
         // hidden is what the unperturbed forward left.
         forward_loss(f);
-        reef_expert_row_gradient(f->pairs.starts[e + 1] - f->pairs.starts[e], P, D, row_grad, pairs,
-                                 f->x, f->d_y, f->gate, f->hidden, f->d_hidden);
+        reef_expert_row_gradient(&(reef_expert_shape){REEF_EXPERT_GELU, P, D},
+                                 f->pairs.starts[e + 1] - f->pairs.starts[e], row_grad, pairs, f->x,
+                                 f->d_y, f->gate, f->hidden, f->d_hidden);
         assert_true(gradcheck_error_max(2 * D, f->experts + e * 2 * D, row_grad, GRADCHECK_STEP,
                                         forward_loss, f) < GRADCHECK_LIMIT);
     }
@@ -274,8 +294,9 @@ static void the_update_steps_along_the_row_gradient(void **state) {
     update_with(f, NULL, &(reef_expert_update){.adam = ADAM});
     for (size_t e = 0; e < N; e++) {
         size_t count = f->pairs.starts[e + 1] - f->pairs.starts[e];
-        reef_expert_row_gradient(count, P, D, row_grad, f->pairs.pairs + f->pairs.starts[e], f->x,
-                                 f->d_y, f->gate, f->hidden, f->d_hidden);
+        reef_expert_row_gradient(&(reef_expert_shape){REEF_EXPERT_GELU, P, D}, count, row_grad,
+                                 f->pairs.pairs + f->pairs.starts[e], f->x, f->d_y, f->gate,
+                                 f->hidden, f->d_hidden);
         for (size_t d = 0; d < 2 * D; d++) {
             float expected = (1.0f - ADAM.beta1) * row_grad[d];
             assert_true(fabsf(f->adam_m[e * 2 * D + d] - expected) <= 1e-6f * fabsf(expected));
@@ -388,8 +409,9 @@ static void clipping_bounds_the_norm_of_each_row(void **state) {
     update_with(f, NULL, &(reef_expert_update){.adam = ADAM, .clip = clip});
     for (size_t e = 0; e < N; e++) {
         size_t count = f->pairs.starts[e + 1] - f->pairs.starts[e];
-        reef_expert_row_gradient(count, P, D, row_grad, f->pairs.pairs + f->pairs.starts[e], f->x,
-                                 f->d_y, f->gate, f->hidden, f->d_hidden);
+        reef_expert_row_gradient(&(reef_expert_shape){REEF_EXPERT_GELU, P, D}, count, row_grad,
+                                 f->pairs.pairs + f->pairs.starts[e], f->x, f->d_y, f->gate,
+                                 f->hidden, f->d_hidden);
         double norm = 0, stepped = 0;
         for (size_t d = 0; d < 2 * D; d++) {
             double m = (double)f->adam_m[e * 2 * D + d] / (1 - (double)ADAM.beta1);
@@ -419,8 +441,8 @@ static void lazy_adam_equals_dense_adam_with_the_row_s_own_count(void **state) {
             const uint32_t *pairs = f->pairs.pairs + f->pairs.starts[e];
             size_t count = f->pairs.starts[e + 1] - f->pairs.starts[e], at = e * 2 * D;
             if (count == 0) continue;
-            reef_expert_row_gradient(count, P, D, row_grad, pairs, f->x, f->d_y, f->gate, f->hidden,
-                                     f->d_hidden);
+            reef_expert_row_gradient(&(reef_expert_shape){REEF_EXPERT_GELU, P, D}, count, row_grad,
+                                     pairs, f->x, f->d_y, f->gate, f->hidden, f->d_hidden);
             counts[e]++;
             reef_adam_update(2 * D, param + at, adam_m + at, adam_v + at, row_grad, 1.0f, counts[e],
                              &ADAM);

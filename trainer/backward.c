@@ -170,25 +170,26 @@ static void output_gradient_window(void *context, size_t w) {
 static void experts_window(void *context, size_t w) {
     const backward *b = context;
     const reef_config *config = b->pass->config;
-    size_t D = config->d_model, T = config->context, P = (size_t)config->heads * config->topk,
-           row = w * T;
+    reef_expert_shape shape = reef_gen_expert_shape(config);
+    size_t D = shape.D, P = shape.P, T = config->context, row = w * T,
+           at = row * reef_expert_hidden_values(&shape);
     if (!b->pass->piece_active[w]) return;
     reef_pass_peer *peer = &b->pass->peers[b->g][b->l];
-    reef_experts_backward(
-        T, P, D, b->pass->d_norm + row * D, peer->d_gate + row * P, peer->d_hidden + row * P,
-        b->pass->d_y + row * D, b->layer->norm2 + row * D, peer->hidden + row * P,
-        peer->tape.indices + row * P, peer->tape.gate + row * P,
-        b->net->gens[b->g]->peers[b->l].experts, reef_batch_fire(b->batch, config, b->g, w));
+    reef_experts_backward(&shape, T, b->pass->d_norm + row * D, peer->d_gate + row * P,
+                          peer->d_hidden + at, b->pass->d_y + row * D, peer->hidden + at,
+                          peer->tape.indices + row * P, peer->tape.gate + row * P,
+                          &b->net->gens[b->g]->peers[b->l].rows,
+                          reef_batch_fire(b->batch, config, b->g, w));
 }
 
 static void update_experts(backward *b, const reef_pass_update *update) {
     const reef_config *config = b->pass->config;
-    size_t P = (size_t)config->heads * config->topk;
+    reef_expert_shape shape = reef_gen_expert_shape(config);
     reef_pass_peer *tape = &b->pass->peers[b->g][b->l];
     reef_peer *peer = &b->open->peers[b->l];
     const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
     double start = reef_seconds();
-    reef_expert_pairs_sort(&b->pass->pairs, b->rows, P, tape->tape.indices, fire);
+    reef_expert_pairs_sort(&b->pass->pairs, b->rows, shape.P, tape->tape.indices, fire);
     reef_expert_update expert_update = {
         .adam = update->adam,
         .clip = update->clip,
@@ -196,9 +197,9 @@ static void update_experts(backward *b, const reef_pass_update *update) {
         .dirty = peer->dirty,
         .usage = peer->usage,
     };
-    reef_experts_update(b->workers, b->rows, P, config->d_model, peer->experts, &peer->moments,
-                        &b->pass->pairs, b->layer->norm2, b->pass->d_y, tape->tape.gate,
-                        tape->hidden, tape->d_hidden, &expert_update);
+    reef_experts_update(b->workers, &shape, peer->experts, &peer->moments, &b->pass->pairs,
+                        b->layer->norm2, b->pass->d_y, tape->tape.gate, tape->hidden,
+                        tape->d_hidden, &expert_update);
     b->pass->seconds_update += reef_seconds() - start;
 }
 

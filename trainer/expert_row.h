@@ -3,16 +3,14 @@
 #ifndef REEF_EXPERT_ROW_H
 #define REEF_EXPERT_ROW_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "experts.h"
 
 /**
- * row_grad (2 * D) written: [d_w_down, d_w_up] summed over the pairs (token * P + p) of one expert,
- * in their order. The other arrays are those of reef_experts_update.
+ * row_grad (row values) written: gradient of the row, summed over the pairs (token * P + p) of one
+ * expert, in their order. The other arrays are those of reef_experts_update.
  */
-void reef_expert_row_gradient(size_t pair_count,
-                              size_t P,
-                              size_t D,
+void reef_expert_row_gradient(const reef_expert_shape *shape,
+                              size_t pair_count,
                               float *row_grad,
                               const uint32_t *pairs,
                               const float *x,

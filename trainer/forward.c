@@ -134,12 +134,14 @@ static reef_status allocate_peer(reef_pass_peer *peer,
                                  reef_error *err) {
     const reef_config *config = pass->config;
     reef_router_shape shape = reef_gen_shape(config, gen->info.side);
-    size_t pairs = pass->rows_max * config->heads * config->topk;
+    reef_expert_shape experts = reef_gen_expert_shape(config);
+    size_t pairs = pass->rows_max * experts.P;
+    size_t hidden = pass->rows_max * reef_expert_hidden_values(&experts);
     reef_status status = reef_router_tape_init(&peer->tape, &shape, pass->rows_max, config->context,
                                                pass->training, err);
     if (status != REEF_OK) return status;
-    bool ok = floats(&peer->hidden, pairs);
-    if (pass->training) ok = ok && floats(&peer->d_gate, pairs) && floats(&peer->d_hidden, pairs);
+    bool ok = floats(&peer->hidden, hidden);
+    if (pass->training) ok = ok && floats(&peer->d_gate, pairs) && floats(&peer->d_hidden, hidden);
     return ok ? REEF_OK
               : reef_fail(err, REEF_NO_MEMORY, "no memory for the routing of %zu pairs", pairs);
 }
@@ -166,8 +168,9 @@ static reef_status prepare_peers(reef_pass *pass, const reef_gen *gen, size_t g,
     if (!pass->training || !gen->open) return REEF_OK;
     size_t pairs = pass->rows_max * pass->config->heads * pass->config->topk;
     reef_expert_pairs_release(&pass->pairs);
+    reef_expert_shape shape = reef_gen_expert_shape(pass->config);
     return reef_expert_pairs_init(&pass->pairs, pairs, (size_t)gen->info.side * gen->info.side,
-                                  pass->config->d_model, err);
+                                  reef_expert_row_values(&shape), err);
 }
 
 void reef_pass_forget_generation(reef_pass *pass, size_t g) {
@@ -290,13 +293,13 @@ static void experts_window(void *context, size_t w) {
     const forward *f = context;
     const reef_config *config = f->pass->config;
     if (!f->pass->piece_active[w]) return;
-    size_t D = config->d_model, T = config->context, P = (size_t)config->heads * config->topk,
-           row = w * T;
+    reef_expert_shape shape = reef_gen_expert_shape(config);
+    size_t D = shape.D, P = shape.P, T = config->context, row = w * T;
     reef_pass_peer *peer = &f->pass->peers[f->g][f->layer - f->pass->layers];
-    reef_experts_forward(T, P, D, f->pass->x + row * D, peer->hidden + row * P,
-                         f->layer->norm2 + row * D, peer->tape.indices + row * P,
-                         peer->tape.gate + row * P, f->net->gens[f->g]->peers[f->l].experts,
-                         reef_batch_fire(f->batch, config, f->g, w));
+    reef_experts_forward(
+        &shape, T, f->pass->x + row * D, peer->hidden + row * reef_expert_hidden_values(&shape),
+        f->layer->norm2 + row * D, peer->tape.indices + row * P, peer->tape.gate + row * P,
+        &f->net->gens[f->g]->peers[f->l].rows, reef_batch_fire(f->batch, config, f->g, w));
 }
 
 float reef_retain_weight(const reef_config *config, const uint8_t *fire) {

@@ -32,6 +32,9 @@ static const reef_adam ADAM = {1e-3f, 0.9f, 0.999f, 1e-8f};
 struct reef_layer_bench {
     reef_layer_bench_options options;
     size_t expert_count, P, D; // side * side; heads * topk; d_model
+    reef_expert_shape shape;
+    const void *block; // of all rows
+    reef_expert_rows rows;
 
     float *experts; // (N, 2 * D), as are the moments; huge pages
     reef_expert_moments moments;
@@ -124,8 +127,7 @@ static reef_status allocate(reef_layer_bench *layer, reef_error *err) {
     size_t N = layer->expert_count, row = 2 * layer->D;
     reef_status status = allocate_router(layer, err);
     if (status != REEF_OK) return status;
-    status =
-        reef_expert_pairs_init(&layer->pairs, layer->options.tokens * layer->P, N, layer->D, err);
+    status = reef_expert_pairs_init(&layer->pairs, layer->options.tokens * layer->P, N, row, err);
     if (status != REEF_OK) return status;
     layer->activations = huge_new(carve_activations(layer, NULL), sizeof(float));
     layer->experts = huge_new(N * row, sizeof(float));
@@ -136,6 +138,8 @@ static reef_status allocate(reef_layer_bench *layer, reef_error *err) {
         layer->moments.adam_v == NULL || layer->moments.counts == NULL)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts of width %zu", N,
                          layer->D);
+    layer->block = layer->experts;
+    layer->rows = (reef_expert_rows){REEF_F32, REEF_EXPERT_ONE_BLOCK, &layer->block};
     carve_activations(layer, layer->activations);
     return REEF_OK;
 }
@@ -197,6 +201,7 @@ reef_status reef_layer_bench_new(reef_layer_bench **out,
     layer->expert_count = options->shape.side * options->shape.side;
     layer->P = options->shape.head_count * options->shape.topk;
     layer->D = options->shape.d_model;
+    layer->shape = (reef_expert_shape){REEF_EXPERT_GELU, layer->P, layer->D};
     status = allocate(layer, err);
     if (status == REEF_OK) {
         initialise(layer, workers);
@@ -242,8 +247,8 @@ static size_t piece_count(const reef_layer_bench *layer) {
 static void forward_piece(const reef_layer_bench *layer, size_t piece, float *hidden) {
     size_t T = layer->options.piece_tokens, D = layer->D, P = layer->P, row = piece * T;
     memset(layer->y + row * D, 0, T * D * sizeof(float));
-    reef_experts_forward(T, P, D, layer->y + row * D, hidden, layer->x + row * D,
-                         layer->tape.indices + row * P, layer->tape.gate + row * P, layer->experts,
+    reef_experts_forward(&layer->shape, T, layer->y + row * D, hidden, layer->x + row * D,
+                         layer->tape.indices + row * P, layer->tape.gate + row * P, &layer->rows,
                          NULL);
 }
 
@@ -269,10 +274,10 @@ static void backward_piece(void *context, size_t piece) {
     const reef_layer_bench *layer = context;
     size_t T = layer->options.piece_tokens, D = layer->D, P = layer->P, row = piece * T;
     memset(layer->d_x + row * D, 0, T * D * sizeof(float));
-    reef_experts_backward(T, P, D, layer->d_x + row * D, layer->d_gate + row * P,
-                          layer->d_hidden + row * P, layer->d_y + row * D, layer->x + row * D,
-                          layer->hidden + row * P, layer->tape.indices + row * P,
-                          layer->tape.gate + row * P, layer->experts, NULL);
+    reef_experts_backward(&layer->shape, T, layer->d_x + row * D, layer->d_gate + row * P,
+                          layer->d_hidden + row * P, layer->d_y + row * D, layer->hidden + row * P,
+                          layer->tape.indices + row * P, layer->tape.gate + row * P, &layer->rows,
+                          NULL);
 }
 
 static void update_piece(void *context, size_t piece) {
@@ -356,9 +361,9 @@ reef_status reef_layer_bench_step(reef_layer_bench *layer,
     reef_expert_pairs_sort(&layer->pairs, layer->options.tokens, layer->P, layer->tape.indices,
                            NULL);
     seconds->sort = lap(&clock);
-    reef_experts_update(workers, layer->options.tokens, layer->P, layer->D, layer->experts,
-                        &layer->moments, &layer->pairs, layer->x, layer->d_y, layer->tape.gate,
-                        layer->hidden, layer->d_hidden, &(reef_expert_update){.adam = ADAM});
+    reef_experts_update(workers, &layer->shape, layer->experts, &layer->moments, &layer->pairs,
+                        layer->x, layer->d_y, layer->tape.gate, layer->hidden, layer->d_hidden,
+                        &(reef_expert_update){.adam = ADAM});
     seconds->experts_update = lap(&clock);
     layer->steps++;
     reef_router_update_stats(&layer->options.shape, &layer->params, &layer->tape, BN_MOMENTUM);

@@ -34,6 +34,14 @@ reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side) {
     };
 }
 
+reef_expert_shape reef_gen_expert_shape(const reef_config *config) {
+    return (reef_expert_shape){
+        .kind = REEF_EXPERT_GELU,
+        .P = (size_t)config->heads * config->topk,
+        .D = config->d_model,
+    };
+}
+
 reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config) {
     return (reef_adapter_shape){config->d_model, 3 * (size_t)config->d_model, config->adapters};
 }
@@ -158,7 +166,12 @@ static reef_status allocate_peer(reef_peer *peer, const reef_gen *gen, size_t D,
     size_t N = (size_t)gen->info.side * gen->info.side;
     peer->expert_count = N;
     peer->experts = calloc(N * 2 * D, sizeof(float));
-    bool ok = peer->experts != NULL;
+    peer->blocks = calloc(1, sizeof *peer->blocks);
+    bool ok = peer->experts != NULL && peer->blocks != NULL;
+    if (ok) {
+        peer->blocks[0] = peer->experts;
+        peer->rows = (reef_expert_rows){REEF_F32, REEF_EXPERT_ONE_BLOCK, peer->blocks};
+    }
     if (gen->open) {
         peer->flags = calloc(N, 1);
         peer->dirty = calloc(N, 1);
@@ -235,6 +248,7 @@ cleanup:
 
 static void release_peer(reef_peer *peer) {
     free(peer->experts);
+    free(peer->blocks);
     free(peer->flags);
     free(peer->dirty);
     free(peer->usage);
@@ -413,9 +427,11 @@ static void move_gate(reef_gen *to, reef_gen *from) {
 // Everything of the experts but the optimiser's state.
 static void move_experts(reef_peer *to, reef_peer *from) {
     free(to->experts);
+    free(to->blocks);
     *to = *from;
     to->moments = (reef_expert_moments){0};
     from->experts = NULL;
+    from->blocks = NULL;
     from->flags = from->dirty = NULL;
     from->usage = NULL;
 }

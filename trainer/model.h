@@ -46,7 +46,9 @@ typedef struct reef_weights {
 /** The PEER layer of one block in one generation. All empty where the block's FFW is dense. */
 typedef struct reef_peer {
     size_t expert_count;         // N = side * side
-    float *experts;              // (N, 2 * D) rows [w_down, w_up]
+    float *experts;              // (N, row values)
+    const void **blocks;         // owned: where `rows` finds them
+    reef_expert_rows rows;       // as every pass reads them
     uint8_t *flags;              // (N) 1: frozen; NULL, as all below, once sealed and stored
     uint8_t *dirty;              // (N) rows changed since the last commit
     reef_usage *usage;           // (N) since the generation was opened
@@ -84,6 +86,7 @@ static inline bool reef_layer_is_peer(const reef_config *config, uint32_t layer)
 }
 
 reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side);
+reef_expert_shape reef_gen_expert_shape(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_out(const reef_config *config);
 

@@ -1,4 +1,4 @@
-// The plain kernels: one loop per definition, for any CPU. They are what the faster ones are tested
+// The scalar kernels: one plain loop per definition, for any CPU. They are what the faster ones are tested
 // against, so nothing here is clever.
 #include "kernels.h"
 
@@ -15,24 +15,47 @@ static void axpy(size_t D, float *y, float alpha, const float *x) {
     for (size_t d = 0; d < D; d++) y[d] += alpha * x[d];
 }
 
+static float from_bf16(reef_bf16 value) {
+    uint32_t bits = (uint32_t)value << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 static void dot_rows(size_t K,
                      size_t D,
                      float *out,
                      const float *x,
-                     const float *rows,
-                     size_t stride,
-                     const uint32_t *indices) {
-    for (size_t k = 0; k < K; k++) out[k] = dot(D, rows + indices[k] * stride, x);
+                     const float *const *rows,
+                     size_t offset,
+                     size_t span) {
+    (void)span;
+    for (size_t k = 0; k < K; k++) out[k] = dot(D, rows[k] + offset, x);
 }
 
-static void axpy_rows(size_t K,
-                      size_t D,
-                      float *y,
-                      const float *alpha,
-                      const float *rows,
-                      size_t stride,
-                      const uint32_t *indices) {
-    for (size_t k = 0; k < K; k++) axpy(D, y, alpha[k], rows + indices[k] * stride);
+static void dot_rows_bf16(size_t K,
+                          size_t D,
+                          float *out,
+                          const float *x,
+                          const reef_bf16 *const *rows,
+                          size_t offset,
+                          size_t span) {
+    (void)span;
+    for (size_t k = 0; k < K; k++) {
+        out[k] = 0;
+        for (size_t d = 0; d < D; d++) out[k] += from_bf16(rows[k][offset + d]) * x[d];
+    }
+}
+
+static void axpy_rows(
+    size_t K, size_t D, float *y, const float *alpha, const float *const *rows, size_t offset) {
+    for (size_t k = 0; k < K; k++) axpy(D, y, alpha[k], rows[k] + offset);
+}
+
+static void axpy_rows_bf16(
+    size_t K, size_t D, float *y, const float *alpha, const reef_bf16 *const *rows, size_t offset) {
+    for (size_t k = 0; k < K; k++)
+        for (size_t d = 0; d < D; d++) y[d] += alpha[k] * from_bf16(rows[k][offset + d]);
 }
 
 // 2^n for n in -126 .. 127.
@@ -127,12 +150,14 @@ static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *
     return true;
 }
 
-const reef_kernel_table reef_kernels_plain = {
-    .name = "plain",
+const reef_kernel_table reef_kernels_scalar = {
+    .name = "scalar",
     .dot = dot,
     .axpy = axpy,
     .dot_rows = dot_rows,
+    .dot_rows_bf16 = dot_rows_bf16,
     .axpy_rows = axpy_rows,
+    .axpy_rows_bf16 = axpy_rows_bf16,
     .exp = exp_all,
     .softmax = softmax,
     .gelu = gelu,
