@@ -22,6 +22,21 @@ static reef_status read_nothing(reef_request *request, json_t *object, reef_erro
     return REEF_OK;
 }
 
+static reef_status read_seal(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL, *dtype = NULL;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?s}", "command", &command, "seal_dtype",
+                       &dtype))
+        return fail_arguments(&why, object, err);
+    if (!dtype) return REEF_OK;
+    reef_config config; // only to learn whether it is a value of the field
+    reef_config_default(&config);
+    reef_status status = reef_config_set(&config, "seal_dtype", dtype, err);
+    if (status == REEF_OK)
+        snprintf(request->seal_dtype, sizeof(request->seal_dtype), "%s", config.seal_dtype);
+    return status;
+}
+
 static reef_status read_grow(reef_request *request, json_t *object, reef_error *err) {
     json_error_t why;
     const char *command = NULL;
@@ -88,7 +103,7 @@ static const struct {
 } COMMANDS[] = {
     {"status", REEF_COMMAND_STATUS, 0, read_nothing},
     {"commit", REEF_COMMAND_TRAINER, REEF_REQUEST_COMMIT, read_nothing},
-    {"seal", REEF_COMMAND_TRAINER, REEF_REQUEST_SEAL, read_nothing},
+    {"seal", REEF_COMMAND_TRAINER, REEF_REQUEST_SEAL, read_seal},
     {"grow", REEF_COMMAND_TRAINER, REEF_REQUEST_GROW, read_grow},
     {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
     {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
@@ -187,11 +202,20 @@ static json_t *freeze_json(const reef_request *request) {
     return object;
 }
 
+static void set_sealing(json_t *object, const reef_sealing *sealing) {
+    json_object_set_new(object, "sealed", count_json(sealing->generation));
+    json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(sealing->dtype)));
+    json_object_set_new(object, "loss_bytes", count_json(sealing->loss_bytes));
+    json_object_set_new(object, "loss_before", reef_json_number(sealing->loss_before));
+    json_object_set_new(object, "loss_after", reef_json_number(sealing->loss_after));
+}
+
 static json_t *generation_json(const reef_request *request) {
     json_t *object = json_object();
     json_object_set_new(object, "generation", count_json(request->trainer.generation));
     if (request->kind == REEF_REQUEST_GROW)
         json_object_set_new(object, "side", count_json(request->side));
+    if (request->kind == REEF_REQUEST_SEAL) set_sealing(object, &request->sealing);
     json_object_set_new(object, "experts", count_json(request->trainer.experts));
     json_object_set_new(object, "experts_open", count_json(request->trainer.experts_open));
     json_object_set_new(object, "last_commit", reef_commit_json(&request->last));

@@ -337,7 +337,8 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     case REEF_REQUEST_COMMIT:
         return training->dirty ? commit_once(training, err) : REEF_OK;
     case REEF_REQUEST_SEAL:
-        return reef_trainer_seal(trainer, err);
+        return reef_trainer_seal(trainer, request->seal_dtype[0] ? request->seal_dtype : NULL,
+                                 &request->sealing, err);
     case REEF_REQUEST_GROW:
         return reef_trainer_grow(trainer, request->side, err);
     case REEF_REQUEST_FREEZE:

@@ -53,12 +53,14 @@ typedef struct reef_commit_view {
 /** Something that only the trainer can do. Made by the loop, lent to the trainer until answered. */
 typedef struct reef_request {
     reef_request_kind kind;
+    char seal_dtype[8];                 // seal; empty for the configuration's choice
     uint32_t side;                      // grow
     reef_freeze freeze;                 // freeze
     char name[REEF_NAME_BYTES_MAX + 1]; // snapshot
     // the answer
     reef_error error; // status REEF_OK when it worked
     uint64_t changed; // freeze
+    reef_sealing sealing;
     reef_snapshot snapshot;
     reef_trainer_status trainer;
     reef_commit_view last;

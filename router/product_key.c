@@ -136,6 +136,14 @@ static void choose_ties(const pair_lists *lists,
     }
 }
 
+size_t pairs_kept(size_t side, size_t topk) {
+    return topk < side ? topk + 1 : topk;
+}
+
+bool reef_pairs_list(size_t side, size_t topk, const float *scores, float *best, uint16_t *rows) {
+    return reef_kernels()->topk(side, scores, pairs_kept(side, topk), best, rows);
+}
+
 bool reef_pairs_choose(const pair_lists *lists,
                        const float *score_a,
                        const float *score_b,
@@ -144,18 +152,13 @@ bool reef_pairs_choose(const pair_lists *lists,
                        uint16_t *index_b,
                        float *scores) {
     const size_t topk = lists->topk;
-    const size_t kept = topk < lists->side ? topk + 1 : topk;
-    const reef_kernel_table *kernels = reef_kernels();
-
-    if (!kernels->topk(lists->side, score_a, kept, lists->score_a, lists->row_a)) return false;
-    if (!kernels->topk(lists->side, score_b, kept, lists->score_b, lists->row_b)) return false;
     float best = score_at(lists, 0, 0);
     if (!isfinite(best) || !isfinite(score_at(lists, topk - 1, topk - 1))) return false;
 
     sort_candidates(lists);
     uint32_t last = lists->places[topk - 1];
     float worst = score_at(lists, last >> 16, last & 0xffff);
-    bool ties = frontier_ties(lists, kept, worst);
+    bool ties = frontier_ties(lists, pairs_kept(lists->side, topk), worst);
 
     chosen_pairs out = {0, topk, indices, index_a, index_b, scores};
     for (size_t k = 0; k < topk; k++) {

@@ -4,24 +4,31 @@
 
 #include "reef_router.h"
 
-/** Scratch of one selection, and its sizes. */
+/** The sorted lists of one selection, its scratch, and its sizes. */
 typedef struct pair_lists {
     size_t side, topk;
-    float *score_a;   // (topk + 1) best scores of table a, best first
-    float *score_b;   // (topk + 1)
-    uint16_t *row_a;  // (topk + 1) their rows
-    uint16_t *row_b;  // (topk + 1)
+    float *score_a;   // (pairs_kept) best scores of table a, best first
+    float *score_b;   // (pairs_kept)
+    uint16_t *row_a;  // (pairs_kept) their rows
+    uint16_t *row_b;  // (pairs_kept)
     uint64_t *keys;   // (topk) best pairs so far: score and id in one sortable number
     uint32_t *places; // (topk) where they stand in the lists: place in a << 16 | place in b
     uint16_t *tied_a; // (side) rows that may take part in a tie
     uint16_t *tied_b; // (side)
 } pair_lists;
 
+/** Length of the lists: one more than are chosen, which tells whether ties go on; side at most. */
+size_t pairs_kept(size_t side, size_t topk);
+
+/** Fill one table's list from its scores (side). False, list unspecified, when one is NaN. */
+bool reef_pairs_list(size_t side, size_t topk, const float *scores, float *best, uint16_t *rows);
+
 /**
  * The `topk` best of all side * side pairs (i, j) by score_a[i] + score_b[j], the sum rounded to float,
- * best first and the lower id first among equals. Exact, as if every pair had been looked at.
+ * best first and the lower id first among equals. Exact, as if every pair had been looked at. Both
+ * lists are filled before.
  *
- * Returns false, outputs unspecified, when the best scores are not all finite numbers or one is NaN.
+ * Returns false, outputs unspecified, when the best scores are not all finite numbers.
  */
 bool reef_pairs_choose(const pair_lists *lists,
                        const float *score_a,    // (side)

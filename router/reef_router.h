@@ -1,4 +1,4 @@
-// Which experts: query network, query batch norm, product keys with top-k, softmax scores, usage;
+// Which experts: query network, query batch norm, product keys with top-k, score functions, usage;
 // and the gate that decides whether a generation takes part in a token at all.
 //
 // The router knows nothing of losses and owns no parameters: it works on views of the caller's arrays.
@@ -29,6 +29,13 @@ REEF_API void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j);
 #define REEF_WIDTH_MAX 65536u          // of d_model and d_key
 #define REEF_ROUTER_ROWS_MAX 16777216u // of a tape
 
+/** How the K scores of a head become its gate; He 2024 eq. 2 leaves the choice between the first two. */
+typedef enum reef_router_score {
+    REEF_SCORE_SOFTMAX, // exp(s_k) / sum over l of exp(s_l): a head's gate sums to 1
+    REEF_SCORE_SIGMOID, // 1 / (1 + exp(-s_k)): each expert by itself
+    REEF_SCORE_RELU,    // max(0, s_k): unbounded; an expert that scores 0 or less takes no part
+} reef_router_score;
+
 typedef struct reef_router_shape {
     size_t d_model;    // D, width of a token
     size_t head_count; // H
@@ -36,9 +43,11 @@ typedef struct reef_router_shape {
     size_t d_key;      // query width per head, even; each half meets one table of sub-keys
     size_t side;       // S, sub-keys per side, at most REEF_SIDE_MAX; side*side experts
     bool batch_norm;   // query batch norm (He 2024 uses it; off in the ablation)
+    reef_router_score score;
 } reef_router_shape;
 
-/** REEF_INVALID with the value and what to do when the sizes do not fit together. */
+/** REEF_INVALID with the value and what to do when the sizes do not fit together or there is no such
+ *  score function. */
 REEF_API REEF_MUST_CHECK reef_status reef_router_shape_check(const reef_router_shape *shape,
                                                              reef_error *err);
 
@@ -84,8 +93,9 @@ typedef struct reef_router_tape {
     reef_expert_id *indices; // (rows, H, K) best first, the lower id first among equal scores
     uint16_t *index_a;       // (rows, H, K) row of sub_keys_a of each chosen expert
     uint16_t *index_b;       // (rows, H, K)
-    float *gate;             // (rows, H, K) softmax over the K scores of a head
+    float *gate;             // (rows, H, K) weights: the shape's score function of the K scores
     size_t tile_rows;        // queries whose scores are computed together
+    size_t tile_stride;      // floats from one query's scores to the next one's; at least S
     size_t slot_count;       // sets in `scratch`
     size_t slot_floats;      // floats of one of them
 } reef_router_tape;
@@ -101,13 +111,14 @@ REEF_API void reef_router_tape_release(reef_router_tape *tape); // accepts the z
 
 /**
  * Retrieve the experts of `rows` tokens: queries, scores against both tables, top-k of each, the best
- * K of the pairs with (i+1)(j+1) <= K, softmax (He 2024 eq. 1-5). Exact.
+ * K of the pairs with (i+1)(j+1) <= K, score function (He 2024 eq. 1-5). Exact.
  *
  * x             (rows, D); rows is a multiple of tape->piece_rows
  * piece_active  (rows / piece_rows) or NULL: pieces with 0 are skipped, their outputs unspecified.
  *               In train mode all pieces take part.
  *
- * Errors: INVALID when a query is not finite (names the row); outputs are then unspecified.
+ * Errors: INVALID when a query or one of its best scores is not finite (names the row); outputs are
+ * then unspecified.
  * Threads: `workers` run the pieces; one call at a time per tape. Allocates nothing.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_router_forward(const reef_router_shape *shape,

@@ -2,7 +2,7 @@
 //
 //   forward    pieces of rows   raw query = x Wq (+ bias when folded)
 //              feature panels   batch norm over all rows               train mode with batch norm
-//              pieces of rows   scores tile by tile, choice of pairs, softmax
+//              pieces of rows   scores tile by tile, choice of pairs, gate
 //   backward   groups of pieces d_score, d_query, sub-key gradients of the group
 //              key rows         sub-key gradients summed over groups
 //              feature panels   backward of the batch norm             train mode with batch norm
@@ -15,6 +15,7 @@
 #include "tape.h"
 
 #include <assert.h>
+#include <math.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -105,6 +106,54 @@ static void give_slot(router_pass *pass, size_t slot) {
     atomic_fetch_and_explicit(&pass->slots_taken, ~((uint64_t)1 << slot), memory_order_release);
 }
 
+// ---- gate ----------------------------------------------------------------------------------------
+
+// 1 / (1 + exp(-s)), from exp(-|s|), which never overflows: exp(-s) = 1 / exp(s) where s is negative.
+static void sigmoid(size_t K, float *scores, float *decay) {
+    for (size_t k = 0; k < K; k++) decay[k] = -fabsf(scores[k]);
+    reef_exp(K, decay, decay);
+    for (size_t k = 0; k < K; k++)
+        scores[k] = (scores[k] < 0 ? decay[k] : 1.0f) / (1.0f + decay[k]);
+}
+
+// The K scores of a head become its gate, in place. `decay` is scratch.
+static void gate_forward(reef_router_score score, size_t K, float *gate, float *decay) {
+    switch (score) {
+    case REEF_SCORE_SOFTMAX:
+        reef_softmax(K, gate);
+        break;
+    case REEF_SCORE_SIGMOID:
+        sigmoid(K, gate, decay);
+        break;
+    case REEF_SCORE_RELU:
+        for (size_t k = 0; k < K; k++) gate[k] = gate[k] > 0 ? gate[k] : 0;
+        break;
+    }
+}
+
+// d_score[k] = gate[k] * (d_gate[k] - sum over l of gate[l] * d_gate[l])
+static void softmax_backward(size_t K, float *d_score, const float *d_gate, const float *gate) {
+    double mean = 0;
+    for (size_t k = 0; k < K; k++) mean += (double)gate[k] * d_gate[k];
+    for (size_t k = 0; k < K; k++) d_score[k] = gate[k] * (d_gate[k] - (float)mean);
+}
+
+// Every slope follows from the gate alone, so that a tape does not keep the scores.
+static void gate_backward(
+    reef_router_score score, size_t K, float *d_score, const float *d_gate, const float *gate) {
+    switch (score) {
+    case REEF_SCORE_SOFTMAX:
+        softmax_backward(K, d_score, d_gate, gate);
+        break;
+    case REEF_SCORE_SIGMOID:
+        for (size_t k = 0; k < K; k++) d_score[k] = gate[k] * (1 - gate[k]) * d_gate[k];
+        break;
+    case REEF_SCORE_RELU:
+        for (size_t k = 0; k < K; k++) d_score[k] = gate[k] > 0 ? d_gate[k] : 0;
+        break;
+    }
+}
+
 // ---- forward -------------------------------------------------------------------------------------
 
 static void note_bad_row(router_pass *pass, size_t row) {
@@ -140,34 +189,62 @@ static void score(const router_pass *pass, size_t first, size_t count, size_t ha
     const float *sub_keys = half == 0 ? pass->params->sub_keys_a : pass->params->sub_keys_b;
     reef_gemm(false, true, count, pass->shape->side, d_key / 2, 1,
               pass->tape->query + first * d_key + half, d_key, sub_keys, d_key / 2, 0, tile,
-              pass->shape->side);
+              pass->tape->tile_stride);
 }
 
-// Experts of one piece. Its queries, heads and all, go through in tiles whose scores stay in cache.
-static void choose(router_pass *pass, const tape_slot *slot, size_t piece) {
-    const reef_router_tape *tape = pass->tape;
+// Lists of table a for a tile of queries, while its scores are in cache. Returns how many were made:
+// all, or those before the first query with a score that is NaN.
+static size_t list_tile_a(const router_pass *pass, const tape_slot *slot, size_t count) {
     const size_t side = pass->shape->side;
     const size_t topk = pass->shape->topk;
+    const size_t kept = pairs_kept(side, topk);
+
+    for (size_t n = 0; n < count; n++)
+        if (!reef_pairs_list(side, topk, slot->tile_a + n * pass->tape->tile_stride,
+                             slot->best_a + n * kept, slot->row_a + n * kept))
+            return n;
+    return count;
+}
+
+// Experts and gate of one query, number `n` of its tile. False when a score is not finite.
+static bool choose(const router_pass *pass, tape_slot *slot, size_t query, size_t n) {
+    const reef_router_tape *tape = pass->tape;
+    const reef_router_shape *shape = pass->shape;
+    const size_t kept = pairs_kept(shape->side, shape->topk);
+    const float *score_a = slot->tile_a + n * tape->tile_stride;
+    const float *score_b = slot->tile_b + n * tape->tile_stride;
+    pair_lists *lists = &slot->lists;
+    float *gate = tape->gate + query * shape->topk;
+
+    lists->score_a = slot->best_a + n * kept;
+    lists->row_a = slot->row_a + n * kept;
+    if (!reef_pairs_list(shape->side, shape->topk, score_b, lists->score_b, lists->row_b))
+        return false;
+    if (!reef_pairs_choose(lists, score_a, score_b, tape->indices + query * shape->topk,
+                           tape->index_a + query * shape->topk, tape->index_b + query * shape->topk,
+                           gate))
+        return false;
+    gate_forward(shape->score, shape->topk, gate, slot->decay);
+    return true;
+}
+
+// Experts of one piece. Its queries, heads and all, go through in tiles, one table after the other, so
+// that a tile's scores are read again before they leave the cache.
+static void choose_all(router_pass *pass, tape_slot *slot, size_t piece) {
+    const size_t tile_rows = pass->tape->tile_rows;
     const size_t heads = pass->shape->head_count;
     const size_t first = piece * pass->piece_rows * heads;
     const size_t end = first + pass->piece_rows * heads;
 
-    for (size_t tile = first; tile < end; tile += tape->tile_rows) {
-        size_t count = end - tile < tape->tile_rows ? end - tile : tape->tile_rows;
+    for (size_t tile = first; tile < end; tile += tile_rows) {
+        size_t count = end - tile < tile_rows ? end - tile : tile_rows;
         score(pass, tile, count, 0, slot->tile_a);
+        size_t listed = list_tile_a(pass, slot, count);
         score(pass, tile, count, pass->shape->d_key / 2, slot->tile_b);
         for (size_t n = 0; n < count; n++) {
-            size_t query = tile + n;
-            float *gate = tape->gate + query * topk;
-            bool finite =
-                reef_pairs_choose(&slot->lists, slot->tile_a + n * side, slot->tile_b + n * side,
-                                  tape->indices + query * topk, tape->index_a + query * topk,
-                                  tape->index_b + query * topk, gate);
-            if (!finite) {
-                note_bad_row(pass, query / heads);
-                return;
-            }
-            reef_softmax(topk, gate);
+            if (n < listed && choose(pass, slot, tile + n, n)) continue;
+            note_bad_row(pass, (tile + n) / heads);
+            return;
         }
     }
 }
@@ -200,7 +277,7 @@ static void choose_piece(void *context, size_t piece) {
     }
     size_t number = take_slot(pass);
     tape_slot slot = tape_slot_at(pass->tape, pass->shape, number);
-    choose(pass, &slot, piece);
+    choose_all(pass, &slot, piece);
     give_slot(pass, number);
 }
 
@@ -237,13 +314,6 @@ reef_status reef_router_forward(const reef_router_shape *shape,
 
 // ---- backward ------------------------------------------------------------------------------------
 
-// d_score[k] = gate[k] * (d_gate[k] - sum over l of gate[l] * d_gate[l])
-static void softmax_backward(size_t K, float *d_score, const float *d_gate, const float *gate) {
-    double mean = 0;
-    for (size_t k = 0; k < K; k++) mean += (double)gate[k] * d_gate[k];
-    for (size_t k = 0; k < K; k++) d_score[k] = gate[k] * (d_gate[k] - (float)mean);
-}
-
 // Gradient of one query through the scores of its chosen pairs, and of their sub-keys where wanted.
 static void unscore(const router_pass *pass,
                     const tape_slot *slot,
@@ -256,7 +326,8 @@ static void unscore(const router_pass *pass,
     const float *q = tape->query + query * 2 * half;
     float *d_q = tape->d_query + query * 2 * half;
 
-    softmax_backward(topk, slot->d_score, pass->d_gate + query * topk, tape->gate + query * topk);
+    gate_backward(pass->shape->score, topk, slot->d_score, pass->d_gate + query * topk,
+                  tape->gate + query * topk);
     for (size_t k = 0; k < topk; k++) {
         slot->keys_a[k] = pass->params->sub_keys_a + tape->index_a[query * topk + k] * half;
         slot->keys_b[k] = pass->params->sub_keys_b + tape->index_b[query * topk + k] * half;

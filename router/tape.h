@@ -11,12 +11,15 @@ enum { TAPE_GROUPS_MAX = 16 };
 
 /** Scratch of one piece while it runs. */
 typedef struct tape_slot {
-    float *tile_a;        // (tile_rows, side) scores against table a
-    float *tile_b;        // (tile_rows, side)
+    float *tile_a;        // (tile_rows, tile_stride) scores against table a
+    float *tile_b;        // (tile_rows, tile_stride)
+    float *best_a;        // (tile_rows, pairs_kept) best scores against table a
+    uint16_t *row_a;      // (tile_rows, pairs_kept)
+    float *decay;         // (topk) exp(-|score|) of one query
     float *d_score;       // (topk) gradient of the scores of one query
     const float **keys_a; // (topk) its rows of sub_keys_a
     const float **keys_b; // (topk)
-    pair_lists lists;
+    pair_lists lists;     // of one query; its list of table a is the caller's to set
 } tape_slot;
 
 /** View of slot `number`; lives as long as the tape. */

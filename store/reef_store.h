@@ -172,6 +172,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_view(reef_txn *txn,
                                                       reef_view *out,
                                                       reef_error *err);
 
+/**
+ * Where a payload of exactly `bytes` bytes lies in the map, until the transaction ends; another size is
+ * CORRUPT. For data that is larger than memory: neither header nor payload is read, so nothing is
+ * verified (reef_store_verify does that). At a multiple of 64 for payloads of a page and more.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_record_locate(
+    reef_txn *txn, const reef_key *key, size_t bytes, const void **out, reef_error *err);
+
 /** Copy a payload of exactly `bytes` bytes into `out`; another size is REEF_CORRUPT. */
 REEF_API REEF_MUST_CHECK reef_status
 reef_record_read(reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);

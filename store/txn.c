@@ -259,17 +259,34 @@ reef_status reef_record_view(reef_txn *txn, const reef_key *key, reef_view *out,
     return status;
 }
 
+static reef_status check_size(const reef_key *key, size_t stored, size_t bytes, reef_error *err) {
+    char text[REEF_KEY_TEXT_BYTES];
+    if (stored == bytes) return REEF_OK;
+    reef_key_format(key, text);
+    return reef_fail(err, REEF_CORRUPT, "%s has %zu bytes instead of %zu", text, stored, bytes);
+}
+
+reef_status reef_record_locate(
+    reef_txn *txn, const reef_key *key, size_t bytes, const void **out, reef_error *err) {
+    reef_key_bytes encoded;
+    MDB_val value;
+    *out = NULL;
+    reef_status status = reef_key_encode(key, &encoded, err);
+    if (status != REEF_OK) return status;
+    int code = record_get(txn, key, &encoded, &value);
+    if (code != 0) return get_failed(txn, code, key, &encoded, err);
+    size_t header = REEF_RECORD_HEADER_BYTES;
+    status = check_size(key, value.mv_size < header ? 0 : value.mv_size - header, bytes, err);
+    if (status == REEF_OK) *out = (const uint8_t *)value.mv_data + header;
+    return status;
+}
+
 reef_status reef_record_read(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
     reef_view view;
     reef_status status = reef_record_view(txn, key, &view, err);
+    if (status == REEF_OK) status = check_size(key, view.bytes, bytes, err);
     if (status != REEF_OK) return status;
-    if (view.bytes != bytes) {
-        char text[REEF_KEY_TEXT_BYTES];
-        reef_key_format(key, text);
-        return reef_fail(err, REEF_CORRUPT, "%s has %zu bytes instead of %zu", text, view.bytes,
-                         bytes);
-    }
     if (bytes > 0) memcpy(out, view.data, bytes);
     return REEF_OK;
 }

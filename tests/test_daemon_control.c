@@ -192,7 +192,9 @@ static void another_process_evaluates_meanwhile(void **state) {
         reef_score score = {0};
         assert_int_equal(reef_store_open(&store, box->pool, &(reef_store_options){0}, &err),
                          REEF_OK);
-        if (reef_model_open(&model, store, as_of, 1, &err) != REEF_OK) fail_msg("%s", err.message);
+        if (reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &err) !=
+            REEF_OK)
+            fail_msg("%s", err.message);
         reef_store_close(store);
         sleep_ms(20); // the daemon commits over what the model was read from
         assert_int_equal(

@@ -229,7 +229,9 @@ static void a_file_and_standard_input_teach_the_same(void **state) {
         close(file);
         assert_int_equal(reef_store_open(&store, box->pool, &(reef_store_options){0}, &err),
                          REEF_OK);
-        assert_int_equal(reef_model_open(&model, store, NULL, 1, &err), REEF_OK);
+        assert_int_equal(
+            reef_model_open(&model, store, NULL, &(reef_model_options){.threads = 1}, &err),
+            REEF_OK);
         assert_int_equal(reef_model_score(model, (const uint8_t *)text, 2000, NULL, &scores[i],
                                           NULL, NULL, &err),
                          REEF_OK);

@@ -132,6 +132,17 @@ static folded fold(const router *r) {
 static const reef_router_shape odd = {
     .d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 5, .batch_norm = true};
 
+static const reef_router_score all_scores[] = {REEF_SCORE_SOFTMAX, REEF_SCORE_SIGMOID,
+                                               REEF_SCORE_RELU};
+enum { SCORE_COUNT = sizeof all_scores / sizeof *all_scores };
+
+static reef_router_shape odd_with(reef_router_score score, bool batch_norm) {
+    reef_router_shape shape = odd;
+    shape.score = score;
+    shape.batch_norm = batch_norm;
+    return shape;
+}
+
 // ---- forward -------------------------------------------------------------------------------------
 
 // The gates agree with the plain router's for the same choice, and no pair left out scores more than
@@ -147,7 +158,7 @@ static void assert_agrees_with_plain(router *r, plain_norm norm) {
         const double *q = query + n * r->shape.d_key;
         double worst = INFINITY;
         for (size_t k = n * K; k < (n + 1) * K; k++) {
-            assert_true(fabs(gate[k] - r->tape.gate[k]) < 1e-5);
+            assert_true(fabs(gate[k] - r->tape.gate[k]) < 1e-5 * fmax(1, gate[k]));
             size_t i = r->tape.index_a[k], j = r->tape.index_b[k];
             assert_int_equal(r->tape.indices[k], reef_expert_id_of((uint32_t)i, (uint32_t)j));
             double score = plain_score(&r->shape, &r->params, q, i, j);
@@ -170,13 +181,15 @@ static const size_t some_sides[][3] = {{1, 1, 2},   {3, 3, 4},    {5, 3, 6},   {
 static void forward_agrees_with_the_plain_router(void **state) {
     (void)state;
     for (size_t n = 0; n < sizeof some_sides / sizeof *some_sides; n++) {
-        for (int batch_norm = 0; batch_norm < 2; batch_norm++) {
+        for (size_t kind = 0; kind < 2 * SCORE_COUNT; kind++) {
+            const bool batch_norm = kind % 2 == 1;
             router r = make((reef_router_shape){.d_model = 5 + n,
                                                 .head_count = 3,
                                                 .side = some_sides[n][0],
                                                 .topk = some_sides[n][1],
                                                 .d_key = some_sides[n][2],
-                                                .batch_norm = batch_norm},
+                                                .batch_norm = batch_norm,
+                                                .score = all_scores[kind / 2]},
                             35, 5, n);
             forward(&r, REEF_ROUTER_TRAIN, NULL);
             assert_agrees_with_plain(&r, batch_norm ? PLAIN_NORM_BATCH : PLAIN_NORM_NONE);
@@ -185,24 +198,65 @@ static void forward_agrees_with_the_plain_router(void **state) {
     }
 }
 
+static void score_functions_hold_for_scores_of_any_size(void **state) {
+    (void)state;
+    // One expert; its score is x. Without a bound on exp, sigmoid(-100) would be 0 or no number.
+    const float scores[] = {0,    1e-30f, 0.5f,   -0.5f, 16,    -16,   60,    -60,
+                            87.5, -87.5,  100.0f, -100,  1e10f, -1e10, 1e38f, -1e38f};
+    enum { ROWS = sizeof scores / sizeof *scores };
+    for (size_t kind = 0; kind < SCORE_COUNT; kind++) {
+        router r = make((reef_router_shape){.d_model = 1,
+                                            .head_count = 1,
+                                            .topk = 1,
+                                            .d_key = 2,
+                                            .side = 1,
+                                            .score = all_scores[kind]},
+                        ROWS, ROWS, 1);
+        memcpy(r.x, scores, sizeof scores);
+        r.params.w_query[0] = r.params.sub_keys_a[0] = 1;
+        r.params.w_query[1] = r.params.sub_keys_b[0] = 0;
+        forward(&r, REEF_ROUTER_TRAIN, NULL);
+        for (size_t n = 0; n < ROWS; n++) {
+            double gate = scores[n];
+            plain_score_function(r.shape.score, 1, &gate);
+            if (r.shape.score == REEF_SCORE_SOFTMAX) gate = 1; // the plain exp overflows
+            // Where floats are sparse, to the nearest of them.
+            assert_true(fabs(r.tape.gate[n] - gate) <= 1e-6 * gate + 2e-45);
+        }
+        release(&r);
+    }
+}
+
 // Whole numbers all the way: every product is exact, and ties are everywhere.
-static void check_exact_retrieval(size_t side, size_t topk, uint64_t seed) {
+static void check_exact_retrieval(size_t side, size_t rows, uint64_t seed) {
+    enum { TOPKS = 5 };
+    const size_t topks[TOPKS] = {1, 2, 5, 16, side};
     router r = make((reef_router_shape){.d_model = 4,
                                         .head_count = 3,
-                                        .topk = topk,
+                                        .topk = 1,
                                         .d_key = 6,
                                         .side = side,
                                         .batch_norm = false},
-                    12, 4, seed);
+                    rows, rows / 2, seed);
+    reef_router_tape tapes[TOPKS] = {0};
     draw_ints(&seed, r.block_floats, r.block, -1, 1);
-    forward(&r, REEF_ROUTER_TRAIN, NULL);
+    for (size_t t = 0; t < TOPKS && topks[t] <= side; t++) {
+        reef_router_shape shape = r.shape;
+        shape.topk = topks[t];
+        assert_int_equal(reef_router_tape_init(&tapes[t], &shape, rows, rows / 2, true, NULL),
+                         REEF_OK);
+        assert_int_equal(reef_router_forward(&shape, &r.params, REEF_ROUTER_TRAIN, NULL, rows, r.x,
+                                             NULL, &tapes[t], NULL),
+                         REEF_OK);
+    }
+    assert_non_null(tapes[0].query);
 
     const size_t half = r.shape.d_key / 2;
     float *scores = calloc(2 * side, sizeof *scores);
     scored_pair *pairs = calloc(side * side, sizeof *pairs);
     assert_true(scores != NULL && pairs != NULL);
-    for (size_t n = 0; n < r.rows * r.shape.head_count; n++) {
-        const float *q = r.tape.query + n * r.shape.d_key;
+    for (size_t n = 0; n < rows * r.shape.head_count; n++) {
+        const float *q = tapes[0].query + n * r.shape.d_key;
         memset(scores, 0, 2 * side * sizeof *scores);
         for (size_t i = 0; i < side; i++) {
             for (size_t c = 0; c < half; c++) {
@@ -211,31 +265,32 @@ static void check_exact_retrieval(size_t side, size_t topk, uint64_t seed) {
             }
         }
         exhaustive_pairs(side, scores, scores + side, pairs);
-        for (size_t k = 0; k < topk; k++) {
-            assert_int_equal(r.tape.indices[n * topk + k], pairs[k].id);
-            assert_int_equal(r.tape.index_a[n * topk + k], pairs[k].i);
-            assert_int_equal(r.tape.index_b[n * topk + k], pairs[k].j);
+        for (size_t t = 0; t < TOPKS && topks[t] <= side; t++) {
+            for (size_t k = 0; k < topks[t]; k++) {
+                size_t at = n * topks[t] + k;
+                assert_int_equal(tapes[t].indices[at], pairs[k].id);
+                assert_int_equal(tapes[t].index_a[at], pairs[k].i);
+                assert_int_equal(tapes[t].index_b[at], pairs[k].j);
+            }
         }
     }
     free(pairs);
     free(scores);
+    for (size_t t = 0; t < TOPKS; t++) reef_router_tape_release(&tapes[t]);
     release(&r);
 }
 
 static void retrieval_equals_exhaustive_search_on_ties(void **state) {
     (void)state;
-    for (size_t side = 1; side <= 40; side += side < 6 ? 1 : 5)
-        for (size_t topk = 1; topk <= side; topk += 1 + topk / 2)
-            check_exact_retrieval(side, topk, side * 64 + topk);
-    check_exact_retrieval(40, 40, 1);
+    for (size_t side = 1; side <= 70; side++) check_exact_retrieval(side, 8, side);
+    check_exact_retrieval(21, 2 * 50, 1); // 150 queries a piece: more than one tile
 }
 
 static void folded_router_agrees_with_running_statistics(void **state) {
     (void)state;
-    for (int batch_norm = 0; batch_norm < 2; batch_norm++) {
-        reef_router_shape shape = odd;
-        shape.batch_norm = batch_norm;
-        router r = make(shape, 24, 8, 3);
+    for (size_t kind = 0; kind < 2 * SCORE_COUNT; kind++) {
+        const bool batch_norm = kind % 2 == 1;
+        router r = make(odd_with(all_scores[kind / 2], batch_norm), 24, 8, 3);
         folded f = fold(&r);
         reef_error err = {0};
         assert_int_equal(reef_router_forward(&r.shape, &f.params, REEF_ROUTER_FOLDED, NULL, r.rows,
@@ -269,10 +324,9 @@ static void running_statistics_move_towards_the_batch(void **state) {
     release(&r);
 }
 
-static void a_row_does_not_depend_on_the_rest_of_the_batch(void **state) {
-    (void)state;
+static void check_row_does_not_depend_on_the_rest(reef_router_score score) {
     enum { ROWS = 24, PIECE = 8 };
-    router r = make(odd, ROWS, PIECE, 5);
+    router r = make(odd_with(score, true), ROWS, PIECE, 5);
     folded f = fold(&r);
     const size_t row_gates = r.shape.head_count * r.shape.topk;
     reef_error err;
@@ -302,6 +356,11 @@ static void a_row_does_not_depend_on_the_rest_of_the_batch(void **state) {
     }
     free(f.block);
     release(&r);
+}
+
+static void a_row_does_not_depend_on_the_rest_of_the_batch(void **state) {
+    (void)state;
+    for (size_t n = 0; n < SCORE_COUNT; n++) check_row_does_not_depend_on_the_rest(all_scores[n]);
 }
 
 // ---- backward ------------------------------------------------------------------------------------
@@ -350,38 +409,59 @@ static void check_gradients(router *r, loss_context *c) {
     assert_gradient(r->width, params->bn_shift, grads->bn_shift, c, "bn_shift");
 }
 
-static void check_train_gradients(bool batch_norm) {
-    reef_router_shape shape = odd;
-    shape.batch_norm = batch_norm;
-    router r = make(shape, 20, 5, 21);
+// A router for gradients. Of few experts some are chosen that score less than zero, where relu is
+// flat; none may stand so close to zero that a step crosses it.
+static router make_for_gradients(reef_router_score score, bool batch_norm) {
+    reef_router_shape shape = odd_with(score, batch_norm);
+    if (score == REEF_SCORE_RELU) shape.side = 3;
+    return make(shape, 20, 5, 6); // a seed for which all that holds
+}
+
+static void assert_relu_is_smooth_here(const router *r, plain_norm norm) {
+    static double query[PLAIN_ROWS_MAX * PLAIN_WIDTH_MAX];
+    if (r->shape.score != REEF_SCORE_RELU) return;
+    plain_queries(&r->shape, &r->params, norm, r->rows, r->x, query);
+    size_t above = 0;
+    for (size_t n = 0; n < r->gates; n++) {
+        double score =
+            plain_score(&r->shape, &r->params, query + n / r->shape.topk * r->shape.d_key,
+                        r->tape.index_a[n], r->tape.index_b[n]);
+        assert_true(fabs(score) > 0.01);
+        above += score > 0;
+    }
+    assert_true(above > r->gates / 4 && above < r->gates - r->gates / 32);
+}
+
+static void check_train_gradients(reef_router_score score, bool batch_norm) {
+    const plain_norm norm = batch_norm ? PLAIN_NORM_BATCH : PLAIN_NORM_NONE;
+    router r = make_for_gradients(score, batch_norm);
     clear_grads(&r);
     forward(&r, REEF_ROUTER_TRAIN, NULL);
     backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
-    check_gradients(&r, &(loss_context){.r = &r,
-                                        .norm = batch_norm ? PLAIN_NORM_BATCH : PLAIN_NORM_NONE,
-                                        .params = &r.params});
+    assert_relu_is_smooth_here(&r, norm);
+    check_gradients(&r, &(loss_context){.r = &r, .norm = norm, .params = &r.params});
     release(&r);
 }
 
 static void backward_agrees_with_finite_differences_with_batch_norm(void **state) {
     (void)state;
-    check_train_gradients(true);
+    for (size_t n = 0; n < SCORE_COUNT; n++) check_train_gradients(all_scores[n], true);
 }
 
 static void backward_agrees_with_finite_differences_without_batch_norm(void **state) {
     (void)state;
-    check_train_gradients(false);
+    for (size_t n = 0; n < SCORE_COUNT; n++) check_train_gradients(all_scores[n], false);
 }
 
-static void backward_agrees_with_finite_differences_when_folded(void **state) {
-    (void)state;
-    router r = make(odd, 20, 5, 22);
+static void check_folded_gradients(reef_router_score score) {
+    router r = make_for_gradients(score, true);
     folded f = fold(&r);
     clear_grads(&r);
     reef_router_params unfolded = r.params;
     r.params = f.params;
     forward(&r, REEF_ROUTER_FOLDED, NULL);
     backward(&r, REEF_ROUTER_FOLDED, NULL, NULL);
+    assert_relu_is_smooth_here(&r, PLAIN_NORM_NONE);
     loss_context c = {.r = &r, .norm = PLAIN_NORM_NONE, .params = &r.params};
     assert_gradient(r.rows * r.shape.d_model, r.x, r.d_x, &c, "x");
 
@@ -392,6 +472,11 @@ static void backward_agrees_with_finite_differences_when_folded(void **state) {
     r.params = unfolded;
     free(f.block);
     release(&r);
+}
+
+static void backward_agrees_with_finite_differences_when_folded(void **state) {
+    (void)state;
+    for (size_t n = 0; n < SCORE_COUNT; n++) check_folded_gradients(all_scores[n]);
 }
 
 static void backward_accumulates(void **state) {
@@ -445,11 +530,15 @@ static void inactive_pieces_get_and_give_no_gradient(void **state) {
 // ---- threads -------------------------------------------------------------------------------------
 
 // Everything that a forward and a backward write, for a batch of many pieces and tiles.
-static float *run_with_threads(size_t threads, size_t *count) {
-    router r = make(
-        (reef_router_shape){
-            .d_model = 70, .head_count = 4, .topk = 6, .d_key = 36, .side = 70, .batch_norm = true},
-        35 * 12, 12, 31);
+static float *run_with_threads(reef_router_score score, size_t threads, size_t *count) {
+    router r = make((reef_router_shape){.d_model = 70,
+                                        .head_count = 4,
+                                        .topk = 6,
+                                        .d_key = 36,
+                                        .side = 70,
+                                        .batch_norm = true,
+                                        .score = score},
+                    35 * 12, 12, 31);
     reef_workers *workers = NULL;
     if (threads > 0) assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
     clear_grads(&r);
@@ -471,15 +560,17 @@ static float *run_with_threads(size_t threads, size_t *count) {
 static void any_number_of_threads_gives_the_same_bits(void **state) {
     (void)state;
     const size_t threads[] = {1, 2, 3, 8, 70};
-    size_t count, again;
-    float *alone = run_with_threads(0, &count);
-    for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
-        float *together = run_with_threads(threads[n], &again);
-        assert_int_equal(again, count);
-        assert_memory_equal(together, alone, count * sizeof *alone);
-        free(together);
+    for (size_t kind = 0; kind < SCORE_COUNT; kind++) {
+        size_t count, again;
+        float *alone = run_with_threads(all_scores[kind], 0, &count);
+        for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
+            float *together = run_with_threads(all_scores[kind], threads[n], &again);
+            assert_int_equal(again, count);
+            assert_memory_equal(together, alone, count * sizeof *alone);
+            free(together);
+        }
+        free(alone);
     }
-    free(alone);
 }
 
 // ---- errors --------------------------------------------------------------------------------------
@@ -520,6 +611,36 @@ static void a_query_that_is_not_finite_is_named(void **state) {
     release(&r);
 }
 
+static void scores_that_overflow_are_named(void **state) {
+    (void)state;
+    router r = make(odd_with(REEF_SCORE_SOFTMAX, false), 20, 5, 42);
+    float *tables[] = {r.params.sub_keys_a, r.params.sub_keys_b};
+    const size_t half = r.shape.d_key / 2, D = r.shape.d_model;
+    // Every query is the first value of its token, over and over: finite, and mostly below 1.
+    for (size_t d = 0; d < D; d++)
+        for (size_t c = 0; c < r.width; c++) r.params.w_query[d * r.width + c] = d == 0;
+    for (size_t n = 0; n < 2; n++) {
+        const struct {
+            float x, keys; // of the row named; first value of every key of the table
+        } wrong[] = {{3, 3e38f}, {-3, 3e38f}, {3, -3e38f}};
+        for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
+            for (size_t i = 0; i < r.shape.side; i++) tables[n][i * half] = wrong[w].keys;
+            r.x[17 * D] = 0.5f;
+            forward(&r, REEF_ROUTER_TRAIN, NULL);
+            r.x[17 * D] = wrong[w].x;
+            assert_names_row(&r, REEF_ROUTER_TRAIN, "row 17 of 20");
+            for (size_t i = 0; i < r.shape.side; i++) tables[n][i * half] = 0.1f;
+        }
+        // One key that scores minus infinity is no worse than any other that is not chosen.
+        tables[n][0] = -3e38f;
+        forward(&r, REEF_ROUTER_TRAIN, NULL);
+        tables[n][0] = 3e38f; // but one that scores infinity would be
+        assert_names_row(&r, REEF_ROUTER_TRAIN, "row 17 of 20");
+        tables[n][0] = 0.1f;
+    }
+    release(&r);
+}
+
 static void shapes_that_do_not_fit_together_are_refused(void **state) {
     (void)state;
     reef_error err;
@@ -536,6 +657,8 @@ static void shapes_that_do_not_fit_together_are_refused(void **state) {
         {{.d_model = 7, .head_count = 3, .topk = 6, .d_key = 6, .side = 5}, "topk is 6"},
         {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 65536}, "side is 65536"},
         {{.d_model = SIZE_MAX, .head_count = 3, .topk = 3, .d_key = 6, .side = 5}, "d_model is"},
+        {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 5, .score = 3},
+         "no score function 3"},
     };
     assert_int_equal(reef_router_shape_check(&odd, &err), REEF_OK);
     for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
@@ -578,6 +701,7 @@ static int run_with(const char *kernels) {
     print_message("kernels: %s\n", reef_kernels_name());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_agrees_with_the_plain_router),
+        cmocka_unit_test(score_functions_hold_for_scores_of_any_size),
         cmocka_unit_test(retrieval_equals_exhaustive_search_on_ties),
         cmocka_unit_test(folded_router_agrees_with_running_statistics),
         cmocka_unit_test(running_statistics_move_towards_the_batch),
@@ -589,6 +713,7 @@ static int run_with(const char *kernels) {
         cmocka_unit_test(inactive_pieces_get_and_give_no_gradient),
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
         cmocka_unit_test(a_query_that_is_not_finite_is_named),
+        cmocka_unit_test(scores_that_overflow_are_named),
         cmocka_unit_test(shapes_that_do_not_fit_together_are_refused),
         cmocka_unit_test(tapes_hold_whole_pieces),
     };

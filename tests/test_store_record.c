@@ -184,6 +184,30 @@ static void payloads_of_all_types_and_sizes_come_back(void **state) {
     free(payload);
 }
 
+static void records_are_located_without_being_read(void **state) {
+    pool_fixture *pool = *state;
+    static uint8_t payload[20000];
+    const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 3};
+    const reef_key absent = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 4};
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_commit commit = {0};
+    const void *at = NULL;
+    for (size_t i = 0; i < sizeof payload; i++) payload[i] = (uint8_t)(i * 7);
+    must(reef_txn_begin(&txn, pool->store, REEF_TXN_WRITE, &err), &err);
+    must(reef_record_put(txn, &key, REEF_BF16, payload, sizeof payload, &err), &err);
+    must(reef_txn_commit(txn, &commit, &err), &err);
+    must(reef_txn_begin(&txn, pool->store, REEF_TXN_READ, &err), &err);
+    must(reef_record_locate(txn, &key, sizeof payload, &at, &err), &err);
+    assert_memory_equal(at, payload, sizeof payload);
+    assert_int_equal((uintptr_t)at % 64, 0);
+    must_fail(reef_record_locate(txn, &key, sizeof payload - 1, &at, &err), REEF_CORRUPT, &err,
+              "20000 bytes instead of 19999");
+    assert_null(at);
+    must_fail(reef_record_locate(txn, &absent, 1, &at, &err), REEF_NOT_FOUND, &err, "block 4");
+    reef_txn_abort(txn);
+}
+
 static void every_database_holds_records(void **state) {
     pool_fixture *f = *state;
     reef_error err;
@@ -315,6 +339,8 @@ int main(void) {
         cmocka_unit_test(encoded_keys_sort_like_their_fields),
         cmocka_unit_test_setup_teardown(bad_keys_are_refused, pool_setup, pool_teardown),
         cmocka_unit_test_setup_teardown(payloads_of_all_types_and_sizes_come_back, pool_setup,
+                                        pool_teardown),
+        cmocka_unit_test_setup_teardown(records_are_located_without_being_read, pool_setup,
                                         pool_teardown),
         cmocka_unit_test_setup_teardown(every_database_holds_records, pool_setup, pool_teardown),
         cmocka_unit_test_setup_teardown(a_missing_record_is_not_found_and_named, pool_setup,

@@ -2,6 +2,7 @@
 // decides the bits (not threads, cuts, commits or restarts), boundaries are found, a domain that comes
 // back is recognised, frozen experts stand still.
 #include "drift.h"
+#include "persist.h"
 #include "reef_trainer.h"
 #include "reservoir.h"
 #include "temp_dir.h"
@@ -145,7 +146,7 @@ static void logits_of(reef_store *store, const char *as_of, int kind, float *out
     reef_model *model = NULL;
     uint8_t probe[PROBE_BYTES];
     write_text(probe, sizeof probe, kinds[kind], 99);
-    ok(reef_model_open(&model, store, as_of, 1, &err), &err);
+    ok(reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
     ok(reef_model_logits(model, probe, sizeof probe, out, &err), &err);
     reef_model_close(model);
 }
@@ -202,7 +203,7 @@ static void as_of_is_bit_identical_for_ever(void **state) {
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) {
         feed_kind(f, g, 12000, 1);
-        ok(reef_trainer_seal(f->trainer, &err), &err);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
         logits_of(f->store, g == 0 ? "0" : "1", g, sealed[g]);
     }
     feed_kind(f, 2, 12000, 1);
@@ -226,7 +227,7 @@ static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state)
     float *before = new_logits(), *now = new_logits();
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 1);
-    ok(reef_trainer_seal(f->trainer, &err), &err);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     logits_of(f->store, "0", 0, before);
     feed_kind(f, 1, 12000, 1);
     commit(f, NULL);
@@ -241,11 +242,16 @@ static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state)
 
 // The root after a stream with two changes, fed in cuts of `cut` bytes, committed every `every` cuts,
 // and with `reopen` thrown away after every third commit and taken up from the pool.
-static void root_of_run(
-    size_t threads, size_t cut, size_t every, bool reopen, uint8_t root[REEF_HASH_BYTES]) {
+static void root_of_run(const reef_config *config,
+                        size_t threads,
+                        size_t cut,
+                        size_t every,
+                        bool reopen,
+                        uint8_t root[REEF_HASH_BYTES]) {
     void *state = NULL;
     setup(&state);
     lifelong_fixture *f = state;
+    f->config = *config;
     enum { PART = 9000, TOTAL = 3 * PART };
     uint8_t *stream = malloc(TOTAL);
     for (int kind = 0; kind < 3; kind++) write_text(stream + kind * PART, PART, kinds[kind], 7);
@@ -275,16 +281,294 @@ static void root_of_run(
     teardown(&state);
 }
 
+static void assert_the_stream_decides(const reef_config *config) {
+    uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
+    root_of_run(config, 1, 27000, 1, false, expected);
+    root_of_run(config, 2, 27000, 1, false, root); // threads
+    assert_memory_equal(expected, root, sizeof root);
+    root_of_run(config, 3, 997, 5, false, root); // cuts and commits
+    assert_memory_equal(expected, root, sizeof root);
+    root_of_run(config, 8, 313, 3, true, root); // restarts
+    assert_memory_equal(expected, root, sizeof root);
+}
+
+static void choose(reef_config *config, const char *name, const char *value) {
+    reef_error err;
+    ok(reef_config_set(config, name, value, &err), &err);
+}
+
 static void the_stream_alone_decides_the_bits(void **state) {
     (void)state;
-    uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
-    root_of_run(1, 27000, 1, false, expected);
-    root_of_run(2, 27000, 1, false, root); // threads
-    assert_memory_equal(expected, root, sizeof root);
-    root_of_run(3, 997, 5, false, root); // cuts and commits
-    assert_memory_equal(expected, root, sizeof root);
-    root_of_run(8, 313, 3, true, root); // restarts
-    assert_memory_equal(expected, root, sizeof root);
+    reef_config config = tiny_config();
+    assert_the_stream_decides(&config);
+}
+
+static void it_does_for_gated_experts_that_are_rounded_too(void **state) {
+    (void)state;
+    reef_config config = tiny_config();
+    choose(&config, "expert", "glu");
+    choose(&config, "score", "sigmoid");
+    choose(&config, "seal_dtype", "bf16");
+    assert_the_stream_decides(&config);
+}
+
+static void every_kind_and_score_learns(void **state) {
+    (void)state;
+    static const char *const EXPERTS[] = {"gelu", "relu", "glu"};
+    static const char *const SCORES[] = {"softmax", "sigmoid", "relu"};
+    for (size_t i = 0; i < 9; i++) {
+        void *own = NULL;
+        setup(&own);
+        lifelong_fixture *f = own;
+        choose(&f->config, "expert", EXPERTS[i / 3]);
+        choose(&f->config, "score", SCORES[i % 3]);
+        make_pool(f, 1);
+        feed_kind(f, 0, 20 * 64, 3);
+        double early = status_of(f).bits_per_byte;
+        feed_kind(f, 0, 60 * 64, 4);
+        double late = status_of(f).bits_per_byte;
+        assert_true(isfinite(early) && early < 9.0);
+        assert_true(late < early - 0.5);
+        teardown(&own);
+    }
+}
+
+// ---- sealing -------------------------------------------------------------------------------------
+
+static reef_generation generation_of(const lifelong_fixture *f, uint32_t g) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_generation info;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_generation_read(txn, g, &info, &err), &err);
+    reef_txn_abort(txn);
+    return info;
+}
+
+static void assert_rows_are_stored_as(const lifelong_fixture *f, uint32_t g, reef_dtype dtype) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    size_t side = g == 0 ? f->config.side : f->config.side_new;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    for (uint32_t layer = 0; layer < f->config.layers; layer++) {
+        reef_key key = {.db = REEF_DB_EXPERTS, .generation = g, .layer = layer};
+        reef_view view;
+        ok(reef_record_view(txn, &key, &view, &err), &err);
+        assert_int_equal(view.dtype, dtype);
+        assert_int_equal(view.bytes, side * side * 3 * 16 * (dtype == REEF_BF16 ? 2 : 4));
+    }
+    reef_txn_abort(txn);
+    assert_int_equal(generation_of(f, g).dtype, dtype);
+}
+
+static void assert_sound(const lifelong_fixture *f) {
+    reef_error err;
+    reef_check_report report;
+    ok(reef_store_check(f->store, NULL, NULL, &report, &err), &err);
+    assert_int_equal(report.damaged, 0);
+}
+
+static void a_rounded_generation_is_exact_from_then_on(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    reef_commit last, again;
+    float *open = new_logits(), *sealed = new_logits(), *second = new_logits(),
+          *later = new_logits();
+    choose(&f->config, "expert", "glu");
+    choose(&f->config, "score", "sigmoid");
+    choose(&f->config, "seal_dtype", "bf16");
+    make_pool(f, 2);
+    feed_kind(f, 0, 12000, 1);
+    commit(f, NULL);
+    logits_of(f->store, "0", 0, open);
+    ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+    assert_int_equal(sealing.generation, 0);
+    assert_int_equal(sealing.dtype, REEF_BF16);
+    assert_true(sealing.loss_bytes > 1000);
+    assert_true(sealing.loss_before != sealing.loss_after);
+    assert_true(fabs(sealing.loss_before - sealing.loss_after) < 0.01);
+    assert_rows_are_stored_as(f, 0, REEF_BF16);
+    assert_rows_are_stored_as(f, 1, REEF_F32); // the open one
+    logits_of(f->store, "0", 0, sealed);
+    assert_memory_not_equal(open, sealed, LOGIT_BYTES);
+
+    feed_kind(f, 1, 12000, 1); // the next one trains on top of it
+    ok(reef_trainer_seal(f->trainer, "f32", &sealing, &err), &err); // for this one only
+    assert_int_equal(sealing.dtype, REEF_F32);
+    assert_rows_are_stored_as(f, 1, REEF_F32);
+    logits_of(f->store, "0", 0, later);
+    assert_memory_equal(sealed, later, LOGIT_BYTES);
+    logits_of(f->store, "1", 1, second);
+    uint8_t root[REEF_HASH_BYTES];
+    memcpy(root, generation_of(f, 0).root, sizeof root);
+    feed_kind(f, 2, 3000, 1);
+    commit(f, &last);
+    close_pool(f);
+    open_pool(f, 1);
+    commit(f, &again);
+    assert_memory_equal(last.root, again.root, REEF_HASH_BYTES);
+    assert_memory_equal(root, generation_of(f, 0).root, sizeof root);
+    assert_sound(f);
+    feed_kind(f, 2, 3000, 2);
+    ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+    assert_int_equal(sealing.dtype, REEF_BF16);
+    close_pool(f);
+    logits_in_new_process(f, "0", 0, later);
+    assert_memory_equal(sealed, later, LOGIT_BYTES);
+    logits_in_new_process(f, "1", 1, later);
+    assert_memory_equal(second, later, LOGIT_BYTES);
+    free(open);
+    free(sealed);
+    free(second);
+    free(later);
+}
+
+// Bits per byte of the last commit's model on the windows of the open generation's sample.
+static double loss_of_sample(const lifelong_fixture *f, uint64_t *scored) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_model *model = NULL;
+    reef_reservoir sample;
+    double bits = 0.0;
+    ok(reef_reservoir_init(&sample, &f->config, &err), &err);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_persist_load_reservoir(txn, &sample, &err), &err);
+    reef_txn_abort(txn);
+    ok(reef_model_open(&model, f->store, "0", &(reef_model_options){.threads = 1}, &err), &err);
+    *scored = 0;
+    for (size_t slot = sample.old_slots; slot < sample.slots; slot++) {
+        reef_score score = {0};
+        const uint8_t *bytes = sample.bytes + slot * sample.window_bytes;
+        ok(reef_model_score(model, bytes, sample.sizes[slot], NULL, &score, NULL, NULL, &err),
+           &err);
+        bits += score.bits;
+        *scored += score.bytes;
+    }
+    reef_model_close(model);
+    reef_reservoir_release(&sample);
+    return bits / (double)*scored;
+}
+
+static void sealing_measures_what_evaluation_would(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    uint64_t scored;
+    make_pool(f, 2);
+    feed_kind(f, 0, 12000, 1);
+    commit(f, NULL);
+    double open = loss_of_sample(f, &scored);
+    ok(reef_trainer_seal(f->trainer, "bf16", &sealing, &err), &err);
+    assert_int_equal(sealing.loss_bytes, scored);
+    assert_true(fabs(sealing.loss_before - open) < 1e-9);
+
+    // The sample is gone from the pool by now: another pool seals the same bits, step by step.
+    void *own = NULL;
+    setup(&own);
+    lifelong_fixture *twin = own;
+    choose(&twin->config, "seal_dtype", "bf16");
+    make_pool(twin, 1);
+    feed_kind(twin, 0, 12000, 1);
+    reef_sealing again;
+    ok(reef_trainer_seal(twin->trainer, NULL, &again, &err), &err);
+    assert_true(again.loss_before == sealing.loss_before);
+    assert_true(again.loss_after == sealing.loss_after);
+    teardown(&own);
+}
+
+static void sealing_as_it_is_costs_not_one_bit(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    make_pool(f, 2);
+    for (int g = 0; g < 2; g++) { // the second one with a gate, and an older generation below
+        feed_kind(f, g, 12000, 1);
+        ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+        assert_int_equal(sealing.generation, g);
+        assert_true(isfinite(sealing.loss_before) && sealing.loss_before > 0.0);
+        assert_true(sealing.loss_before == sealing.loss_after);
+    }
+}
+
+static void an_unknown_type_of_rows_is_refused(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    feed_kind(f, 0, 4000, 3);
+    assert_int_equal(reef_trainer_seal(f->trainer, "f16", NULL, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "must be f32 or bf16"));
+    assert_int_equal(status_of(f).generation, 0);
+}
+
+// Seals whose event has `words`, as the timeline tells them.
+typedef struct seal_count {
+    const char *words;
+    size_t seals, matching;
+} seal_count;
+
+static reef_status count_seal(void *context,
+                              const reef_key *key,
+                              const reef_view *view,
+                              reef_error *err) {
+    (void)key;
+    (void)err;
+    seal_count *count = context;
+    char text[1024] = "";
+    memcpy(text, view->data, view->bytes < sizeof text ? view->bytes : sizeof text - 1);
+    bool seal = strstr(text, "\"event\": \"seal\"") != NULL;
+    count->seals += seal;
+    count->matching += seal && strstr(text, count->words) != NULL;
+    return REEF_OK;
+}
+
+static void assert_one_seal_says(const lifelong_fixture *f, const char *words) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    seal_count count = {.words = words};
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, count_seal, &count, &err), &err);
+    reef_txn_abort(txn);
+    assert_int_equal(count.seals, 1);
+    assert_int_equal(count.matching, 1);
+}
+
+static void a_boundary_that_is_found_rounds_and_measures_as_well(void **state) {
+    lifelong_fixture *f = *state;
+    choose(&f->config, "expert", "glu");
+    choose(&f->config, "seal_dtype", "bf16");
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 3);
+    feed_kind(f, 1, 2000, 3);
+    commit(f, NULL);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_rows_are_stored_as(f, 0, REEF_BF16);
+    assert_one_seal_says(f, "\"reason\": \"drift\"");
+    assert_one_seal_says(f, "\"dtype\": \"bf16\"");
+    assert_one_seal_says(f, "\"loss_before\": ");
+}
+
+static void without_a_sample_there_is_no_loss(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_commit last;
+    reef_sealing sealing;
+    make_pool(f, 1);
+    feed_kind(f, 0, 4000, 3);
+    commit(f, &last);
+    reef_trainer_close(f->trainer);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    for (uint32_t slot = 0; slot < 1024; slot++) {
+        reef_key key = {.db = REEF_DB_RESERVOIR, .block = slot};
+        ok(reef_record_delete(txn, &key, &err), &err);
+    }
+    ok(reef_txn_commit(txn, &last, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store, NULL, &err), &err);
+    ok(reef_trainer_seal(f->trainer, "bf16", &sealing, &err), &err);
+    assert_int_equal(sealing.loss_bytes, 0);
+    assert_true(isnan(sealing.loss_before) && isnan(sealing.loss_after));
+    assert_one_seal_says(f, "\"loss_before\": null, \"loss_after\": null");
 }
 
 static void a_boundary_is_found_where_the_stream_changes(void **state) {
@@ -308,10 +592,10 @@ static void a_generation_without_training_is_not_sealed(void **state) {
     lifelong_fixture *f = *state;
     reef_error err;
     make_pool(f, 1);
-    assert_int_equal(reef_trainer_seal(f->trainer, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_INVALID);
     feed_kind(f, 0, 4000, 3);
-    ok(reef_trainer_seal(f->trainer, &err), &err);
-    assert_int_equal(reef_trainer_seal(f->trainer, &err), REEF_INVALID);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_INVALID);
     assert_int_equal(status_of(f).generation, 1);
 }
 
@@ -427,7 +711,7 @@ static double drift_on_leaking_tokens(float retain_weight) {
     f->config.drift = false;
     make_pool(f, 1);
     feed_kind(f, 0, 8000, 3);
-    ok(reef_trainer_seal(f->trainer, &err), &err);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     feed_kind(f, 0, 16000, 4);
     commit(f, NULL);
     float *before = new_logits(), *now = new_logits();
@@ -476,14 +760,18 @@ static void a_snapshot_keeps_its_state(void **state) {
     ok(reef_trainer_snapshot(f->trainer, "monday", &snapshot, &err), &err);
     logits_of(f->store, "now", 0, then);
     feed_kind(f, 0, 6000, 4);
-    ok(reef_trainer_seal(f->trainer, &err), &err);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     logits_of(f->store, "monday", 0, later);
     assert_memory_equal(then, later, LOGIT_BYTES);
     logits_of(f->store, "0", 0, later);
     assert_memory_not_equal(then, later, LOGIT_BYTES);
     reef_model *model;
-    assert_int_equal(reef_model_open(&model, f->store, "tuesday", 1, &err), REEF_NOT_FOUND);
-    assert_int_equal(reef_model_open(&model, f->store, "2", 1, &err), REEF_NOT_FOUND);
+    assert_int_equal(
+        reef_model_open(&model, f->store, "tuesday", &(reef_model_options){.threads = 1}, &err),
+        REEF_NOT_FOUND);
+    assert_int_equal(
+        reef_model_open(&model, f->store, "2", &(reef_model_options){.threads = 1}, &err),
+        REEF_NOT_FOUND);
     free(then);
     free(later);
 }
@@ -498,7 +786,7 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     feed_kind(f, 0, 9000, 3);
     commit(f, NULL);
     write_text(probe, sizeof probe, kinds[0], 99);
-    ok(reef_model_open(&model, f->store, NULL, 2, &err), &err);
+    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 2}, &err), &err);
     ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
     reef_score score = {0};
     ok(reef_model_score(model, probe, sizeof probe, bits, &score, NULL, NULL, &err), &err);
@@ -588,6 +876,16 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(todays_output_is_the_old_one_where_no_newer_gate_fires,
                                         setup, teardown),
         cmocka_unit_test(the_stream_alone_decides_the_bits),
+        cmocka_unit_test(it_does_for_gated_experts_that_are_rounded_too),
+        cmocka_unit_test(every_kind_and_score_learns),
+        cmocka_unit_test_setup_teardown(a_rounded_generation_is_exact_from_then_on, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(sealing_measures_what_evaluation_would, setup, teardown),
+        cmocka_unit_test_setup_teardown(sealing_as_it_is_costs_not_one_bit, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_unknown_type_of_rows_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_boundary_that_is_found_rounds_and_measures_as_well, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(without_a_sample_there_is_no_loss, setup, teardown),
         cmocka_unit_test_setup_teardown(a_boundary_is_found_where_the_stream_changes, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_generation_without_training_is_not_sealed, setup,

@@ -80,12 +80,13 @@ json_t *cli_generation_json(const cli_pool *pool, const reef_generation *generat
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(generation->root, root);
     json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I}", "generation",
+        "{s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I}", "generation",
         (json_int_t)generation->generation, "parent", (json_int_t)generation->parent, "side",
         (json_int_t)generation->side, "experts",
         (json_int_t)cli_generation_experts(pool, generation), "first_id",
-        (json_int_t)generation->first_id, "sealed", generation->sealed, "opened_step",
-        (json_int_t)generation->opened_step, "opened_at", (json_int_t)generation->opened_at);
+        (json_int_t)generation->first_id, "dtype", reef_rows_dtype_text(generation->dtype),
+        "sealed", generation->sealed, "opened_step", (json_int_t)generation->opened_step,
+        "opened_at", (json_int_t)generation->opened_at);
     // What an open generation does not have yet is null.
     json_object_set_new(object, "sealed_step",
                         generation->sealed ? json_integer((json_int_t)generation->sealed_step)

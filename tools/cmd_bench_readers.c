@@ -249,7 +249,8 @@ static reef_status evaluate_once(
     reef_model *model = NULL;
     reef_score score = {0};
     moment begin = moment_now();
-    reef_status status = reef_model_open(&model, store, SNAPSHOT, p->threads, err);
+    reef_status status =
+        reef_model_open(&model, store, SNAPSHOT, &(reef_model_options){.threads = p->threads}, err);
     moment opened = moment_now();
     if (status == REEF_OK)
         status = reef_model_score(model, text, SCORED_BYTES, NULL, &score, NULL, NULL, err);

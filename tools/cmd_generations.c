@@ -19,6 +19,7 @@ static void add_row(cli_table *table,
     cli_table_cell(table, "%" PRIu32, g->generation);
     cli_table_cell(table, "%" PRIu32 " x %" PRIu32, g->side, g->side);
     cli_table_cell(table, "%s", cli_count(cli_generation_experts(pool, g), words));
+    cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
     cli_table_cell(table, "%s", g->sealed ? "sealed" : "open");
     cli_table_cell(table, "%s", cli_count(g->opened_at, words));
     cli_table_cell(table, "%s", g->sealed ? cli_count(g->sealed_at, words) : "");
@@ -48,10 +49,10 @@ static reef_status collect(cli_pool *pool, cli_table *table, json_t *array, reef
 }
 
 reef_status generations_list(cli_pool *pool, cli_table **table, json_t **array, reef_error *err) {
-    static const char *const HEADING[] = {"generation", "side",           "experts",
-                                          "state",      "opened at byte", "sealed at byte",
-                                          "used %",     "unevenness"};
-    *table = cli_table_new(">>><>>>>", HEADING);
+    static const char *const HEADING[] = {"generation",     "side",   "experts",
+                                          "rows",           "state",  "opened at byte",
+                                          "sealed at byte", "used %", "unevenness"};
+    *table = cli_table_new(">>><<>>>>", HEADING);
     *array = json_array();
     reef_status status = collect(pool, *table, *array, err);
     if (status == REEF_OK) return REEF_OK;

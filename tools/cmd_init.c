@@ -66,7 +66,9 @@ static reef_status measure(const cli_call *cli,
     cli_pool pool;
     reef_model *model = NULL;
     reef_status status = cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_model_open(&model, pool.store, NULL, 1, err);
+    if (status == REEF_OK)
+        status =
+            reef_model_open(&model, pool.store, NULL, &(reef_model_options){.threads = 1}, err);
     if (status == REEF_OK) *parameters = reef_model_parameter_count(model);
     *file_bytes = pool.file_bytes;
     reef_model_close(model);

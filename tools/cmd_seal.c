@@ -3,57 +3,112 @@
 
 #include <inttypes.h>
 
+static const cli_option OPTIONS[] = {
+    {"seal-dtype", "TYPE",
+     "rows of the sealed experts: f32, or bf16 at half the bytes (default: the pool's choice)"},
+    {0},
+};
+
 const cli_manual seal_manual = {
     .about = "From then on not one bit of the sealed generation changes, and what it computes can "
              "be had\n"
-             "for ever with --as-of. What comes next in the stream is learned by the new one.",
-    .options = NULL,
-    .example = "reef seal reef.pool --dry-run",
+             "for ever with --as-of. What comes next in the stream is learned by the new one. The "
+             "loss on a\n"
+             "sample of what it was trained on, before and after, says what its type cost.",
+    .options = OPTIONS,
+    .example = "reef seal reef.pool --dry-run\n"
+               "reef seal reef.pool --seal-dtype bf16",
 };
 
 static reef_status seal(reef_trainer *trainer,
                         json_t *arguments,
                         json_t **result,
                         reef_error *err) {
-    (void)arguments;
-    reef_status status = reef_trainer_seal(trainer, err);
-    if (status == REEF_OK) *result = json_object();
+    reef_sealing sealing;
+    const char *dtype = json_string_value(json_object_get(arguments, "seal_dtype"));
+    reef_status status = reef_trainer_seal(trainer, dtype, &sealing, err);
+    if (status == REEF_OK) // as the daemon answers
+        *result =
+            json_pack("{s:I, s:I, s:o, s:o}", "sealed", (json_int_t)sealing.generation,
+                      "loss_bytes", (json_int_t)sealing.loss_bytes, "loss_before",
+                      cli_real(sealing.loss_before), "loss_after", cli_real(sealing.loss_after));
     return status;
 }
 
-static reef_status answer(cli_call *cli, const cli_pool *pool, uint32_t sealed, reef_error *err) {
+static json_t *loss_json(const json_t *result, const char *name) {
+    const json_t *loss = json_object_get(result, name);
+    return json_is_real(loss) ? json_real(json_real_value(loss)) : json_null();
+}
+
+static reef_status answer_json(cli_call *cli,
+                               const cli_pool *pool,
+                               uint32_t sealed,
+                               const char *dtype,
+                               const json_t *result,
+                               reef_error *err) {
+    json_t *opened =
+        cli->dry_run ? json_null() : cli_generation_json(pool, &pool->generations[sealed + 1]);
+    json_t *bytes = cli->dry_run ? json_null() : json_copy(json_object_get(result, "loss_bytes"));
+    return cli_answer(
+        cli,
+        json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "seal_dtype", dtype,
+                  "sealed", cli_generation_json(pool, &pool->generations[sealed]), "opened", opened,
+                  "loss_bytes", bytes, "loss_before", loss_json(result, "loss_before"),
+                  "loss_after", loss_json(result, "loss_after")),
+        err);
+}
+
+static void print_loss(const json_t *result) {
+    char words[CLI_WORD_BYTES];
+    uint64_t bytes = (uint64_t)json_integer_value(json_object_get(result, "loss_bytes"));
+    if (bytes == 0)
+        printf("there is no sample of its text to measure its loss on\n");
+    else
+        printf("loss on %s bytes of its own text: %.6f bits per byte before, %.6f after\n",
+               cli_count(bytes, words), json_real_value(json_object_get(result, "loss_before")),
+               json_real_value(json_object_get(result, "loss_after")));
+}
+
+static void print_answer(const cli_call *cli,
+                         const cli_pool *pool,
+                         uint32_t sealed,
+                         const char *dtype,
+                         const json_t *result) {
     const reef_generation *old = &pool->generations[sealed];
-    if (cli->json) {
-        json_t *opened =
-            cli->dry_run ? json_null() : cli_generation_json(pool, &pool->generations[sealed + 1]);
-        return cli_answer(cli,
-                          json_pack("{s:b, s:o, s:o}", "done", !cli->dry_run, "sealed",
-                                    cli_generation_json(pool, old), "opened", opened),
-                          err);
-    }
     char words[CLI_WORD_BYTES];
     const char *would = cli->dry_run ? "would seal" : "sealed";
-    printf("%s generation %" PRIu32 " (%s experts, open since byte %" PRIu64 ")\n", would, sealed,
-           cli_count(cli_generation_experts(pool, old), words), old->opened_at);
+    printf("%s generation %" PRIu32 " (%s experts, open since byte %" PRIu64 ") with rows of %s\n",
+           would, sealed, cli_count(cli_generation_experts(pool, old), words), old->opened_at,
+           dtype);
+    if (!cli->dry_run) print_loss(result);
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts in each PEER layer)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, pool->config.side_new,
            pool->config.side_new);
-    return REEF_OK;
 }
 
 reef_status cmd_seal(cli_call *cli, reef_error *err) {
     cli_pool pool;
     json_t *result = NULL;
+    const char *dtype = cli_text(cli, "seal-dtype");
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
-    uint32_t open = pool.generation_count - 1;
-    if (!cli->dry_run) {
-        status = cli_change(cli, json_pack("{s:s}", "command", "seal"), seal, &result, err);
-        if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
+    uint32_t sealed = pool.generation_count - 1;
+    // A dry run refuses what the real one would.
+    if (dtype)
+        status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
+    else
+        dtype = pool.config.seal_dtype;
+    if (status == REEF_OK && !cli->dry_run) {
+        json_t *request = json_pack("{s:s, s:s}", "command", "seal", "seal_dtype", dtype);
+        status = cli_change(cli, request, seal, &result, err);
         // The daemon may have opened generations of its own since we looked.
-        open = pool.generation_count - 2;
+        sealed = (uint32_t)json_integer_value(json_object_get(result, "sealed"));
+        if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
     }
-    if (status == REEF_OK) status = answer(cli, &pool, open, err);
+    if (status == REEF_OK && cli->json)
+        status = answer_json(cli, &pool, sealed, dtype, result, err);
+    else if (status == REEF_OK)
+        print_answer(cli, &pool, sealed, dtype, result);
     json_decref(result);
     cli_pool_close(&pool);
     return status;

@@ -212,7 +212,7 @@ static void peer_generation(backward *b, const reef_pass_update *update) {
     reef_router_shape shape = reef_gen_shape(pass->config, gen->info.side);
     double start = reef_seconds();
     reef_workers_run(b->workers, b->batch->windows, output_gradient_window, b);
-    reef_workers_run(b->workers, b->batch->windows, experts_window, b);
+    reef_pass_run_experts(pass, b->net, b->workers, b->batch, b->g, b->l, experts_window, b);
     double routed = reef_seconds();
     reef_router_backward(&shape, &gen->weights.routers[b->l],
                          gen->open ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,

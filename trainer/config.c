@@ -45,6 +45,9 @@
     X(side_new, INTEGER, "32", 1, 65535, "sub-keys per side of later generations")                 \
     X(adapters, INTEGER, "16", 0, 4096, "rank of later generations' corrections of attention")     \
     X(batch_norm, BOOLEAN, "true", 0, 1, "batch norm on queries")                                  \
+    X(expert, TEXT, "gelu", 0, 0, "what an expert is: gelu, relu, or glu (gated, a third vector)") \
+    X(score, TEXT, "softmax", 0, 0,                                                                \
+      "weight of a retrieved expert by its score: softmax, sigmoid or relu")                       \
     X(learning_rate, NUMBER, "0.002", 0, 10, "Adam's rate for dense parameters after warm-up")     \
     X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \
     X(warmup, INTEGER, "80", 0, 1e9, "steps of each generation over which the rate rises")         \
@@ -66,7 +69,8 @@
     X(reservoir_bytes, INTEGER, "1048576", 32, 4294967295.0,                                       \
       "sample of the past that gates are fitted on")                                               \
     X(reservoir_window, INTEGER, "1024", 16, 1048576, "bytes in one sampled window")               \
-    X(retain_weight, NUMBER, "1", 0, 1000, "weight of silence on old bytes that leak; 0 for none")
+    X(retain_weight, NUMBER, "1", 0, 1000, "weight of silence on old bytes that leak; 0 for none") \
+    X(seal_dtype, TEXT, "f32", 0, 0, "rows of experts once sealed: f32, or bf16 at half the bytes")
 
 #define FIELD_TYPE_TEXT "text"
 #define FIELD_TYPE_INTEGER "integer"
@@ -162,10 +166,37 @@ static reef_status number_store(reef_config *config,
     return REEF_OK;
 }
 
+// Text fields that are one of a few words. Fields that are newer than the first pools have a default
+// that is what those pools do: a stored configuration may lack them.
+static const struct choice {
+    const char *name;
+    const char *words[4]; // up to the first NULL
+    const char *fault;
+    bool may_lack;
+} CHOICES[] = {
+    {"model", {"lm"}, "must be lm", false},
+    {"expert", {"gelu", "relu", "glu"}, "must be gelu, relu or glu", true},
+    {"score", {"softmax", "sigmoid", "relu"}, "must be softmax, sigmoid or relu", true},
+    {"seal_dtype", {"f32", "bf16"}, "must be f32 or bf16", true},
+};
+
+static const struct choice *choice_of(const reef_config_field *field) {
+    for (size_t i = 0; i < sizeof(CHOICES) / sizeof(CHOICES[0]); i++)
+        if (strcmp(field->name, CHOICES[i].name) == 0) return &CHOICES[i];
+    return NULL;
+}
+
+static bool is_choice(const struct choice *choice, const char *value) {
+    for (size_t i = 0; choice->words[i]; i++)
+        if (strcmp(value, choice->words[i]) == 0) return true;
+    return false;
+}
+
 // What is wrong with the letters of a text field, or NULL. How the length of ffw meets the number of
 // layers is for reef_config_check: fields are set one after the other.
 static const char *text_fault(const reef_config_field *field, const char *value) {
-    if (strcmp(field->name, "model") == 0) return strcmp(value, "lm") == 0 ? NULL : "must be lm";
+    const struct choice *choice = choice_of(field);
+    if (choice) return is_choice(choice, value) ? NULL : choice->fault;
     if (value[0] == '\0' || value[strspn(value, "pd")] != '\0')
         return "must be letters p (PEER) or d (dense), one for all blocks or one per block";
     return NULL;
@@ -176,12 +207,12 @@ static reef_status text_store(reef_config *config,
                               const char *value,
                               reef_error *err) {
     size_t bytes = strlen(value);
-    if (bytes >= field->bytes)
-        return reef_fail(err, REEF_INVALID, "%s is %.64s%s, but may have at most %zu letters",
-                         field->name, value, bytes > 64 ? "..." : "", field->bytes - 1);
     const char *fault = text_fault(field, value);
     if (fault)
         return reef_fail(err, REEF_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
+    if (bytes >= field->bytes)
+        return reef_fail(err, REEF_INVALID, "%s is %.64s%s, but may have at most %zu letters",
+                         field->name, value, bytes > 64 ? "..." : "", field->bytes - 1);
     // The whole field is written, so that equal configurations are equal bytes.
     memset(field_at(config, field), 0, field->bytes);
     memcpy(field_at(config, field), value, bytes);
@@ -480,6 +511,8 @@ static reef_status object_parse(reef_config *config, json_t *object, reef_error 
     }
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         value = json_object_get(object, FIELDS[i].name);
+        const struct choice *choice = choice_of(&FIELDS[i]);
+        if (!value && choice && choice->may_lack) continue; // the default, from reef_config_parse
         if (!value)
             return reef_fail(err, REEF_INVALID, "the configuration does not set %s",
                              FIELDS[i].name);

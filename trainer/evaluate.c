@@ -7,6 +7,7 @@
 #include "model.h"
 #include "persist.h"
 #include "random.h"
+#include "residency.h"
 
 #include <errno.h>
 #include <math.h>
@@ -20,6 +21,7 @@ struct reef_model {
     reef_net net;
     reef_pass pass;
     reef_workers *workers;
+    reef_residency residency;
     uint8_t *tokens, *targets; // (PASS_WINDOWS * T)
     uint8_t *fire;             // (generations, PASS_WINDOWS * T)
     float *margins;
@@ -62,33 +64,44 @@ static reef_status select_state(selection *out, reef_txn *txn, const char *as_of
     return REEF_OK;
 }
 
-static reef_status load_net(reef_net *net, reef_store *store, const char *as_of, reef_error *err) {
+static reef_status load_net(reef_model *model, const char *as_of, reef_error *err) {
+    reef_net *net = &model->net;
     reef_txn *txn = NULL;
     selection chosen = {0};
-    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    reef_status status = reef_txn_begin(&txn, model->residency.store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &net->config, err);
     if (status == REEF_OK) status = select_state(&chosen, txn, as_of, err);
+    if (status == REEF_OK)
+        status = reef_residency_decide(&model->residency, txn, &net->config, chosen.sealed, err);
     for (uint32_t g = 0; status == REEF_OK && g <= chosen.sealed; g++) {
         reef_gen *gen;
         status = reef_persist_load(&gen, txn, &net->config, g, g < chosen.sealed ? g : chosen.last,
-                                   false, err);
+                                   false, model->residency.in_place, err);
         if (status == REEF_OK) status = reef_net_append(net, gen, err);
     }
     reef_txn_abort(txn);
-    return status;
+    // Sealed generations do not change any more: those of the next transaction are the same.
+    return status == REEF_OK ? reef_residency_hold(&model->residency, net, err) : status;
 }
 
-reef_status reef_model_open(
-    reef_model **out, reef_store *store, const char *as_of, size_t threads, reef_error *err) {
+reef_status reef_model_open(reef_model **out,
+                            reef_store *store,
+                            const char *as_of,
+                            const reef_model_options *options,
+                            reef_error *err) {
     *out = NULL;
     reef_model *model = calloc(1, sizeof *model);
     if (model == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
-    reef_status status = load_net(&model->net, store, as_of, err);
-    if (status == REEF_OK) status = reef_workers_new(&model->workers, threads, err);
+    const reef_model_options defaults = {0};
+    if (options == NULL) options = &defaults;
+    reef_residency_init(&model->residency, store, options->memory_bytes);
+    reef_status status = load_net(model, as_of, err);
+    if (status == REEF_OK) status = reef_workers_new(&model->workers, options->threads, err);
     if (status == REEF_OK)
         status = reef_pass_init(&model->pass, &model->net.config, PASS_WINDOWS, false, err);
     if (status != REEF_OK) goto cleanup;
+    model->pass.pager = model->residency.pager;
     model->stride = (size_t)PASS_WINDOWS * model->net.config.context;
     model->tokens = calloc(model->stride, 1);
     model->targets = calloc(model->stride, 1);
@@ -109,6 +122,7 @@ cleanup:
 void reef_model_close(reef_model *model) {
     if (model == NULL) return;
     reef_pass_release(&model->pass);
+    reef_residency_release(&model->residency);
     reef_net_release(&model->net);
     reef_workers_free(model->workers);
     free(model->tokens);

@@ -356,6 +356,30 @@ bool reef_pass_activate(reef_pass *pass, const reef_batch *batch, size_t g) {
     return any;
 }
 
+void reef_pass_run_experts(reef_pass *pass,
+                           const reef_net *net,
+                           reef_workers *workers,
+                           const reef_batch *batch,
+                           size_t g,
+                           uint32_t l,
+                           void (*work)(void *context, size_t window),
+                           void *context) {
+    const reef_peer *peer = &net->gens[g]->peers[l];
+    const reef_expert_shape shape = reef_gen_expert_shape(pass->config);
+    bool in_place = pass->pager != NULL && peer->memory == NULL;
+    const reef_pager_request request = {
+        .rows = &peer->rows,
+        .row_bytes = peer->row_values * reef_rows_value_bytes(peer->rows.dtype),
+        .tokens = batch->windows * pass->config->context,
+        .P = shape.P,
+        .indices = pass->peers[g][pass->layer_sets == 1 ? 0 : l].tape.indices,
+        .active = reef_batch_fire(batch, pass->config, g, 0),
+    };
+    if (in_place) reef_pager_start(pass->pager, &request);
+    reef_workers_run(workers, batch->windows, work, context);
+    if (in_place) reef_pager_finish(pass->pager);
+}
+
 static reef_status peer_layer(forward *f,
                               reef_workers *workers,
                               reef_pass_mode mode,
@@ -381,8 +405,8 @@ static reef_status peer_layer(forward *f,
         if (status != REEF_OK) return status;
         double routed = reef_seconds();
         bool retain = train && g > 0;
-        reef_workers_run(workers, f->batch->windows, retain ? experts_open_window : experts_window,
-                         f);
+        reef_pass_run_experts(pass, f->net, workers, f->batch, g, f->l,
+                              retain ? experts_open_window : experts_window, f);
         pass->seconds_router += routed - start;
         pass->seconds_experts += reef_seconds() - routed;
     }

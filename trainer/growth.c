@@ -1,11 +1,15 @@
 // The life of generations: a boundary seals one and opens the next, gates are fitted, grids grow.
 #include "learner.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GATE_FIRST_FIT 32  // steps of a generation before its gate is fitted from its own sample
 #define GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit on
+#define SAMPLE_BYTES_MAX 16384 // of a generation's own sample that sealing measures its loss on
+#define LN2 0.6931471805599453
 
 // ---- gate ----------------------------------------------------------------------------------------
 
@@ -69,6 +73,69 @@ cleanup:
     return status;
 }
 
+// ---- loss of a sealing ---------------------------------------------------------------------------
+
+// Sum of the losses (nats) of what follows the first byte of one window of the reservoir, which fits the
+// pass: it is at most a batch. The last of the `gen_count` generations fires everywhere, as in training; the
+// older ones decide for themselves, from the window's beginning.
+static reef_status sample_window(reef_trainer *trainer,
+                                 size_t gen_count,
+                                 const uint8_t *bytes,
+                                 size_t size,
+                                 double *nats,
+                                 reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    size_t T = config->context, count = size - 1, windows = (count + T - 1) / T;
+    size_t stride = reef_step_windows(config) * T;
+    reef_net net = trainer->net; // a view of the first generations
+    net.gen_count = gen_count;
+    reef_firing firing = {0};
+    reef_status status = reef_firing_init(&firing, &net, err);
+    if (status != REEF_OK) return status;
+    // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
+    memset(trainer->tokens, 0, windows * T);
+    memset(trainer->targets, 0, windows * T);
+    memset(trainer->fire, 0, gen_count * stride);
+    memcpy(trainer->tokens, bytes, count);
+    memcpy(trainer->targets, bytes + 1, count);
+    reef_firing_score(&firing, &net, count, bytes, trainer->fire, trainer->margins, stride);
+    reef_firing_release(&firing);
+    if (gen_count > 1) memset(trainer->fire + (gen_count - 1) * stride, 1, count);
+    reef_batch batch = {
+        .windows = windows,
+        .tokens = trainer->tokens,
+        .targets = trainer->targets,
+        .fire = trainer->fire,
+        .fire_stride = stride,
+    };
+    status =
+        reef_pass_forward(&trainer->pass, &net, trainer->workers, &batch, REEF_PASS_EVALUATE, err);
+    for (size_t t = 0; t < count; t++) *nats += trainer->pass.loss[t];
+    return status;
+}
+
+// Loss of the first `gen_count` generations, as they are evaluated, on the newest one's own sample: the
+// first windows of it, up to SAMPLE_BYTES_MAX. `loss` is NaN and `scored` 0 when there is none.
+static reef_status measure_sample(
+    reef_trainer *trainer, size_t gen_count, double *loss, uint64_t *scored, reef_error *err) {
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    size_t left = SAMPLE_BYTES_MAX;
+    double nats = 0.0;
+    *loss = NAN;
+    *scored = 0;
+    for (size_t slot = reservoir->old_slots; slot < reservoir->slots; slot++) {
+        size_t size = reservoir->sizes[slot] < left ? reservoir->sizes[slot] : left;
+        if (size < 2) continue;
+        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
+        reef_status status = sample_window(trainer, gen_count, bytes, size, &nats, err);
+        if (status != REEF_OK) return status;
+        left -= size;
+        *scored += size - 1;
+    }
+    if (*scored > 0) *loss = nats / LN2 / (double)*scored;
+    return REEF_OK;
+}
+
 // ---- a boundary ----------------------------------------------------------------------------------
 
 static reef_status open_next(reef_gen **out,
@@ -106,12 +173,27 @@ static reef_status extend_firing(reef_firing *firing, const reef_net *net, reef_
     return REEF_OK;
 }
 
-static reef_status report_boundary(reef_trainer *trainer, const char *reason, reef_error *err) {
+// JSON of a loss that there may be none of.
+static const char *loss_text(const reef_sealing *sealing, double loss, char text[32]) {
+    snprintf(text, 32, "%.17g", loss);
+    return sealing->loss_bytes > 0 ? text : "null";
+}
+
+static reef_status report_boundary(reef_trainer *trainer,
+                                   const char *reason,
+                                   const reef_sealing *sealing,
+                                   reef_error *err) {
     const reef_gen *sealed = trainer->net.gens[trainer->net.gen_count - 2];
     const reef_gen *open = reef_open_generation(trainer);
+    char before[32], after[32];
     reef_status status = reef_state_event(
-        trainer, err, "seal", "\"sealed\": %u, \"reason\": \"%s\", \"bits_per_byte\": %.4f",
-        sealed->info.generation, reason, sealed->reference_median);
+        trainer, err, "seal",
+        "\"sealed\": %u, \"reason\": \"%s\", \"bits_per_byte\": %.4f, \"dtype\": \"%s\", "
+        "\"loss_bytes\": %llu, \"loss_before\": %s, \"loss_after\": %s",
+        sealed->info.generation, reason, sealed->reference_median,
+        reef_rows_dtype_text(sealing->dtype), (unsigned long long)sealing->loss_bytes,
+        loss_text(sealing, sealing->loss_before, before),
+        loss_text(sealing, sealing->loss_after, after));
     if (status != REEF_OK) return status;
     return reef_state_event(
         trainer, err, "open",
@@ -124,6 +206,8 @@ static reef_status report_boundary(reef_trainer *trainer, const char *reason, re
 // a trainer that is only good for reef_trainer_close.
 reef_status reef_growth_boundary(reef_trainer *trainer,
                                  const char *reason,
+                                 reef_dtype dtype,
+                                 reef_sealing *out,
                                  const uint8_t *fresh,
                                  size_t fresh_bytes,
                                  reef_error *err) {
@@ -136,10 +220,14 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     if (status == REEF_OK) status = reef_net_reserve(net, net->gen_count + 1, err);
     if (status == REEF_OK) status = reef_step_reserve(trainer, net->gen_count + 1, err);
     if (status != REEF_OK) goto cleanup;
+    *out = (reef_sealing){.generation = open->info.generation, .dtype = dtype};
+    reef_gen_fold(open, config); // as it is evaluated
+    status = measure_sample(trainer, net->gen_count, &out->loss_before, &out->loss_bytes, err);
+    if (status != REEF_OK) goto cleanup;
     reef_drift_level(&trainer->drift, &open->reference_median, &open->reference_spread);
     open->info.sealed_step = trainer->step;
     open->info.sealed_at = trainer->stream_bytes;
-    status = reef_gen_seal(&sealed, open, config, err);
+    status = reef_gen_seal(&sealed, open, config, dtype, err);
     if (status != REEF_OK) goto cleanup;
 
     reef_pass_forget_generation(&trainer->pass, net->gen_count - 1);
@@ -148,13 +236,15 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     net->gens[net->gen_count++] = next;
     sealed = NULL; // the net owns both now
     next = NULL;
+    status = measure_sample(trainer, net->gen_count - 1, &out->loss_after, &out->loss_bytes, err);
+    if (status != REEF_OK) goto cleanup;
     reef_reservoir_rejuvenate(&trainer->reservoir);
     reef_drift_reset(&trainer->drift);
     trainer->generation_step = 0;
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), fresh, fresh_bytes, err);
     if (status == REEF_OK) status = extend_firing(&trainer->firing, net, err);
     if (status == REEF_OK) status = extend_firing(&trainer->ahead, net, err);
-    if (status == REEF_OK) status = report_boundary(trainer, reason, err);
+    if (status == REEF_OK) status = report_boundary(trainer, reason, out, err);
 
 cleanup:
     reef_gen_free(sealed);

@@ -4,10 +4,8 @@
 // and cut into pieces the same way, but with nothing around them. What always holds: memory is allocated
 // and touched when the layer is made; a pass allocates nothing, and its bits do not depend on the
 // workers. Which passes are run, how often, and what the times are compared with, is the caller's.
-// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
-#define _DEFAULT_SOURCE // madvise: huge pages
-
 #include "experts.h"
+#include "huge.h"
 #include "model.h"
 #include "random.h"
 #include "reef_trainer.h"
@@ -16,9 +14,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-enum { LINE_BYTES = 64, HUGE_PAGE_BYTES = 2 * 1024 * 1024 };
+enum { LINE_BYTES = 64 };
 // Rows of experts that one piece draws, and parameters of the router that one piece updates.
 enum { ROWS_PER_PIECE = 4096, VALUES_PER_PIECE = 8192 };
 
@@ -55,17 +52,6 @@ struct reef_layer_bench {
 };
 
 // ---- memory --------------------------------------------------------------------------------------
-
-// For arrays that are reached at random: a small page would cost a walk of the page tables per row. Where
-// the system has no huge pages these are ordinary ones. The contents are unspecified.
-static void *huge_new(size_t count, size_t bytes) {
-    size_t size = (count * bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    void *block = aligned_alloc(HUGE_PAGE_BYTES, size);
-#ifdef MADV_HUGEPAGE
-    if (block != NULL) (void)madvise(block, size, MADV_HUGEPAGE);
-#endif
-    return block;
-}
 
 // The next `count` floats of the block, from a new cache line on; NULL while it is only measured.
 static float *carve(float *block, size_t *at, size_t count) {
@@ -129,10 +115,10 @@ static reef_status allocate(reef_layer_bench *layer, reef_error *err) {
     if (status != REEF_OK) return status;
     status = reef_expert_pairs_init(&layer->pairs, layer->options.tokens * layer->P, N, row, err);
     if (status != REEF_OK) return status;
-    layer->activations = huge_new(carve_activations(layer, NULL), sizeof(float));
-    layer->experts = huge_new(N * row, sizeof(float));
-    layer->moments.adam_m = huge_new(N * row, sizeof(float));
-    layer->moments.adam_v = huge_new(N * row, sizeof(float));
+    layer->activations = reef_huge_new(carve_activations(layer, NULL), sizeof(float));
+    layer->experts = reef_huge_new(N * row, sizeof(float));
+    layer->moments.adam_m = reef_huge_new(N * row, sizeof(float));
+    layer->moments.adam_v = reef_huge_new(N * row, sizeof(float));
     layer->moments.counts = calloc(N, sizeof(uint32_t));
     if (layer->activations == NULL || layer->experts == NULL || layer->moments.adam_m == NULL ||
         layer->moments.adam_v == NULL || layer->moments.counts == NULL)
@@ -216,12 +202,13 @@ void reef_layer_bench_free(reef_layer_bench *layer) {
     if (layer == NULL) return;
     reef_router_tape_release(&layer->tape);
     reef_expert_pairs_release(&layer->pairs);
-    free(layer->experts);
-    free(layer->moments.adam_m);
-    free(layer->moments.adam_v);
+    size_t floats = layer->expert_count * 2 * layer->D;
+    reef_huge_free(layer->experts, floats, sizeof(float));
+    reef_huge_free(layer->moments.adam_m, floats, sizeof(float));
+    reef_huge_free(layer->moments.adam_v, floats, sizeof(float));
     free(layer->moments.counts);
     free(layer->values);
-    free(layer->activations);
+    reef_huge_free(layer->activations, carve_activations(layer, NULL), sizeof(float));
     free(layer);
 }
 

@@ -13,6 +13,7 @@
 #include "model.h"
 #include "persist.h"
 #include "reservoir.h"
+#include "residency.h"
 
 #define REEF_SOURCE_COUNT_MAX 1024
 // A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's own
@@ -31,6 +32,7 @@ struct reef_trainer {
     reef_workers *workers;
     reef_net net;
     reef_pass pass;
+    reef_residency residency; // of sealed rows; held but during a commit
     reef_reservoir reservoir;
     reef_drift drift;
 
@@ -107,9 +109,14 @@ REEF_MUST_CHECK reef_status reef_stream_push(reef_trainer *trainer,
 
 // growth.c
 
-/** Seal the open generation and open the next, in memory; `fresh` bytes (may be none) are known to be its data. */
+/**
+ * Seal the open generation with rows of `dtype` and open the next, in memory; `fresh` bytes (may be none)
+ * are known to be its data. `out` is written, and told as an event.
+ */
 REEF_MUST_CHECK reef_status reef_growth_boundary(reef_trainer *trainer,
                                                  const char *reason,
+                                                 reef_dtype dtype,
+                                                 reef_sealing *out,
                                                  const uint8_t *fresh,
                                                  size_t fresh_bytes,
                                                  reef_error *err);

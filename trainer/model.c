@@ -4,6 +4,7 @@
 // walks it. It leaves arithmetic to forward.c and backward.c and bytes on disk to persist.c.
 #include "model.h"
 
+#include "huge.h"
 #include "random.h"
 
 #include <assert.h>
@@ -23,6 +24,17 @@ enum {
     STREAMS = 16
 };
 
+// The words are those that config.c lets through.
+static reef_router_score score_of(const reef_config *config) {
+    if (strcmp(config->score, "sigmoid") == 0) return REEF_SCORE_SIGMOID;
+    return strcmp(config->score, "relu") == 0 ? REEF_SCORE_RELU : REEF_SCORE_SOFTMAX;
+}
+
+static reef_expert_kind expert_kind(const reef_config *config) {
+    if (strcmp(config->expert, "glu") == 0) return REEF_EXPERT_GLU;
+    return strcmp(config->expert, "relu") == 0 ? REEF_EXPERT_RELU : REEF_EXPERT_GELU;
+}
+
 reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side) {
     return (reef_router_shape){
         .d_model = config->d_model,
@@ -31,15 +43,24 @@ reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side) {
         .d_key = config->d_key,
         .side = side,
         .batch_norm = config->batch_norm,
+        .score = score_of(config),
     };
 }
 
 reef_expert_shape reef_gen_expert_shape(const reef_config *config) {
     return (reef_expert_shape){
-        .kind = REEF_EXPERT_GELU,
+        .kind = expert_kind(config),
         .P = (size_t)config->heads * config->topk,
         .D = config->d_model,
     };
+}
+
+reef_dtype reef_gen_seal_dtype(const reef_config *config) {
+    return strcmp(config->seal_dtype, "bf16") == 0 ? REEF_BF16 : REEF_F32;
+}
+
+const char *reef_rows_dtype_text(reef_dtype dtype) {
+    return dtype == REEF_BF16 ? "bf16" : "f32";
 }
 
 reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config) {
@@ -162,27 +183,71 @@ static void lay_out(layout *out, const reef_config *config, const reef_generatio
 
 // ---- allocation ----------------------------------------------------------------------------------
 
-static reef_status allocate_peer(reef_peer *peer, const reef_gen *gen, size_t D, reef_error *err) {
-    size_t N = (size_t)gen->info.side * gen->info.side;
-    peer->expert_count = N;
-    peer->experts = calloc(N * 2 * D, sizeof(float));
+// Memory for all rows, as one block.
+static bool allocate_rows(reef_peer *peer) {
+    size_t values = peer->expert_count * peer->row_values;
+    peer->memory = reef_huge_new(values, reef_rows_value_bytes(peer->rows.dtype));
+    peer->experts = peer->rows.dtype == REEF_F32 ? peer->memory : NULL;
     peer->blocks = calloc(1, sizeof *peer->blocks);
-    bool ok = peer->experts != NULL && peer->blocks != NULL;
-    if (ok) {
-        peer->blocks[0] = peer->experts;
-        peer->rows = (reef_expert_rows){REEF_F32, REEF_EXPERT_ONE_BLOCK, peer->blocks};
+    if (peer->memory == NULL || peer->blocks == NULL) return false;
+    peer->block_count = 1;
+    peer->blocks[0] = peer->memory;
+    peer->rows = (reef_expert_rows){peer->rows.dtype, REEF_EXPERT_ONE_BLOCK, peer->blocks};
+    return true;
+}
+
+static void release_rows(reef_peer *peer) {
+    size_t values = peer->expert_count * peer->row_values;
+    reef_huge_free(peer->memory, values, reef_rows_value_bytes(peer->rows.dtype));
+    free(peer->blocks);
+    free(peer->last_block);
+    peer->memory = peer->last_block = NULL;
+    peer->experts = NULL;
+    peer->blocks = NULL;
+    peer->block_count = 0;
+    peer->rows.blocks = NULL;
+}
+
+reef_status reef_gen_hold_rows(reef_gen *gen, reef_error *err) {
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        reef_peer *peer = &gen->peers[l];
+        if (peer->expert_count == 0 || peer->memory != NULL || allocate_rows(peer)) continue;
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the rows of %zu experts",
+                         peer->expert_count);
     }
+    return REEF_OK;
+}
+
+void reef_gen_drop_rows(reef_gen *gen) {
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
+        if (gen->peers[l].expert_count > 0) release_rows(&gen->peers[l]);
+}
+
+static reef_status allocate_peer(reef_peer *peer,
+                                 const reef_gen *gen,
+                                 const reef_expert_shape *shape,
+                                 reef_error *err) {
+    size_t N = (size_t)gen->info.side * gen->info.side, values = N * reef_expert_row_values(shape);
+    reef_dtype dtype = gen->info.dtype;
+    assert(dtype == REEF_F32 || (dtype == REEF_BF16 && !gen->open));
+    peer->expert_count = N;
+    peer->row_values = reef_expert_row_values(shape);
+    peer->rows.dtype = dtype;
+    bool ok = true;
     if (gen->open) {
+        ok = allocate_rows(peer);
         peer->flags = calloc(N, 1);
         peer->dirty = calloc(N, 1);
         peer->usage = calloc(N, sizeof(reef_usage));
-        peer->moments.adam_m = calloc(N * 2 * D, sizeof(float));
-        peer->moments.adam_v = calloc(N * 2 * D, sizeof(float));
+        peer->moments.adam_m = reef_huge_new(values, sizeof(float));
+        peer->moments.adam_v = reef_huge_new(values, sizeof(float));
         peer->moments.counts = calloc(N, sizeof(uint32_t));
         ok = ok && peer->flags && peer->dirty && peer->usage && peer->moments.adam_m &&
              peer->moments.adam_v && peer->moments.counts;
     }
-    if (!ok) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts of width %zu", N, D);
+    if (!ok)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts of width %zu", N,
+                         shape->D);
     return REEF_OK;
 }
 
@@ -227,9 +292,10 @@ reef_status reef_gen_new(reef_gen **out,
     }
     lay_out(&(layout){.gen = gen}, config, info);
 
+    reef_expert_shape experts = reef_gen_expert_shape(config);
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_is_peer(config, l)) continue;
-        status = allocate_peer(&gen->peers[l], gen, config->d_model, err);
+        status = allocate_peer(&gen->peers[l], gen, &experts, err);
         if (status != REEF_OK) goto cleanup;
     }
     if (gen->open) {
@@ -247,13 +313,13 @@ cleanup:
 }
 
 static void release_peer(reef_peer *peer) {
-    free(peer->experts);
-    free(peer->blocks);
+    size_t values = peer->expert_count * peer->row_values;
+    release_rows(peer);
     free(peer->flags);
     free(peer->dirty);
     free(peer->usage);
-    free(peer->moments.adam_m);
-    free(peer->moments.adam_v);
+    reef_huge_free(peer->moments.adam_m, values, sizeof(float));
+    reef_huge_free(peer->moments.adam_v, values, sizeof(float));
     free(peer->moments.counts);
     *peer = (reef_peer){0};
 }
@@ -311,8 +377,8 @@ static void initialise_router(reef_gen *gen,
     }
 }
 
-// w_down and w_up alternate in memory: each row is drawn from its own streams so that growing the
-// grid later continues the same sequence.
+// The vectors of a row alternate in memory: each is drawn from its own streams so that growing the grid
+// later continues the same sequence. w_gate is drawn like w_down: a silent w_up silences both.
 static void initialise_experts(reef_peer *peer,
                                size_t from,
                                const reef_config *config,
@@ -322,10 +388,12 @@ static void initialise_experts(reef_peer *peer,
     size_t D = config->d_model;
     float down = 1.0f / sqrtf((float)D);
     uint64_t base = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 1) << 33;
+    uint64_t base_gate = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 2) << 33;
     for (size_t n = from; n < peer->expert_count; n++) {
-        float *row = peer->experts + n * 2 * D;
+        float *row = peer->experts + n * peer->row_values;
         reef_random_normal(D, row, down, seed, base + 2 * n);
         if (up > 0.0f) reef_random_normal(D, row + D, up, seed, base + 2 * n + 1);
+        if (peer->row_values > 2 * D) reef_random_normal(D, row + 2 * D, down, seed, base_gate + n);
     }
 }
 
@@ -424,28 +492,44 @@ static void move_gate(reef_gen *to, reef_gen *from) {
     to->gate_detect = from->gate_detect;
 }
 
-// Everything of the experts but the optimiser's state.
+// Everything of the experts but the optimiser's state, which stays behind to be freed. Rows of the same
+// type change hands; others are rounded into the sealed generation's own, and all of them are dirty.
 static void move_experts(reef_peer *to, reef_peer *from) {
-    free(to->experts);
-    free(to->blocks);
-    *to = *from;
-    to->moments = (reef_expert_moments){0};
-    from->experts = NULL;
-    from->blocks = NULL;
+    size_t values = from->expert_count * from->row_values;
+    to->flags = from->flags;
+    to->dirty = from->dirty;
+    to->usage = from->usage;
     from->flags = from->dirty = NULL;
     from->usage = NULL;
+    if (to->rows.dtype == REEF_BF16) {
+        reef_bf16_round(values, to->memory, from->experts);
+        memset(to->dirty, 1, to->expert_count);
+        return;
+    }
+    to->memory = from->memory;
+    to->experts = from->experts;
+    to->blocks = from->blocks;
+    to->block_count = from->block_count;
+    to->rows = from->rows;
+    from->memory = NULL;
+    from->experts = NULL;
+    from->blocks = NULL;
+    from->block_count = 0;
 }
 
-reef_status reef_gen_seal(reef_gen **out,
-                          reef_gen *open,
-                          const reef_config *config,
-                          reef_error *err) {
+reef_status reef_gen_seal(
+    reef_gen **out, reef_gen *open, const reef_config *config, reef_dtype dtype, reef_error *err) {
     assert(open->open);
     reef_generation info = open->info;
     info.sealed = true;
+    info.dtype = dtype;
     reef_gen *sealed = NULL;
     reef_status status = reef_gen_new(&sealed, config, &info, err);
-    if (status != REEF_OK) return status;
+    if (status == REEF_OK && dtype != REEF_F32) status = reef_gen_hold_rows(sealed, err);
+    if (status != REEF_OK) {
+        reef_gen_free(sealed);
+        return status;
+    }
     reef_gen_fold(open, config);
     copy_tensors(sealed, open, false);
     size_t width = (size_t)config->heads * config->d_key;
@@ -489,7 +573,7 @@ reef_status reef_gen_grow(reef_gen **out,
                           seed); // fresh sub-keys; the old ones are copied below
         reef_peer *peer = &grown->peers[l];
         const reef_peer *old = &open->peers[l];
-        size_t N = old->expert_count, row = 2 * (size_t)config->d_model;
+        size_t N = old->expert_count, row = old->row_values;
         copy(peer->experts, old->experts, N * row);
         copy(peer->moments.adam_m, old->moments.adam_m, N * row);
         copy(peer->moments.adam_v, old->moments.adam_v, N * row);
@@ -538,7 +622,8 @@ uint64_t reef_net_parameter_count(const reef_net *net) {
     for (size_t g = 0; g < net->gen_count; g++) {
         count += net->gens[g]->value_count;
         for (uint32_t l = 0; l < net->config.layers; l++)
-            count += (uint64_t)net->gens[g]->peers[l].expert_count * 2 * net->config.d_model;
+            count +=
+                (uint64_t)net->gens[g]->peers[l].expert_count * net->gens[g]->peers[l].row_values;
     }
     return count;
 }

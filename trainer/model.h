@@ -10,6 +10,7 @@
 
 #include "adapter.h"
 #include "experts.h"
+#include "pager.h"
 #include "reef_trainer.h"
 
 /** One named dense parameter; all of a generation's lie in one block of memory. */
@@ -45,13 +46,17 @@ typedef struct reef_weights {
 
 /** The PEER layer of one block in one generation. All empty where the block's FFW is dense. */
 typedef struct reef_peer {
-    size_t expert_count;         // N = side * side
-    float *experts;              // (N, row values)
-    const void **blocks;         // owned: where `rows` finds them
-    reef_expert_rows rows;       // as every pass reads them
-    uint8_t *flags;              // (N) 1: frozen; NULL, as all below, once sealed and stored
-    uint8_t *dirty;              // (N) rows changed since the last commit
-    reef_usage *usage;           // (N) since the generation was opened
+    size_t expert_count;   // N = side * side
+    size_t row_values;     // of one expert
+    void *memory;          // owned: (N, row_values) of the type of `rows`; NULL: not in memory
+    float *experts;        // the same where they are floats; NULL where they are bf16
+    size_t block_count;    // 1 where the rows are in `memory`
+    void *last_block;      // owned: copy of a layer's last block where the others are in the map
+    const void **blocks;   // owned: where `rows` finds them, in memory or in the store's map
+    reef_expert_rows rows; // as every pass reads them
+    uint8_t *flags;        // (N) 1: frozen; NULL, as all below, once sealed and stored
+    uint8_t *dirty;        // (N) rows changed since the last commit
+    reef_usage *usage;     // (N) since the generation was opened
     reef_expert_moments moments; // of the rows; open generation only
 } reef_peer;
 
@@ -87,15 +92,30 @@ static inline bool reef_layer_is_peer(const reef_config *config, uint32_t layer)
 
 reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side);
 reef_expert_shape reef_gen_expert_shape(const reef_config *config);
+static inline size_t reef_rows_value_bytes(reef_dtype dtype) {
+    return dtype == REEF_BF16 ? sizeof(reef_bf16) : sizeof(float);
+}
+
+/** What rows of experts become when a generation is sealed. */
+reef_dtype reef_gen_seal_dtype(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_out(const reef_config *config);
 
-/** Memory for a generation; values zero. `info.side` decides the sizes, `info.sealed` the layout. */
+/**
+ * Memory for a generation; values zero. `info.side` decides the sizes, `info.sealed` the layout,
+ * `info.dtype` the type of its experts' rows (an open one's are floats). A sealed one has no memory for
+ * its rows yet: see reef_gen_hold_rows.
+ */
 REEF_MUST_CHECK reef_status reef_gen_new(reef_gen **out,
                                          const reef_config *config,
                                          const reef_generation *info,
                                          reef_error *err);
 void reef_gen_free(reef_gen *gen); // accepts NULL
+
+/** Memory for the rows of a sealed generation, zero; nothing where it has it already. */
+REEF_MUST_CHECK reef_status reef_gen_hold_rows(reef_gen *gen, reef_error *err);
+/** Give the rows' memory back: they are stored, and found in the map from now on. */
+void reef_gen_drop_rows(reef_gen *gen);
 
 /**
  * Initial values of an open generation: by true fan-in for the first; for later ones w_up and
@@ -104,13 +124,12 @@ void reef_gen_free(reef_gen *gen); // accepts NULL
 void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_gen *before);
 
 /**
- * The sealed twin of an open generation: batch norm folded. Experts, flags, usage and gate move over;
- * `open` is only good for reef_gen_free afterwards.
+ * The sealed twin of an open generation: batch norm folded, rows of experts as `dtype` (REEF_F32, or
+ * REEF_BF16: each value rounded once). Experts, flags, usage and gate move over; `open` is only good for
+ * reef_gen_free afterwards.
  */
-REEF_MUST_CHECK reef_status reef_gen_seal(reef_gen **out,
-                                          reef_gen *open,
-                                          const reef_config *config,
-                                          reef_error *err);
+REEF_MUST_CHECK reef_status reef_gen_seal(
+    reef_gen **out, reef_gen *open, const reef_config *config, reef_dtype dtype, reef_error *err);
 
 /** An open generation with a larger side: old experts keep ids, rows and moments; new ones are silent. */
 REEF_MUST_CHECK reef_status reef_gen_grow(reef_gen **out,
@@ -183,6 +202,7 @@ typedef struct reef_pass {
     float *norm_grads;       // (windows, 4 * D)
     uint8_t *piece_active;   // (windows)
     reef_expert_pairs pairs; // of the open generation
+    reef_pager *pager;       // not owned: fetches rows that are read in place; NULL while none are
     double seconds_router, seconds_experts, seconds_update;
 } reef_pass;
 
@@ -218,6 +238,15 @@ bool reef_pass_activate(reef_pass *pass, const reef_batch *batch, size_t g);
 /** x[t] += the embeddings of token t's byte and of the bytes before it in its window. */
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t);
+/** Run `work` over the windows, with the rows that generation g chose in layer l fetched beside it. */
+void reef_pass_run_experts(reef_pass *pass,
+                           const reef_net *net,
+                           reef_workers *workers,
+                           const reef_batch *batch,
+                           size_t g,
+                           uint32_t l,
+                           void (*work)(void *context, size_t window),
+                           void *context);
 /** What a fired token of a window of old data weighs in the retain term of one part of the model. */
 float reef_retain_weight(const reef_config *config, const uint8_t *fire);
 #define REEF_RETAIN_FLOOR 1e-3f // added to the old output's squared norm, which divides

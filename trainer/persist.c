@@ -5,13 +5,15 @@
 //             gate_weights       (4, 65536) floats
 //             reference          median and spread of the prequential loss at sealing (2 doubles)
 //   moments   NAME               adam_m then adam_v of the tensor
-//             layer, block       adam_m (rows, 2*D), adam_v (rows, 2*D), counts (rows) uint32
-//   experts   layer, block       rows [w_down, w_up]
+//             layer, block       adam_m (rows, R), adam_v (rows, R), counts (rows) uint32
+//   experts   layer, block       rows [w_down, w_up] or [w_down, w_up, w_gate]: R values, float or,
+//                                once sealed so, bf16
 //   flags     layer, block       one byte per expert
 //   usage     layer, block       count and score per expert, two uint64
 //   reservoir slot               generation, size (uint32), stream offset (uint64), the bytes
 //
-// Blocks are reef_block_rows(2 * D * 4) experts everywhere, the last one of a layer shorter.
+// Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows, the last one of
+// a layer shorter.
 #include "persist.h"
 
 #include <stdio.h>
@@ -137,12 +139,19 @@ static size_t tensor_count_max(const reef_gen *gen) {
 // One block of one PEER layer, with room for its moments.
 typedef struct block {
     uint32_t records, layer, index;
-    size_t first, rows, D;
-    float *buffer; // (rows * (4*D + 1)) floats
+    size_t first, rows, row_values;
+    float *buffer; // (rows * (2*row_values + 1)) floats
 } block;
 
 static size_t moment_bytes(const block *b) {
-    return b->rows * (4 * b->D * sizeof(float) + sizeof(uint32_t));
+    return b->rows * (2 * b->row_values * sizeof(float) + sizeof(uint32_t));
+}
+
+// Where the block's rows lie in memory, and how many bytes they are.
+static char *block_rows(const block *b, const reef_peer *peer, size_t *bytes) {
+    size_t each = b->row_values * reef_rows_value_bytes(peer->rows.dtype);
+    *bytes = b->rows * each;
+    return (char *)peer->memory + b->first * each;
 }
 
 static reef_key block_key(const block *b, reef_db db) {
@@ -153,10 +162,10 @@ static reef_status put_block(reef_txn *txn,
                              const block *b,
                              const reef_peer *peer,
                              reef_error *err) {
-    size_t row = 2 * b->D, at = b->first * row, floats = b->rows * row;
+    size_t at = b->first * b->row_values, floats = b->rows * b->row_values, bytes;
     reef_key key = block_key(b, REEF_DB_EXPERTS);
-    reef_status status =
-        reef_record_put(txn, &key, REEF_F32, peer->experts + at, floats * sizeof(float), err);
+    const char *rows = block_rows(b, peer, &bytes);
+    reef_status status = reef_record_put(txn, &key, peer->rows.dtype, rows, bytes, err);
     if (status != REEF_OK || peer->moments.adam_m == NULL) return status;
     memcpy(b->buffer, peer->moments.adam_m + at, floats * sizeof(float));
     memcpy(b->buffer + floats, peer->moments.adam_v + at, floats * sizeof(float));
@@ -180,10 +189,10 @@ static reef_status put_block_tables(reef_txn *txn,
 
 static reef_status read_block(
     reef_txn *txn, const block *b, reef_peer *peer, bool training, reef_error *err) {
-    size_t row = 2 * b->D, at = b->first * row, floats = b->rows * row;
+    size_t at = b->first * b->row_values, floats = b->rows * b->row_values, bytes;
     reef_key key = block_key(b, REEF_DB_EXPERTS);
-    reef_status status =
-        reef_record_read(txn, &key, peer->experts + at, floats * sizeof(float), err);
+    char *rows = block_rows(b, peer, &bytes);
+    reef_status status = reef_record_read(txn, &key, rows, bytes, err);
     if (status != REEF_OK || !training) return status;
     key = block_key(b, REEF_DB_MOMENTS);
     status = reef_record_read(txn, &key, b->buffer, moment_bytes(b), err);
@@ -200,7 +209,7 @@ static reef_status read_block(
 
 typedef struct blocks {
     uint32_t records, layer, index, block_rows;
-    size_t expert_count, D;
+    size_t expert_count, row_values;
     float *buffer;
 } blocks;
 
@@ -214,10 +223,15 @@ static bool next_block(blocks *all, block *b) {
         .index = all->index++,
         .first = first,
         .rows = left < all->block_rows ? left : all->block_rows,
-        .D = all->D,
+        .row_values = all->row_values,
         .buffer = all->buffer,
     };
     return true;
+}
+
+static size_t row_values_of(const reef_config *config) {
+    reef_expert_shape shape = reef_gen_expert_shape(config);
+    return reef_expert_row_values(&shape);
 }
 
 static blocks blocks_of(const reef_config *config,
@@ -225,12 +239,13 @@ static blocks blocks_of(const reef_config *config,
                         uint32_t layer,
                         const reef_peer *peer,
                         float *buffer) {
+    size_t row_values = row_values_of(config);
     return (blocks){
         .records = records,
         .layer = layer,
-        .block_rows = reef_block_rows(2 * (size_t)config->d_model * sizeof(float)),
+        .block_rows = reef_block_rows(row_values * sizeof(float)),
         .expert_count = peer->expert_count,
-        .D = config->d_model,
+        .row_values = row_values,
         .buffer = buffer,
     };
 }
@@ -258,8 +273,8 @@ static reef_status moments_buffer(float **out,
                                   const reef_config *config,
                                   const reef_gen *gen,
                                   reef_error *err) {
-    size_t rows = reef_block_rows(2 * (size_t)config->d_model * sizeof(float));
-    size_t floats = rows * (4 * (size_t)config->d_model + 1);
+    size_t row_values = row_values_of(config);
+    size_t floats = reef_block_rows(row_values * sizeof(float)) * (2 * row_values + 1);
     size_t tensor = 2 * tensor_count_max(gen);
     *out = malloc((floats > tensor ? floats : tensor) * sizeof **out);
     if (*out == NULL)
@@ -347,6 +362,7 @@ reef_status reef_persist_load(reef_gen **out,
                               uint32_t generation,
                               uint32_t records,
                               bool training,
+                              bool in_place,
                               reef_error *err) {
     *out = NULL;
     reef_gen *gen = NULL;
@@ -354,14 +370,19 @@ reef_status reef_persist_load(reef_gen **out,
     reef_generation info;
     reef_status status = reef_generation_read(txn, records, &info, err);
     if (status != REEF_OK) return status;
+    if (info.dtype != REEF_F32 && !(info.dtype == REEF_BF16 && info.sealed))
+        return reef_fail(err, REEF_CORRUPT, "generation %u has rows of dtype %d", generation,
+                         (int)info.dtype);
     info.generation = generation; // a snapshot's copy carries its own number
     training = training && !info.sealed;
+    in_place = in_place && info.sealed && records == generation;
     status = reef_gen_new(&gen, config, &info, err);
     if (status != REEF_OK) return status;
     status = moments_buffer(&buffer, config, gen, err);
+    if (status == REEF_OK && info.sealed && !in_place) status = reef_gen_hold_rows(gen, err);
     if (status == REEF_OK) status = read_tensors(txn, records, gen, err);
     if (status == REEF_OK && training) status = read_tensor_moments(txn, records, gen, buffer, err);
-    for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
+    for (uint32_t l = 0; status == REEF_OK && !in_place && l < config->layers; l++) {
         blocks all = blocks_of(config, records, l, &gen->peers[l], buffer);
         for (block b; status == REEF_OK && next_block(&all, &b);)
             status = read_block(txn, &b, &gen->peers[l], training, err);
@@ -375,6 +396,55 @@ reef_status reef_persist_load(reef_gen **out,
     }
     reef_gen_free(gen);
     return status;
+}
+
+// ---- in place ------------------------------------------------------------------------------------
+
+// A layer's last block may be short, and short records lie at odd addresses: it is copied.
+static reef_status copy_last_block(
+    reef_peer *peer, const block *b, reef_txn *txn, size_t bytes, reef_error *err) {
+    reef_key key = block_key(b, REEF_DB_EXPERTS);
+    peer->last_block = malloc(bytes);
+    if (peer->last_block == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for a block of %zu bytes", bytes);
+    peer->blocks[b->index] = peer->last_block;
+    return reef_record_read(txn, &key, peer->last_block, bytes, err);
+}
+
+static reef_status locate_layer(reef_peer *peer, blocks *all, reef_txn *txn, reef_error *err) {
+    size_t each = peer->row_values * reef_rows_value_bytes(peer->rows.dtype);
+    peer->block_count = (peer->expert_count + all->block_rows - 1) / all->block_rows;
+    peer->blocks = calloc(peer->block_count, sizeof *peer->blocks);
+    if (peer->blocks == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the places of %zu blocks",
+                         peer->block_count);
+    for (block b; next_block(all, &b);) {
+        reef_key key = block_key(&b, REEF_DB_EXPERTS);
+        size_t bytes = b.rows * each;
+        bool last = b.index + 1 == peer->block_count;
+        reef_status status =
+            last ? copy_last_block(peer, &b, txn, bytes, err)
+                 : reef_record_locate(txn, &key, bytes, &peer->blocks[b.index], err);
+        if (status != REEF_OK) return status;
+    }
+    uint32_t shift = 0;
+    while ((uint32_t)1 << shift < all->block_rows) shift++;
+    peer->rows = (reef_expert_rows){peer->rows.dtype, shift, peer->blocks};
+    return REEF_OK;
+}
+
+reef_status reef_persist_locate(reef_gen *gen,
+                                reef_txn *txn,
+                                const reef_config *config,
+                                reef_error *err) {
+    for (uint32_t l = 0; l < config->layers; l++) {
+        reef_peer *peer = &gen->peers[l];
+        if (peer->expert_count == 0) continue;
+        blocks all = blocks_of(config, gen->info.generation, l, peer, NULL);
+        reef_status status = locate_layer(peer, &all, txn, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
 }
 
 // ---- usage and flags, for readers ----------------------------------------------------------------

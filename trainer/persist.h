@@ -24,7 +24,8 @@ void reef_persist_clean(reef_gen *gen);
 
 /**
  * Read generation `generation`. `records` is where it lies: under its own number, or a snapshot's copy.
- * `training` reads moments, flags and usage too (open generations only).
+ * `training` reads moments, flags and usage too (open generations only). `in_place`: the rows of a
+ * sealed generation under its own number are left in the store, for reef_persist_locate.
  */
 REEF_MUST_CHECK reef_status reef_persist_load(reef_gen **out,
                                               reef_txn *txn,
@@ -32,7 +33,14 @@ REEF_MUST_CHECK reef_status reef_persist_load(reef_gen **out,
                                               uint32_t generation,
                                               uint32_t records,
                                               bool training,
+                                              bool in_place,
                                               reef_error *err);
+
+/** Point the rows of a stored generation, which has none in memory, to where they lie in the map. */
+REEF_MUST_CHECK reef_status reef_persist_locate(reef_gen *gen,
+                                                reef_txn *txn,
+                                                const reef_config *config,
+                                                reef_error *err);
 
 REEF_MUST_CHECK reef_status reef_persist_reservoir(reef_txn *txn,
                                                    const reef_reservoir *reservoir,

@@ -42,6 +42,8 @@ typedef struct reef_config {
     uint32_t side, side_new;            // of the first and of later generations
     uint32_t adapters; // rank of later generations' corrections of attention; 0 for none
     bool batch_norm;
+    char expert[8]; // "gelu", "relu" or "glu"
+    char score[8];  // "softmax", "sigmoid" or "relu"
     // optimiser
     float learning_rate; // dense parameters, at the end of warm-up
     float expert_rate;   // factor for expert rows
@@ -62,6 +64,7 @@ typedef struct reef_config {
     float gate_decay;
     uint32_t reservoir_bytes, reservoir_window;
     float retain_weight;
+    char seal_dtype[8]; // of rows of experts once sealed: "f32" or "bf16"
 } reef_config;
 
 /** One configurable field, for help, parsing and documents. */
@@ -108,6 +111,7 @@ typedef void (*reef_trainer_on_event)(void *context, const char *json);
 
 typedef struct reef_trainer_options {
     size_t threads;                 // 0: one per core
+    uint64_t memory_bytes;          // as in reef_model_options
     reef_trainer_on_event on_event; // called on the trainer's thread; may be NULL
     void *context;
 } reef_trainer_options;
@@ -148,8 +152,29 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
                                                          reef_commit *out,
                                                          reef_error *err);
 
-/** Seal the open generation and open the next one. Commits. INVALID when it has trained nothing yet. */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal(reef_trainer *trainer, reef_error *err);
+/** What sealing did, and what the type of the sealed rows cost. */
+typedef struct reef_sealing {
+    uint32_t generation; // that was sealed
+    reef_dtype dtype;    // of its rows of experts from now on: REEF_F32 or REEF_BF16
+    uint64_t loss_bytes; // scored, of the generation's own sample; 0 when there is none
+    double loss_before;  // bits per byte with the generation as it was evaluated while open,
+    double loss_after; // and as it is sealed, its gate forced open both times; NaN without a sample
+} reef_sealing;
+
+/**
+ * Seal the open generation and open the next one. Commits.
+ *
+ * seal_dtype  what the rows of its experts become, "f32" or "bf16"; NULL for the configuration's choice
+ * out         written; may be NULL
+ *
+ * Errors: INVALID when the generation has trained nothing yet, or there is no such type.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal(reef_trainer *trainer,
+                                                       const char *seal_dtype,
+                                                       reef_sealing *out,
+                                                       reef_error *err);
+/** Name of a type of rows, "f32" or "bf16", as in `seal_dtype`. */
+REEF_API const char *reef_rows_dtype_text(reef_dtype dtype);
 /** Grow the open generation in place to `side` (shell order: no id changes). Commits. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow(reef_trainer *trainer,
                                                        uint32_t side,
@@ -207,15 +232,28 @@ REEF_API REEF_MUST_CHECK reef_status reef_series_scan(reef_txn *txn,
 
 typedef struct reef_model reef_model;
 
+typedef struct reef_model_options {
+    size_t threads; // 0: one per core
+    /** What the process should hold at most; 0: what the machine has. When the rows of sealed
+     *  generations take more than half of it, they are not copied but read where they lie in the pool,
+     *  and let go of when the process grows beyond it. */
+    uint64_t memory_bytes;
+} reef_model_options;
+
 /**
- * Copy a state of the pool into memory.
+ * Copy a state of the pool into memory; for a pool larger than that, see reef_model_options: then a read
+ * transaction is kept as long as the model, and checksums of rows are not verified.
  *
- * as_of  NULL or "now": the last commit, every generation under its gate (task-free). A number g:
- *        generations 0 .. g, exactly the function the model was when g was sealed. Otherwise the name
- *        of a snapshot.
+ * as_of    NULL or "now": the last commit, every generation under its gate (task-free). A number g:
+ *          generations 0 .. g, exactly the function the model was when g was sealed. Otherwise the name
+ *          of a snapshot.
+ * options  NULL for the defaults
  */
-REEF_API REEF_MUST_CHECK reef_status reef_model_open(
-    reef_model **out, reef_store *store, const char *as_of, size_t threads, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_model_open(reef_model **out,
+                                                     reef_store *store,
+                                                     const char *as_of,
+                                                     const reef_model_options *options,
+                                                     reef_error *err);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL
 REEF_API const reef_config *reef_model_config(const reef_model *model);
 REEF_API uint32_t reef_model_generation_count(const reef_model *model);

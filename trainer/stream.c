@@ -68,8 +68,10 @@ static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error
 }
 
 static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    reef_sealing sealing;
     reef_status status =
-        reef_growth_boundary(trainer, "drift", trainer->carry, held_bytes(trainer), err);
+        reef_growth_boundary(trainer, "drift", reef_gen_seal_dtype(&trainer->net.config), &sealing,
+                             trainer->carry, held_bytes(trainer), err);
     return status == REEF_OK ? release_held(trainer, steps, err) : status;
 }
 

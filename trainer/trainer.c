@@ -125,9 +125,12 @@ static reef_status compare_kernels(reef_trainer *trainer, reef_txn *txn, reef_er
 static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
+    if (status == REEF_OK)
+        status = reef_residency_decide(&trainer->residency, txn, &trainer->net.config, count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_gen *gen;
-        status = reef_persist_load(&gen, txn, &trainer->net.config, g, g, true, err);
+        status = reef_persist_load(&gen, txn, &trainer->net.config, g, g, true,
+                                   trainer->residency.in_place, err);
         if (status == REEF_OK) status = reef_net_append(&trainer->net, gen, err);
     }
     if (status != REEF_OK) return status;
@@ -135,6 +138,13 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
         return reef_fail(err, REEF_CORRUPT, "pool %s has no open generation",
                          reef_store_path(trainer->store));
     return REEF_OK;
+}
+
+// Sealed rows into reach of the next passes.
+static reef_status hold_rows(reef_trainer *trainer, reef_error *err) {
+    reef_status status = reef_residency_hold(&trainer->residency, &trainer->net, err);
+    trainer->pass.pager = trainer->residency.pager;
+    return status;
 }
 
 static reef_status load(reef_trainer *trainer, reef_error *err) {
@@ -152,7 +162,7 @@ static reef_status load(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = compare_kernels(trainer, txn, err);
     reef_txn_abort(txn);
     trainer->committed_step = trainer->step;
-    return status;
+    return status == REEF_OK ? hold_rows(trainer, err) : status;
 }
 
 reef_status reef_trainer_open(reef_trainer **out,
@@ -164,6 +174,7 @@ reef_status reef_trainer_open(reef_trainer **out,
     if (trainer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a trainer");
     trainer->store = store;
     if (options != NULL) trainer->options = *options;
+    reef_residency_init(&trainer->residency, store, trainer->options.memory_bytes);
     reef_status status = load(trainer, err);
     if (status == REEF_OK) {
         *out = trainer;
@@ -182,6 +193,7 @@ void reef_trainer_close(reef_trainer *trainer) {
     reef_firing_release(&trainer->firing);
     reef_firing_release(&trainer->ahead);
     reef_firing_release(&trainer->before);
+    reef_residency_release(&trainer->residency);
     reef_net_release(&trainer->net);
     reef_workers_free(trainer->workers);
     free(trainer->sources);
@@ -238,7 +250,8 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     size_t accepted = 0, done = 0;
     reef_status status = REEF_OK;
     reef_source *from = find_source(trainer, source);
-    if (from == NULL) status = add_source(trainer, source, &from, err);
+    if (!reef_residency_is_held(&trainer->residency)) status = hold_rows(trainer, err);
+    if (status == REEF_OK && from == NULL) status = add_source(trainer, source, &from, err);
     while (status == REEF_OK) {
         size_t took, ran;
         status = reef_stream_push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
@@ -286,11 +299,11 @@ static void settle(reef_trainer *trainer, const reef_commit *commit) {
     trainer->last_commit = *commit;
 }
 
-static reef_status commit_with(reef_trainer *trainer,
-                               const char *snapshot_name,
-                               reef_snapshot *snapshot,
-                               reef_commit *out,
-                               reef_error *err) {
+static reef_status write_commit(reef_trainer *trainer,
+                                const char *snapshot_name,
+                                reef_snapshot *snapshot,
+                                reef_commit *out,
+                                reef_error *err) {
     double start = reef_seconds();
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
@@ -310,6 +323,18 @@ static reef_status commit_with(reef_trainer *trainer,
     settle(trainer, &commit);
     if (out != NULL) *out = commit;
     return REEF_OK;
+}
+
+// No transaction of ours may hold the map while the writer needs to enlarge it.
+static reef_status commit_with(reef_trainer *trainer,
+                               const char *snapshot_name,
+                               reef_snapshot *snapshot,
+                               reef_commit *out,
+                               reef_error *err) {
+    reef_residency_let_go(&trainer->residency);
+    reef_status status = write_commit(trainer, snapshot_name, snapshot, out, err);
+    // After a failure the rows are looked for again before the next batch.
+    return status == REEF_OK ? hold_rows(trainer, err) : status;
 }
 
 reef_status reef_trainer_commit(reef_trainer *trainer, reef_commit *out, reef_error *err) {
@@ -332,8 +357,16 @@ reef_status reef_trainer_snapshot(reef_trainer *trainer,
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }
 
-reef_status reef_trainer_seal(reef_trainer *trainer, reef_error *err) {
+reef_status reef_trainer_seal(reef_trainer *trainer,
+                              const char *seal_dtype,
+                              reef_sealing *out,
+                              reef_error *err) {
     const reef_gen *open = reef_open_generation(trainer);
+    reef_config config = trainer->net.config; // the pool's own stays as it is
+    reef_sealing sealing;
+    reef_status status = REEF_OK;
+    if (seal_dtype != NULL) status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
+    if (status != REEF_OK) return status;
     if (trainer->generation_step == 0)
         return reef_fail(err, REEF_INVALID,
                          "generation %" PRIu32
@@ -342,9 +375,13 @@ reef_status reef_trainer_seal(reef_trainer *trainer, reef_error *err) {
     // Held batches wait in the carry and are looked at again, as the new generation's first.
     trainer->held_batches = 0;
     trainer->suspicious = 0;
-    reef_status status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
-    if (status == REEF_OK) status = reef_growth_boundary(trainer, "command", NULL, 0, err);
-    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+    status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    if (status == REEF_OK)
+        status = reef_growth_boundary(trainer, "command", reef_gen_seal_dtype(&config), &sealing,
+                                      NULL, 0, err);
+    if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK && out != NULL) *out = sealing;
+    return status;
 }
 
 reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err) {

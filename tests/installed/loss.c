@@ -12,7 +12,8 @@ int main(int argc, char **argv) {
     reef_status status = argc == 3 ? REEF_OK : REEF_INVALID;
     if (status == REEF_OK)
         status = reef_store_open(&store, argv[1], &(reef_store_options){0}, &err);
-    if (status == REEF_OK) status = reef_model_open(&model, store, NULL, 1, &err);
+    if (status == REEF_OK)
+        status = reef_model_open(&model, store, NULL, &(reef_model_options){.threads = 1}, &err);
     if (status == REEF_OK)
         status = reef_model_score(model, (const uint8_t *)argv[2], strlen(argv[2]), NULL, &score,
                                   NULL, NULL, &err);

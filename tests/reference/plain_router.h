@@ -72,7 +72,19 @@ static inline double plain_score(const reef_router_shape *shape,
     return score;
 }
 
-/** gate (rows, H, K) written: softmax over the scores of the given pairs. */
+/** In place: the K scores of a head become its gate. */
+static inline void plain_score_function(reef_router_score score, size_t K, double *gate) {
+    double sum = 0;
+    for (size_t k = 0; k < K; k++) sum += exp(gate[k]);
+    for (size_t k = 0; k < K; k++) {
+        double s = gate[k];
+        if (score == REEF_SCORE_SOFTMAX) gate[k] = exp(s) / sum;
+        if (score == REEF_SCORE_SIGMOID) gate[k] = 1 / (1 + exp(-s));
+        if (score == REEF_SCORE_RELU) gate[k] = fmax(s, 0);
+    }
+}
+
+/** gate (rows, H, K) written: the score function of the scores of the given pairs. */
 static inline void plain_gate(const reef_router_shape *shape,
                               const reef_router_params *params,
                               plain_norm norm,
@@ -86,13 +98,9 @@ static inline void plain_gate(const reef_router_shape *shape,
     assert(rows <= PLAIN_ROWS_MAX && shape->head_count * shape->d_key <= PLAIN_WIDTH_MAX);
     plain_queries(shape, params, norm, rows, x, query);
     for (size_t n = 0; n < rows * shape->head_count; n++) {
-        double sum = 0;
-        for (size_t k = n * K; k < (n + 1) * K; k++) {
-            gate[k] =
-                exp(plain_score(shape, params, query + n * shape->d_key, index_a[k], index_b[k]));
-            sum += gate[k];
-        }
-        for (size_t k = n * K; k < (n + 1) * K; k++) gate[k] /= sum;
+        for (size_t k = n * K; k < (n + 1) * K; k++)
+            gate[k] = plain_score(shape, params, query + n * shape->d_key, index_a[k], index_b[k]);
+        plain_score_function(shape->score, K, gate + n * K);
     }
 }
 

@@ -57,7 +57,7 @@ void tiny_pool_train(const char *path) {
     check(reef_store_open(&store, path, &options, &err), &err);
     check(reef_trainer_open(&trainer, store, &trainer_options, &err), &err);
     feed(trainer, "english", ENGLISH_BYTES);
-    check(reef_trainer_seal(trainer, &err), &err);
+    check(reef_trainer_seal(trainer, NULL, NULL, &err), &err);
     feed(trainer, "c", C_BYTES);
     check(reef_trainer_snapshot(trainer, "kept", &snapshot, &err), &err);
     feed(trainer, "c", C_BYTES);

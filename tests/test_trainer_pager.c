@@ -1,0 +1,202 @@
+// The pager: chosen rows of a file's map come into memory, a process that is too large lets go of them,
+// and what is read stays the same all along.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
+#define _DEFAULT_SOURCE // madvise, mincore
+
+#include "pager.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <fcntl.h>
+
+#include <cmocka.h>
+
+#include "pool.h"
+
+enum { ROW_FLOATS = 96, ROWS_PER_BLOCK = 256, BLOCK_SHIFT = 8, BLOCKS = 512, TOKENS = 64, P = 8 };
+#define ROW_BYTES (ROW_FLOATS * sizeof(float))
+#define BLOCK_BYTES (ROWS_PER_BLOCK * ROW_BYTES)
+#define FILE_BYTES (BLOCKS * BLOCK_BYTES) // 48 MiB
+#define SECONDS_MAX 20
+
+// Block b of the rows is block BLOCKS - 1 - b of the file: the order must not matter.
+typedef struct fixture {
+    int fd;
+    float *map;
+    const void *blocks[BLOCKS];
+    reef_expert_rows rows;
+    reef_expert_id indices[TOKENS * P];
+    uint8_t active[TOKENS];
+} fixture;
+
+static float value_of_row(uint32_t id) {
+    return (float)id * 0.5f;
+}
+
+static void write_file(int fd) {
+    float *block = calloc(1, BLOCK_BYTES);
+    assert_non_null(block);
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        for (uint32_t r = 0; r < ROWS_PER_BLOCK; r++)
+            block[r * ROW_FLOATS] = value_of_row((BLOCKS - 1 - b) * ROWS_PER_BLOCK + r);
+        assert_int_equal(write(fd, block, BLOCK_BYTES), BLOCK_BYTES);
+    }
+    free(block);
+    assert_int_equal(fsync(fd), 0);
+}
+
+static int setup(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    char path[] = "/tmp/reef-pager-XXXXXX";
+    f->fd = mkstemp(path);
+    assert_true(f->fd >= 0);
+    unlink(path);
+    write_file(f->fd);
+    f->map = mmap(NULL, FILE_BYTES, PROT_READ, MAP_SHARED, f->fd, 0);
+    assert_true(f->map != MAP_FAILED);
+    for (size_t b = 0; b < BLOCKS; b++)
+        f->blocks[b] = (const uint8_t *)f->map + (BLOCKS - 1 - b) * BLOCK_BYTES;
+    f->rows = (reef_expert_rows){REEF_F32, BLOCK_SHIFT, f->blocks};
+    for (size_t i = 0; i < TOKENS * P; i++)
+        f->indices[i] = (reef_expert_id)(i * 2654435761u % (BLOCKS * ROWS_PER_BLOCK));
+    memset(f->active, 1, sizeof f->active);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    munmap(f->map, FILE_BYTES);
+    close(f->fd);
+    free(f);
+    return 0;
+}
+
+static const float *row_of(const fixture *f, reef_expert_id id) {
+    return (const float *)f->blocks[id >> BLOCK_SHIFT] + id % ROWS_PER_BLOCK * ROW_FLOATS;
+}
+
+// Is the first page of the row in memory, as far as the system is concerned?
+static bool is_in_memory(const fixture *f, reef_expert_id id) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)row_of(f, id) / page * page;
+    unsigned char there = 0;
+    assert_int_equal(mincore((void *)at, 1, &there), 0);
+    return there & 1;
+}
+
+static bool wait_for(bool (*is_so)(void *context), void *context) {
+    for (int ms = 0; ms < SECONDS_MAX * 1000; ms++) {
+        if (is_so(context)) return true;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+static bool all_active_rows_are_in_memory(void *context) {
+    const fixture *f = context;
+    for (size_t i = 0; i < TOKENS * P; i++)
+        if (f->active[i / P] && !is_in_memory(f, f->indices[i])) return false;
+    return true;
+}
+
+static reef_pager_request request_of(const fixture *f) {
+    return (reef_pager_request){.rows = &f->rows,
+                                .row_bytes = ROW_BYTES,
+                                .tokens = TOKENS,
+                                .P = P,
+                                .indices = f->indices,
+                                .active = f->active};
+}
+
+static void assert_rows_are_right(const fixture *f) {
+    for (size_t i = 0; i < TOKENS * P; i++)
+        if (f->active[i / P])
+            assert_true(row_of(f, f->indices[i])[0] == value_of_row(f->indices[i]));
+}
+
+static void chosen_rows_come_into_memory(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_pager *pager;
+    // What is chosen for a token that reads nothing is unspecified.
+    f->active[5] = 0;
+    for (size_t p = 0; p < P; p++) f->indices[5 * P + p] = UINT32_MAX;
+    must(reef_pager_new(&pager, UINT64_MAX, &err), &err);
+    must(reef_pager_cover(pager, f->map, FILE_BYTES, &err), &err);
+    // Not in memory, where the file system allows that (one in memory itself does not).
+    madvise(f->map, FILE_BYTES, MADV_DONTNEED);
+    posix_fadvise(f->fd, 0, FILE_BYTES, POSIX_FADV_DONTNEED);
+    bool was_out = !all_active_rows_are_in_memory(f);
+
+    reef_pager_request request = request_of(f);
+    reef_pager_start(pager, &request);
+    assert_true(wait_for(all_active_rows_are_in_memory, f));
+    reef_pager_finish(pager);
+    if (was_out) { // the rest of the file stayed where it was
+        size_t there = 0;
+        for (uint32_t id = 0; id < BLOCKS * ROWS_PER_BLOCK; id += 16) there += is_in_memory(f, id);
+        assert_true(there < BLOCKS * ROWS_PER_BLOCK / 16);
+    }
+    assert_rows_are_right(f);
+    assert_int_equal(reef_pager_drops(pager), 0);
+    reef_pager_free(pager);
+}
+
+static bool has_dropped(void *context) {
+    return reef_pager_drops(context) > 0;
+}
+
+static void a_process_that_is_too_large_lets_go(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_pager *pager;
+    must(reef_pager_new(&pager, 1, &err), &err);
+    must(reef_pager_cover(pager, f->map, FILE_BYTES, &err), &err);
+    reef_pager_request request = request_of(f);
+    reef_pager_start(pager, &request);
+    float sum = 0;
+    for (size_t i = 0; i < FILE_BYTES / sizeof(float); i += 1024) sum += f->map[i];
+    assert_true(sum > 0);
+    assert_true(wait_for(has_dropped, pager));
+    assert_rows_are_right(f);
+    reef_pager_finish(pager);
+    reef_pager_free(pager);
+}
+
+static void passes_follow_each_other_and_may_end_early(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_pager *pager;
+    must(reef_pager_new(&pager, UINT64_MAX, &err), &err);
+    // Nothing covered, a part of the rows, all of them, and nothing again: rows outside are left alone.
+    const size_t covered[] = {0, FILE_BYTES / 3, FILE_BYTES, 0};
+    for (size_t n = 0; n < sizeof covered / sizeof *covered; n++) {
+        must(reef_pager_cover(pager, covered[n] > 0 ? f->map : NULL, covered[n], &err), &err);
+        for (int pass = 0; pass < 20; pass++) {
+            reef_pager_request request = request_of(f);
+            reef_pager_start(pager, &request);
+            if (pass % 2) assert_rows_are_right(f);
+            reef_pager_finish(pager);
+        }
+    }
+    reef_pager_free(pager);
+    reef_pager_free(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(chosen_rows_come_into_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_process_that_is_too_large_lets_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(passes_follow_each_other_and_may_end_early, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

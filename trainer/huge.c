@@ -1,0 +1,53 @@
+// Zeroed memory on huge pages: an anonymous map, trimmed to whole huge pages, or the heap's when small.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
+#define _DEFAULT_SOURCE // madvise, MAP_ANONYMOUS
+
+#include "huge.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LINE_BYTES 64 // of the cache
+
+// Bytes of whole huge pages; 0 where the heap serves.
+static size_t mapped_bytes(size_t count, size_t each) {
+    size_t bytes = count * each;
+    if (bytes < REEF_HUGE_PAGE_BYTES) return 0;
+    return (bytes + REEF_HUGE_PAGE_BYTES - 1) / REEF_HUGE_PAGE_BYTES * REEF_HUGE_PAGE_BYTES;
+}
+
+static void *small_new(size_t bytes) {
+    size_t lines = bytes / LINE_BYTES + 1;
+    void *block = aligned_alloc(LINE_BYTES, lines * LINE_BYTES);
+    if (block != NULL) memset(block, 0, lines * LINE_BYTES);
+    return block;
+}
+
+void *reef_huge_new(size_t count, size_t each) {
+    if (each > 0 && count > (SIZE_MAX - 2 * REEF_HUGE_PAGE_BYTES) / each) return NULL;
+    size_t bytes = mapped_bytes(count, each);
+    if (bytes == 0) return small_new(count * each);
+    // One page too much, so that a multiple of its size lies within; what is left over goes back.
+    char *map = mmap(NULL, bytes + REEF_HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) return NULL;
+    size_t past = (uintptr_t)map % REEF_HUGE_PAGE_BYTES;
+    size_t before = past == 0 ? 0 : REEF_HUGE_PAGE_BYTES - past;
+    if (before > 0) (void)munmap(map, before);
+    (void)munmap(map + before + bytes, REEF_HUGE_PAGE_BYTES - before);
+#ifdef MADV_HUGEPAGE
+    (void)madvise(map + before, bytes, MADV_HUGEPAGE);
+#endif
+    return map + before;
+}
+
+void reef_huge_free(void *block, size_t count, size_t each) {
+    size_t bytes = mapped_bytes(count, each);
+    if (block == NULL) return;
+    if (bytes == 0)
+        free(block);
+    else
+        (void)munmap(block, bytes);
+}

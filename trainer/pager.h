@@ -1,0 +1,49 @@
+// Rows of sealed generations that stay where they lie in the store's map, for pools larger than memory:
+// a thread of its own asks the system for the pages of the rows that were chosen while the others
+// compute, and lets go of all pages when the process holds more than it may.
+#ifndef REEF_PAGER_H
+#define REEF_PAGER_H
+
+#include "experts.h"
+
+typedef struct reef_pager reef_pager;
+
+/**
+ * resident_bytes_max  what the whole process may hold in memory; when it holds more, the pages of the map
+ *                     go (the system may keep them in its cache). What lies elsewhere cannot be let go.
+ * Errors: NO_MEMORY, also when the thread cannot be started.
+ */
+REEF_MUST_CHECK reef_status reef_pager_new(reef_pager **out,
+                                           uint64_t resident_bytes_max,
+                                           reef_error *err);
+void reef_pager_free(reef_pager *pager); // accepts NULL
+
+/**
+ * From now on the rows lie in these `bytes` from `first` on, all of one file's map; nothing is held of
+ * them yet. Not between start and finish. NULL and 0: nowhere. Errors: NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_pager_cover(reef_pager *pager,
+                                             const void *first,
+                                             size_t bytes,
+                                             reef_error *err);
+
+/** What a pass is about to read. */
+typedef struct reef_pager_request {
+    const reef_expert_rows *rows;
+    size_t row_bytes;
+    size_t tokens, P;
+    const reef_expert_id *indices; // (tokens, P)
+    const uint8_t *active;         // (tokens) or NULL: 0 reads nothing
+} reef_pager_request;
+
+/**
+ * Begin to fetch, token by token; returns at once. The arrays must not change before reef_pager_finish,
+ * which stops what is left of it. Fetching is only about time: rows may be read all along.
+ */
+void reef_pager_start(reef_pager *pager, const reef_pager_request *request);
+void reef_pager_finish(reef_pager *pager);
+
+/** How often all pages were let go. */
+uint64_t reef_pager_drops(const reef_pager *pager);
+
+#endif

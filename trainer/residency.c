@@ -1,0 +1,117 @@
+// See residency.h.
+#include "residency.h"
+
+#include "persist.h"
+
+#include <unistd.h>
+
+#define GIB ((uint64_t)1 << 30)
+
+static uint64_t machine_bytes(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : GIB;
+}
+
+void reef_residency_init(reef_residency *residency, reef_store *store, uint64_t memory_bytes) {
+    *residency = (reef_residency){
+        .store = store, .memory_bytes = memory_bytes > 0 ? memory_bytes : machine_bytes()};
+}
+
+void reef_residency_release(reef_residency *residency) {
+    reef_residency_let_go(residency);
+    reef_pager_free(residency->pager);
+    *residency = (reef_residency){0};
+}
+
+// ---- the decision --------------------------------------------------------------------------------
+
+static uint64_t row_bytes(const reef_config *config, const reef_generation *info) {
+    reef_expert_shape shape = reef_gen_expert_shape(config);
+    uint64_t layers = 0;
+    for (uint32_t l = 0; l < config->layers; l++) layers += reef_layer_is_peer(config, l);
+    return layers * info->side * info->side * reef_expert_row_values(&shape) *
+           reef_rows_value_bytes(info->dtype);
+}
+
+static void decide(reef_residency *residency, uint64_t sealed_bytes) {
+    residency->in_place = sealed_bytes > residency->memory_bytes / 2;
+}
+
+reef_status reef_residency_decide(reef_residency *residency,
+                                  reef_txn *txn,
+                                  const reef_config *config,
+                                  uint32_t sealed_count,
+                                  reef_error *err) {
+    uint64_t bytes = 0;
+    for (uint32_t g = 0; g < sealed_count; g++) {
+        reef_generation info;
+        reef_status status = reef_generation_read(txn, g, &info, err);
+        if (status != REEF_OK) return status;
+        if (info.sealed) bytes += row_bytes(config, &info);
+    }
+    decide(residency, bytes);
+    return REEF_OK;
+}
+
+// ---- in place ------------------------------------------------------------------------------------
+
+/** The part of the map that rows lie in. */
+typedef struct span {
+    uintptr_t first, end;
+} span;
+
+// The last block of a layer is not in the map.
+static void widen(span *all, const reef_peer *peer) {
+    size_t bytes = (peer->row_values * reef_rows_value_bytes(peer->rows.dtype))
+                   << peer->rows.block_shift;
+    for (size_t b = 0; b + 1 < peer->block_count; b++) {
+        uintptr_t at = (uintptr_t)peer->blocks[b];
+        if (at < all->first) all->first = at;
+        if (at + bytes > all->end) all->end = at + bytes;
+    }
+}
+
+static bool is_in_place(const reef_gen *gen) {
+    return !gen->open && gen->stored;
+}
+
+static reef_status locate(reef_residency *residency, reef_net *net, reef_error *err) {
+    span all = {.first = UINTPTR_MAX};
+    for (size_t g = 0; g < net->gen_count; g++) {
+        reef_gen *gen = net->gens[g];
+        if (!is_in_place(gen)) continue;
+        reef_gen_drop_rows(gen);
+        reef_status status = reef_persist_locate(gen, residency->txn, &net->config, err);
+        if (status != REEF_OK) return status;
+        for (uint32_t l = 0; l < net->config.layers; l++) widen(&all, &gen->peers[l]);
+    }
+    bool any = all.end > 0;
+    return reef_pager_cover(residency->pager, any ? (const void *)all.first : NULL,
+                            any ? all.end - all.first : 0, err);
+}
+
+reef_status reef_residency_hold(reef_residency *residency, reef_net *net, reef_error *err) {
+    uint64_t bytes = 0;
+    for (size_t g = 0; g < net->gen_count; g++)
+        if (is_in_place(net->gens[g])) bytes += row_bytes(&net->config, &net->gens[g]->info);
+    // Once in place, a pool stays so: sealed generations only grow in number.
+    if (!residency->in_place) decide(residency, bytes);
+    if (!residency->in_place) return REEF_OK;
+    reef_status status = REEF_OK;
+    if (residency->pager == NULL)
+        status = reef_pager_new(&residency->pager, residency->memory_bytes, err);
+    if (status == REEF_OK)
+        status = reef_txn_begin(&residency->txn, residency->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = locate(residency, net, err);
+    if (status != REEF_OK) reef_residency_let_go(residency);
+    return status;
+}
+
+bool reef_residency_is_held(const reef_residency *residency) {
+    return !residency->in_place || residency->txn != NULL;
+}
+
+void reef_residency_let_go(reef_residency *residency) {
+    reef_txn_abort(residency->txn);
+    residency->txn = NULL;
+}
