@@ -2,6 +2,8 @@
 // a source can be read is for input.c to say.
 #include "options.h"
 
+#include "reef_trainer.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -31,6 +33,10 @@ static const char HELP[] =
     "  --source SOURCE       something to read; may be given several times\n"
     "  --threads N           threads for arithmetic (default: one per core); never changes the "
     "result\n"
+    "  --memory SIZE         what to hold in memory, such as 2G (default: all there is); when "
+    "sealed "
+    "experts\n"
+    "                        take more than half of it, they are read where they lie in the pool\n"
     "  --commit-steps N      commit after N training steps (default 50; 0: not by steps)\n"
     "  --commit-seconds S    commit after S seconds (default 10; 0: not by time)\n"
     "  --commit-retries N    tries after a commit failed, with growing pauses (default 5)\n"
@@ -55,6 +61,7 @@ enum {
     OPT_POOL = 256,
     OPT_SOURCE,
     OPT_THREADS,
+    OPT_MEMORY,
     OPT_STEPS,
     OPT_SECONDS,
     OPT_RETRIES,
@@ -70,6 +77,7 @@ static const struct option LONG_OPTIONS[] = {
     {"pool", required_argument, NULL, OPT_POOL},
     {"source", required_argument, NULL, OPT_SOURCE},
     {"threads", required_argument, NULL, OPT_THREADS},
+    {"memory", required_argument, NULL, OPT_MEMORY},
     {"commit-steps", required_argument, NULL, OPT_STEPS},
     {"commit-seconds", required_argument, NULL, OPT_SECONDS},
     {"commit-retries", required_argument, NULL, OPT_RETRIES},
@@ -133,6 +141,8 @@ static reef_status take_option(reef_options *options, int which, reef_error *err
         status = parse_count("--threads", optarg, 1, REEF_THREAD_COUNT_MAX, &value, err);
         options->threads = (size_t)value;
         break;
+    case OPT_MEMORY:
+        return reef_memory_parse(optarg, &options->memory_bytes, err);
     case OPT_STEPS:
         return parse_count("--commit-steps", optarg, 0, COMMIT_STEPS_MAX, &options->commit_steps,
                            err);

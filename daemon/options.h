@@ -23,6 +23,7 @@ typedef struct reef_options {
     const char *sources[REEF_INPUT_COUNT_MAX]; // as given: "file:PATH", "PATH" or "-"
     size_t source_count;
     size_t threads;        // 0: one per core
+    uint64_t memory_bytes; // 0: what the machine has
     uint64_t commit_steps; // 0: not by steps
     double commit_seconds; // 0: not by time
     uint32_t commit_retries;

@@ -144,6 +144,7 @@ static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
     if (status != REEF_OK) return status;
     status = reef_trainer_open(&daemon->trainer, daemon->store,
                                &(reef_trainer_options){.threads = daemon->monitor.threads,
+                                                       .memory_bytes = daemon->options.memory_bytes,
                                                        .on_event = on_event,
                                                        .context = &daemon->report},
                                err);

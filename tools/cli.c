@@ -59,6 +59,7 @@ static const cli_option POOL_OPTIONS[] = {
 };
 static const cli_option COMPUTE_OPTIONS[] = {
     {"threads", "N", "threads to compute with (default: one per core)"},
+    {"memory", "SIZE", "what to hold in memory, such as 2G (default: all there is)"},
     {0},
 };
 static const cli_option CHANGE_OPTIONS[] = {
@@ -255,6 +256,9 @@ reef_status cli_parse(
     uint64_t threads = 0;
     status = cli_integer(cli, "threads", 1, THREADS_MAX, &threads, err);
     cli->threads = (size_t)threads;
+    const char *memory = cli_text(cli, "memory");
+    if (status == REEF_OK && memory != NULL)
+        status = reef_memory_parse(memory, &cli->memory_bytes, err);
     if (status == REEF_OK && command->traits & CLI_POOL) status = find_pool(cli, err);
     return status == REEF_OK ? check_operands(cli, err) : status;
 }

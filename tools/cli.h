@@ -39,7 +39,7 @@ typedef enum cli_traits {
     CLI_CONFIG = 2,    // every field of the configuration is an option
     CLI_CHANGES = 4,   // changes the pool: --dry-run
     CLI_DAEMON = 8,    // asks the daemon where one runs: --socket and --verbose
-    CLI_COMPUTES = 16, // runs the model: --threads
+    CLI_COMPUTES = 16, // runs the model: --threads, --memory
 } cli_traits;
 
 /** One row of the table of commands. */
@@ -67,8 +67,9 @@ struct cli_call {
     cli_given *given;
     size_t given_count;
     bool json, verbose, dry_run;
-    size_t threads; // 0: one per core
-    bool answered;  // a JSON document has been written
+    size_t threads;        // 0: one per core
+    uint64_t memory_bytes; // 0: what the machine has
+    bool answered;         // a JSON document has been written
 };
 
 // ---- commands.c: the table -----------------------------------------------------------------------

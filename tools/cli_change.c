@@ -38,7 +38,8 @@ static reef_status change_pool(
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     reef_store_options options = {.write = true};
-    reef_trainer_options trainer_options = {.threads = cli->threads};
+    reef_trainer_options trainer_options = {.threads = cli->threads,
+                                            .memory_bytes = cli->memory_bytes};
 
     reef_status status = reef_store_open(&store, cli->pool, &options, err);
     if (status != REEF_OK) goto cleanup;

@@ -101,8 +101,9 @@ static reef_status eval_once(cli_call *cli,
                              reef_error *err) {
     const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
     reef_model *model = NULL;
-    reef_status status = reef_model_open(&model, pool->store, as_of,
-                                         &(reef_model_options){.threads = cli->threads}, err);
+    reef_status status = reef_model_open(
+        &model, pool->store, as_of,
+        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) return status;
     uint32_t generations = reef_model_generation_count(model);
     file_score *scores = cli_alloc(cli->operand_count, sizeof(*scores));

@@ -331,8 +331,9 @@ static reef_status sample(
     reef_sampling sampling = {.seed = 1, .temperature = SAMPLE_TEMPERATURE, .top_p = SAMPLE_TOP_P};
     reef_model *model = NULL;
     char *as_of = cli_format("%zu", generation);
-    reef_status status = reef_model_open(&model, pool->store, as_of,
-                                         &(reef_model_options){.threads = cli->threads}, err);
+    reef_status status = reef_model_open(
+        &model, pool->store, as_of,
+        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status == REEF_OK)
         status = reef_model_generate(model, file->bytes, end, SAMPLE_BYTES, &sampling,
                                      text + shown_bytes, err);

@@ -133,8 +133,9 @@ reef_status cmd_score(cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = cli_text_read(&file, cli->operands[0], err);
     if (status == REEF_OK)
-        status = reef_model_open(&model, pool.store, cli_text(cli, "as-of"),
-                                 &(reef_model_options){.threads = cli->threads}, err);
+        status = reef_model_open(
+            &model, pool.store, cli_text(cli, "as-of"),
+            &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) goto cleanup;
 
     bits = cli_alloc(file.count, sizeof(*bits));

@@ -30,8 +30,9 @@ static reef_status measure_row(double *bits,
                                cli_progress *progress,
                                reef_error *err) {
     reef_model *model = NULL;
-    reef_status status = reef_model_open(&model, pool->store, as_of,
-                                         &(reef_model_options){.threads = cli->threads}, err);
+    reef_status status = reef_model_open(
+        &model, pool->store, as_of,
+        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     for (size_t j = 0; j < file_count && status == REEF_OK; j++) {
         reef_score score = {0};
         status = score_file(model, &files[j], progress, NULL, &score, err);

@@ -240,6 +240,11 @@ typedef struct reef_model_options {
     uint64_t memory_bytes;
 } reef_model_options;
 
+/** What people write for memory_bytes: a whole number above 0, of bytes or with K, M, G or T (1024). */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_parse(const char *text,
+                                                       uint64_t *bytes,
+                                                       reef_error *err);
+
 /**
  * Copy a state of the pool into memory; for a pool larger than that, see reef_model_options: then a read
  * transaction is kept as long as the model, and checksums of rows are not verified.

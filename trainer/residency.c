@@ -3,6 +3,9 @@
 
 #include "persist.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define GIB ((uint64_t)1 << 30)
@@ -21,6 +24,25 @@ void reef_residency_release(reef_residency *residency) {
     reef_residency_let_go(residency);
     reef_pager_free(residency->pager);
     *residency = (reef_residency){0};
+}
+
+reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err) {
+    static const char UNITS[] = "KMGT";
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    const char *unit = *end != '\0' ? strchr(UNITS, *end) : NULL;
+    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - UNITS + 1) : 0;
+    // strtoull takes signs and leading blanks; a number starts with a digit.
+    bool good = text[0] >= '0' && text[0] <= '9' && errno == 0 && value > 0 &&
+                end[unit != NULL] == '\0' && value <= UINT64_MAX >> shift;
+    if (!good)
+        return reef_fail(err, REEF_INVALID,
+                         "'%.64s' is no amount of memory: a whole number of bytes, or with K, M, G "
+                         "or T, such as 2G",
+                         text);
+    *bytes = (uint64_t)value << shift;
+    return REEF_OK;
 }
 
 // ---- the decision --------------------------------------------------------------------------------

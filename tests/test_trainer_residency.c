@@ -1,0 +1,244 @@
+// A pool that is larger than memory: sealed rows read in place from the map give the bits of rows that
+// were copied, while the pool is trained on, grows, is evaluated and reopened.
+#include "learner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pool.h"
+
+// 2,304 experts of 64 floats are four blocks in the map and a shorter one that is copied.
+enum { SIDE = 48, STEP_BYTES = 4 * 16, PROBE_BYTES = 300 };
+#define MAP_BYTES (1u << 20) // the map must grow under a trainer that reads from it
+
+typedef struct run {
+    char directory[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
+    reef_store *store;
+    reef_trainer *trainer;
+    uint64_t memory_bytes;
+} run;
+
+static reef_config config_of(const char *seal_dtype) {
+    reef_config config;
+    reef_error err;
+    reef_config_default(&config);
+    static const char *const fields[][2] = {
+        {"layers", "2"},
+        {"ffw", "pp"},
+        {"d_model", "32"},
+        {"attention_heads", "2"},
+        {"context", "16"},
+        {"batch", "4"},
+        {"rehearse", "2"},
+        {"heads", "2"},
+        {"topk", "4"},
+        {"d_key", "8"},
+        {"side", "48"},
+        {"side_new", "24"},
+        {"drift", "false"},
+        {"adapters", "2"},
+        {"leak_max", "0.1"},
+        {"reservoir_bytes", "16384"},
+        {"reservoir_window", "64"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        must(reef_config_set(&config, fields[i][0], fields[i][1], &err), &err);
+    must(reef_config_set(&config, "seal_dtype", seal_dtype, &err), &err);
+    return config;
+}
+
+static void open_run(run *r) {
+    reef_error err;
+    must(reef_store_open(&r->store, r->path,
+                         &(reef_store_options){.write = true, .map_bytes = MAP_BYTES}, &err),
+         &err);
+    must(reef_trainer_open(&r->trainer, r->store,
+                           &(reef_trainer_options){.threads = 2, .memory_bytes = r->memory_bytes},
+                           &err),
+         &err);
+}
+
+static void close_run(run *r) {
+    reef_trainer_close(r->trainer);
+    reef_store_close(r->store);
+    r->trainer = NULL;
+    r->store = NULL;
+}
+
+static void make_run(run *r, const char *seal_dtype, uint64_t memory_bytes) {
+    reef_error err;
+    reef_config config = config_of(seal_dtype);
+    *r = (run){.memory_bytes = memory_bytes};
+    temp_dir_new(r->directory);
+    temp_dir_join(r->path, r->directory, "pool");
+    must(reef_pool_init(r->path, &config, &err), &err);
+    open_run(r);
+}
+
+static void end_run(run *r) {
+    close_run(r);
+    temp_dir_remove(r->directory);
+}
+
+static void write_text(uint8_t *out, size_t count, uint64_t seed, uint8_t first) {
+    for (size_t i = 0; i < count; i++) out[i] = (uint8_t)(first + draw_int(&seed, 0, 7));
+}
+
+static void feed(run *r, size_t steps, uint64_t seed, uint8_t first) {
+    reef_error err;
+    size_t count = steps * STEP_BYTES, taken;
+    uint8_t *bytes = malloc(count);
+    assert_non_null(bytes);
+    write_text(bytes, count, seed, first);
+    must(reef_trainer_feed(r->trainer, "test", bytes, count, &taken, NULL, &err), &err);
+    assert_int_equal(taken, count);
+    free(bytes);
+}
+
+static void seal(run *r) {
+    reef_error err;
+    must(reef_trainer_seal(r->trainer, NULL, NULL, &err), &err);
+}
+
+// Three domains, commits in between, and a stop half way.
+static void train(run *r) {
+    reef_error err;
+    feed(r, 6, 1, 'a');
+    seal(r);
+    for (uint64_t n = 0; n < 4; n++) {
+        feed(r, 2, 2 + n, 'A');
+        must(reef_trainer_commit(r->trainer, NULL, &err), &err);
+    }
+    must(reef_trainer_snapshot(r->trainer, "kept", NULL, &err), &err);
+    close_run(r);
+    open_run(r);
+    feed(r, 3, 6, 'A');
+    seal(r);
+    feed(r, 3, 7, '0');
+    must(reef_trainer_commit(r->trainer, NULL, &err), &err);
+}
+
+static void root_of(run *r, uint8_t root[REEF_HASH_BYTES]) {
+    reef_error err;
+    reef_commit commit;
+    reef_txn *txn;
+    must(reef_txn_begin(&txn, r->store, REEF_TXN_READ, &err), &err);
+    must(reef_commit_read(txn, &commit, &err), &err);
+    memcpy(root, commit.root, REEF_HASH_BYTES);
+    reef_txn_abort(txn);
+}
+
+static bool is_in_place(const reef_trainer *trainer, size_t g) {
+    return trainer->net.gens[g]->peers[0].memory == NULL;
+}
+
+static void training_in_place_gives_the_bits_of_training_in_memory(void **state) {
+    (void)state;
+    static const char *const dtypes[] = {"f32", "bf16"};
+    for (size_t n = 0; n < 2; n++) {
+        run copied, in_place;
+        uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
+        make_run(&copied, dtypes[n], 0);
+        make_run(&in_place, dtypes[n], 1);
+        train(&copied);
+        train(&in_place);
+        for (size_t g = 0; g < 2; g++) {
+            assert_false(is_in_place(copied.trainer, g));
+            assert_true(is_in_place(in_place.trainer, g));
+        }
+        assert_false(is_in_place(in_place.trainer, 2)); // the open one
+        root_of(&copied, expected);
+        root_of(&in_place, root);
+        assert_memory_equal(root, expected, sizeof root);
+        end_run(&copied);
+        end_run(&in_place);
+    }
+}
+
+static void logits_of(run *r, const char *as_of, uint64_t memory_bytes, float *logits) {
+    reef_error err;
+    reef_model *model;
+    uint8_t probe[PROBE_BYTES];
+    write_text(probe, PROBE_BYTES / 2, 90, 'a');
+    write_text(probe + PROBE_BYTES / 2, PROBE_BYTES / 2, 91, 'A');
+    must(reef_model_open(&model, r->store, as_of,
+                         &(reef_model_options){.threads = 2, .memory_bytes = memory_bytes}, &err),
+         &err);
+    must(reef_model_logits(model, probe, PROBE_BYTES, logits, &err), &err);
+    reef_model_close(model);
+}
+
+static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
+    (void)state;
+    static const char *const states[] = {NULL, "0", "1", "2", "kept"};
+    const size_t count = PROBE_BYTES * REEF_VOCAB;
+    float *expected = calloc(count, sizeof *expected), *logits = calloc(count, sizeof *logits);
+    assert_true(expected != NULL && logits != NULL);
+    run r;
+    make_run(&r, "bf16", 0);
+    train(&r);
+    for (size_t n = 0; n < sizeof states / sizeof *states; n++) {
+        logits_of(&r, states[n], 0, expected);
+        logits_of(&r, states[n], 1, logits);
+        assert_memory_equal(logits, expected, count * sizeof *logits);
+    }
+    end_run(&r);
+    free(expected);
+    free(logits);
+}
+
+// What does not fit half of the memory is not copied: 2 layers of 2,304 rows of 64 bf16.
+static void what_fits_is_copied(void **state) {
+    (void)state;
+    const uint64_t row_bytes = (uint64_t)2 * SIDE * SIDE * 64 * sizeof(reef_bf16);
+    run r;
+    make_run(&r, "bf16", 2 * row_bytes);
+    feed(&r, 3, 1, 'a');
+    seal(&r);
+    assert_false(is_in_place(r.trainer, 0));
+    feed(&r, 3, 2, 'A');
+    seal(&r); // one generation more than there is room for
+    assert_true(is_in_place(r.trainer, 0) && is_in_place(r.trainer, 1));
+    feed(&r, 3, 3, '0');
+    end_run(&r);
+}
+
+static void memory_is_read_as_people_write_it(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"1", 1},
+                {"1000000", 1000000},
+                {"3K", 3072},
+                {"64M", (uint64_t)64 << 20},
+                {"2G", (uint64_t)2 << 30},
+                {"16777215T", (uint64_t)16777215 << 40}};
+    static const char *const bad[] = {
+        "",     "0", "-1", " 1",  "+1", "2g",        "2GB",
+        "1.5G", "G", "x",  "1 G", "0K", "16777216T", "99999999999999999999"};
+    reef_error err;
+    uint64_t bytes;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        must(reef_memory_parse(good[i].text, &bytes, &err), &err);
+        assert_true(bytes == good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        must_fail(reef_memory_parse(bad[i], &bytes, &err), REEF_INVALID, &err, "such as 2G");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_in_place_gives_the_bits_of_training_in_memory),
+        cmocka_unit_test(evaluation_in_place_gives_the_bits_of_a_copy),
+        cmocka_unit_test(what_fits_is_copied),
+        cmocka_unit_test(memory_is_read_as_people_write_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
