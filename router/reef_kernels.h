@@ -48,20 +48,27 @@ REEF_API void reef_gemm(bool transpose_a,
 REEF_API const char *reef_gemm_name(void);
 
 // ---- rows ----------------------------------------------------------------------------------------
+//
+// Sizes may be anything, 0 too, and arrays aligned for their type only. Denormal numbers are not flushed
+// to zero. Infinities and NaN go through sums and products as IEEE 754 says, 0 * infinity = NaN included:
+// a dot product has them, an elementwise kernel in their own elements only.
 
 REEF_API float reef_dot(size_t D, const float *a, const float *b);
 /** y += alpha * x */
 REEF_API void reef_axpy(size_t D, float *y, float alpha, const float *x);
+
 /** Half a float: its upper 16 bits (sign, 8 bits of exponent, 7 of mantissa). */
 typedef uint16_t reef_bf16;
 
-/** y = x rounded to the nearest bf16, to even between two; NaN stays NaN. */
+/** y = x rounded to the nearest bf16, to even between two, to infinity beyond the largest; NaN stays NaN,
+ *  and signs stay, those of zeros and NaN too. */
 REEF_API void reef_bf16_round(size_t D, reef_bf16 *y, const float *x);
 
 /**
  * out[k] = dot(rows[k] + offset, x) over D values of K rows that lie anywhere, with the bits of
  * reef_dot. The first `span` values of a row are prefetched a few rows ahead, so that the other part
- * of an expert's row is in cache when reef_axpy_rows follows. The bf16 twin computes in floats.
+ * of an expert's row is in cache when reef_axpy_rows follows; `span` may reach beyond the memory there.
+ * The bf16 twin computes in floats, with the bits that float rows of the same values give.
  */
 REEF_API void reef_dot_rows(size_t K,
                             size_t D,
@@ -86,13 +93,16 @@ REEF_API void reef_axpy_rows(size_t K,
                              size_t offset);
 REEF_API void reef_axpy_rows_bf16(
     size_t K, size_t D, float *y, const float *alpha, const reef_bf16 *const *rows, size_t offset);
-/** y = x for all D: exp, to within a few ulp of expf; exact at 0; exp(-inf) = 0. In place allowed. */
+/** y = x for all D: exp, to within a few ulp of expf; exact at 0; exp(-inf) = 0, exp(inf) = inf. In place
+ *  allowed. */
 REEF_API void reef_exp(size_t D, float *y, const float *x);
-/** In place softmax of one row. Fully masked entries may be -INFINITY (not all of them). */
+/** In place softmax of one row. Fully masked entries may be -INFINITY (not all of them). NaN or
+ *  INFINITY anywhere makes the whole row NaN. */
 REEF_API void reef_softmax(size_t D, float *row);
-/** GELU, tanh form (Hendrycks & Gimpel 2016): 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
+/** GELU, tanh form (Hendrycks & Gimpel 2016): 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+ *  INFINITY stays, -INFINITY gives NaN. */
 REEF_API void reef_gelu(size_t D, float *y, const float *x);
-/** d_x = d_y * gelu'(x); in place (d_x == d_y) allowed. */
+/** d_x = d_y * gelu'(x); in place (d_x == d_y) allowed. The slope is 1 at INFINITY, 0 at -INFINITY. */
 REEF_API void reef_gelu_backward(size_t D, float *d_x, const float *d_y, const float *x);
 
 typedef struct reef_adam {
@@ -102,7 +112,7 @@ typedef struct reef_adam {
 /**
  * One Adam step over D parameters (Kingma & Ba 2015, algorithm 1), `count` >= 1 counts this step.
  * param -= lr * (m / (1 - beta1^count)) / (sqrt(v / (1 - beta2^count)) + epsilon); grad times `scale`
- * first (gradient clipping).
+ * first (gradient clipping). Where the gradient is not finite, the parameter becomes NaN.
  */
 REEF_API void reef_adam_update(size_t D,
                                float *param,

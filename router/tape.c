@@ -12,7 +12,7 @@ enum { ALIGNMENT = 64 };
 // Slots are claimed in one 64-bit mask, see route.c.
 enum { SLOTS_MAX = 64 };
 // Rows of a score tile. A product packs all sub-keys once per tile, so that many rows pay even where
-// a tile outgrows the second-level cache: at side 4096 retrieval takes 124 us a token with 64 rows of
+// a tile outgrows the second-level cache: at side 4096 retrieval takes 123 us a token with 64 rows of
 // a power of two floats, 116 with rows spread as below, 110 with 128 rows and no less with 256 (Zen 4,
 // one thread). The bound in bytes, of both tables' tiles, is for memory: of grids beyond side 8192.
 enum { TILE_BYTES = 8 * 1024 * 1024, TILE_ROWS_MIN = 64, TILE_ROWS_MAX = 128 };

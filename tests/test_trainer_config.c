@@ -152,6 +152,11 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("ffw", "", "p (PEER) or d (dense)");
     assert_set_fails("ffw", "ppppppppppppppppppppppppppppppppp", "at most 32");
     assert_set_fails("model", "vector", "must be lm");
+    assert_set_fails("expert", "swiglu_of_many_letters", "must be gelu, relu or glu");
+    assert_set_fails("expert", "", "must be gelu, relu or glu");
+    assert_set_fails("expert", "GELU", "must be gelu, relu or glu");
+    assert_set_fails("score", "gelu", "must be softmax, sigmoid or relu");
+    assert_set_fails("seal_dtype", "f16", "must be f32 or bf16");
     assert_set_fails("layers", "33", "1 to 32");
 }
 
@@ -220,6 +225,10 @@ static void check_finds_values_that_were_never_set_by_name(void **state) {
     assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
     assert_message(&err, "ffw");
     reef_config_default(&config);
+    strcpy(config.seal_dtype, "u8");
+    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_message(&err, "seal_dtype is 'u8'");
+    reef_config_default(&config);
     strcpy(config.ffw, "q");
     assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
     assert_message(&err, "ffw is 'q'");
@@ -256,6 +265,9 @@ static void text_gives_back_the_same_bits(void **state) {
     config.seed = 9007199254740991;
     config.drift = config.batch_norm = false;
     strcpy(config.ffw, "pdpd");
+    assert_set(&config, "expert", "glu");
+    assert_set(&config, "score", "sigmoid");
+    assert_set(&config, "seal_dtype", "bf16");
     // Neighbours of awkward numbers: every float has to survive its decimal text.
     float value = 0.1f;
     for (size_t i = 0; i < 200; i++) {
@@ -321,6 +333,25 @@ static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **s
     assert_edit_fails("\"d_key\": 64", "\"d_key\": 63", "d_key 63 is odd");
     assert_edit_fails("{", "", "not JSON");
     assert_edit_fails("{", "[{", "not JSON");
+}
+
+// Pools that are older than these fields do what their defaults say.
+static void text_from_before_a_choice_existed_means_its_default(void **state) {
+    (void)state;
+    static const char *const NEWER[] = {"\"expert\": \"gelu\", ", "\"score\": \"softmax\", ",
+                                        ", \"seal_dtype\": \"f32\""};
+    for (size_t i = 0; i < sizeof(NEWER) / sizeof(NEWER[0]); i++) {
+        reef_config config, standard;
+        reef_error err;
+        char *json = edited(NEWER[i], "");
+        reef_config_default(&standard);
+        memset(&config, 0xff, sizeof(config));
+        assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_OK);
+        assert_memory_equal(&config, &standard, sizeof(config));
+        free(json);
+    }
+    assert_edit_fails("\"model\": \"lm\", ", "", "does not set model");
+    assert_edit_fails("\"expert\": \"gelu\"", "\"expert\": \"swish\"", "gelu, relu or glu");
 }
 
 static void whole_numbers_may_be_written_without_a_point(void **state) {
@@ -411,6 +442,7 @@ int main(void) {
         cmocka_unit_test(text_gives_back_the_same_bits),
         cmocka_unit_test(text_is_readable),
         cmocka_unit_test(text_with_a_missing_unknown_or_wrong_key_is_refused_by_name),
+        cmocka_unit_test(text_from_before_a_choice_existed_means_its_default),
         cmocka_unit_test(whole_numbers_may_be_written_without_a_point),
         cmocka_unit_test(text_that_is_no_object_is_refused),
         cmocka_unit_test_setup_teardown(a_pool_gives_back_the_configuration_that_was_put,

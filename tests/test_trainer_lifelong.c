@@ -345,17 +345,25 @@ static reef_generation generation_of(const lifelong_fixture *f, uint32_t g) {
     return info;
 }
 
+// Rows of 3 * 16 values: 512 of them as floats are the most that fit a block, whatever their type.
+#define GLU_BLOCK_ROWS 512
+
 static void assert_rows_are_stored_as(const lifelong_fixture *f, uint32_t g, reef_dtype dtype) {
     reef_error err;
     reef_txn *txn = NULL;
     size_t side = g == 0 ? f->config.side : f->config.side_new;
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     for (uint32_t layer = 0; layer < f->config.layers; layer++) {
-        reef_key key = {.db = REEF_DB_EXPERTS, .generation = g, .layer = layer};
-        reef_view view;
-        ok(reef_record_view(txn, &key, &view, &err), &err);
-        assert_int_equal(view.dtype, dtype);
-        assert_int_equal(view.bytes, side * side * 3 * 16 * (dtype == REEF_BF16 ? 2 : 4));
+        size_t left = side * side;
+        for (uint32_t block = 0; left > 0; block++) {
+            size_t rows = left < GLU_BLOCK_ROWS ? left : GLU_BLOCK_ROWS;
+            reef_key key = {.db = REEF_DB_EXPERTS, .generation = g, .layer = layer, .block = block};
+            reef_view view;
+            ok(reef_record_view(txn, &key, &view, &err), &err);
+            assert_int_equal(view.dtype, dtype);
+            assert_int_equal(view.bytes, rows * 3 * 16 * (dtype == REEF_BF16 ? 2 : 4));
+            left -= rows;
+        }
     }
     reef_txn_abort(txn);
     assert_int_equal(generation_of(f, g).dtype, dtype);
@@ -425,7 +433,7 @@ static void a_rounded_generation_is_exact_from_then_on(void **state) {
 }
 
 // Bits per byte of the last commit's model on the windows of the open generation's sample.
-static double loss_of_sample(const lifelong_fixture *f, uint64_t *scored) {
+static double loss_of_sample(const lifelong_fixture *f, const char *as_of, uint64_t *scored) {
     reef_error err;
     reef_txn *txn = NULL;
     reef_model *model = NULL;
@@ -435,11 +443,12 @@ static double loss_of_sample(const lifelong_fixture *f, uint64_t *scored) {
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_persist_load_reservoir(txn, &sample, &err), &err);
     reef_txn_abort(txn);
-    ok(reef_model_open(&model, f->store, "0", &(reef_model_options){.threads = 1}, &err), &err);
+    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
     *scored = 0;
     for (size_t slot = sample.old_slots; slot < sample.slots; slot++) {
         reef_score score = {0};
         const uint8_t *bytes = sample.bytes + slot * sample.window_bytes;
+        if (sample.sizes[slot] == 0) continue;
         ok(reef_model_score(model, bytes, sample.sizes[slot], NULL, &score, NULL, NULL, &err),
            &err);
         bits += score.bits;
@@ -458,7 +467,7 @@ static void sealing_measures_what_evaluation_would(void **state) {
     make_pool(f, 2);
     feed_kind(f, 0, 12000, 1);
     commit(f, NULL);
-    double open = loss_of_sample(f, &scored);
+    double open = loss_of_sample(f, "0", &scored);
     ok(reef_trainer_seal(f->trainer, "bf16", &sealing, &err), &err);
     assert_int_equal(sealing.loss_bytes, scored);
     assert_true(fabs(sealing.loss_before - open) < 1e-9);
@@ -475,6 +484,26 @@ static void sealing_measures_what_evaluation_would(void **state) {
     assert_true(again.loss_before == sealing.loss_before);
     assert_true(again.loss_after == sealing.loss_after);
     teardown(&own);
+}
+
+// Three windows are too few to fit a gate, so it never fires by itself.
+static void sealing_measures_with_the_gate_forced_open(void **state) {
+    lifelong_fixture *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    uint64_t scored;
+    f->config.warmup = 1;
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 1);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 1, 2 * 64 + 40, 1); // half a batch is left of the first kind
+    commit(f, NULL);
+    double silent = loss_of_sample(f, "1", &scored);
+    assert_true(silent == loss_of_sample(f, "0", &scored));
+    ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+    assert_int_equal(sealing.loss_bytes, scored);
+    assert_true(sealing.loss_before < silent - 0.001); // it has learned something of them
+    assert_true(sealing.loss_before == sealing.loss_after);
 }
 
 static void sealing_as_it_is_costs_not_one_bit(void **state) {
@@ -537,6 +566,7 @@ static void a_boundary_that_is_found_rounds_and_measures_as_well(void **state) {
     lifelong_fixture *f = *state;
     choose(&f->config, "expert", "glu");
     choose(&f->config, "seal_dtype", "bf16");
+    f->config.side = 24; // two blocks
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
     feed_kind(f, 1, 2000, 3);
@@ -881,6 +911,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(a_rounded_generation_is_exact_from_then_on, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(sealing_measures_what_evaluation_would, setup, teardown),
+        cmocka_unit_test_setup_teardown(sealing_measures_with_the_gate_forced_open, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(sealing_as_it_is_costs_not_one_bit, setup, teardown),
         cmocka_unit_test_setup_teardown(an_unknown_type_of_rows_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_boundary_that_is_found_rounds_and_measures_as_well, setup,

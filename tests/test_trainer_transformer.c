@@ -127,6 +127,41 @@ static void layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone(v
     for (size_t i = 0; i < ROWS * D; i++) assert_near((double)f.d_x[i], 2 * (double)once[i], 1e-6);
 }
 
+// ---- gradients of weights ------------------------------------------------------------------------
+
+// Each of the three tile sizes, with whole and with broken tiles at both edges.
+static void weight_gradients_equal_plain_loops(void **state) {
+    (void)state;
+    static const struct {
+        size_t in, out;
+    } SHAPES[] = {{1, 1}, {7, 300}, {65, 129}, {130, 513}, {300, 257}, {512, 520}, {600, 40}};
+    enum { COUNT = sizeof(SHAPES) / sizeof(SHAPES[0]), BATCH = 9 };
+    reef_weight_product products[COUNT];
+    float *memory[COUNT][3];
+    for (size_t n = 0; n < COUNT; n++) {
+        size_t in = SHAPES[n].in, out = SHAPES[n].out;
+        const size_t sizes[3] = {in * out, BATCH * in, BATCH * out};
+        for (size_t i = 0; i < 3; i++) {
+            memory[n][i] = test_malloc(sizes[i] * sizeof(float));
+            random_fill(sizes[i], memory[n][i]);
+        }
+        for (size_t i = 0; i < in * out; i++) memory[n][0][i] = 0.5f; // added to
+        products[n] = (reef_weight_product){in, out, memory[n][0], memory[n][1], memory[n][2]};
+    }
+    reef_weight_gradients(NULL, BATCH, COUNT, products);
+    for (size_t n = 0; n < COUNT; n++) {
+        const reef_weight_product *p = &products[n];
+        for (size_t i = 0; i < p->in; i++)
+            for (size_t j = 0; j < p->out; j++) {
+                double sum = 0.5;
+                for (size_t t = 0; t < BATCH; t++)
+                    sum += (double)p->x[t * p->in + i] * (double)p->d_y[t * p->out + j];
+                assert_near((double)p->d_w[i * p->out + j], sum, 1e-5);
+            }
+        for (size_t i = 0; i < 3; i++) test_free(memory[n][i]);
+    }
+}
+
 // ---- attention -----------------------------------------------------------------------------------
 
 typedef struct attention_fixture {
@@ -211,6 +246,133 @@ static void attention_backward_agrees_with_finite_differences(void **state) {
     reef_attention_backward(T, AD, A, f.d_qkv, f.d_probs, f.d_out, f.qkv, f.probs);
     assert_true(gradcheck_error_max(T * 3 * AD, f.qkv, f.d_qkv, GRADCHECK_STEP, attention_loss,
                                     &f) < GRADCHECK_LIMIT);
+}
+
+// Attention of any size on the heap, and its gradient in double loops.
+typedef struct attention_case {
+    size_t tokens, heads, width, D;
+    float *qkv, *d_qkv, *probs, *d_probs, *out, *d_out;
+    double *plain_probs, *plain_out, *plain_d_qkv;
+} attention_case;
+
+static const size_t TOKENS[] = {1, 7, 33, 63, 64, 65, 128, 200};
+static const size_t HEADS[] = {1, 3, 8};
+enum { TOKEN_SIZES = sizeof(TOKENS) / sizeof(TOKENS[0]) };
+enum { HEAD_SIZES = sizeof(HEADS) / sizeof(HEADS[0]) };
+
+// Everything that is written starts as NaN, so that a forgotten entry shows.
+static float *nans(size_t count) {
+    float *values = test_malloc(count * sizeof(*values));
+    memset(values, 0xff, count * sizeof(*values));
+    return values;
+}
+
+static double *zeros(size_t count) {
+    return test_calloc(count, sizeof(double));
+}
+
+static void case_init(attention_case *c, size_t tokens, size_t heads) {
+    size_t width = 5 + tokens % 4, width_all = heads * width;
+    *c = (attention_case){.tokens = tokens, .heads = heads, .width = width, .D = width_all};
+    c->qkv = nans(tokens * 3 * width_all);
+    c->d_qkv = nans(tokens * 3 * width_all);
+    c->probs = nans(heads * tokens * tokens);
+    c->d_probs = nans(REEF_ATTENTION_ROWS * tokens);
+    c->out = nans(tokens * width_all);
+    c->d_out = nans(tokens * width_all);
+    c->plain_probs = zeros(heads * tokens * tokens);
+    c->plain_out = zeros(tokens * width_all);
+    c->plain_d_qkv = zeros(tokens * 3 * width_all);
+    random_fill(tokens * 3 * width_all, c->qkv);
+    random_fill(tokens * width_all, c->d_out);
+}
+
+static void case_release(attention_case *c) {
+    float *const all[] = {c->qkv, c->d_qkv, c->probs, c->d_probs, c->out, c->d_out};
+    double *const plain[] = {c->plain_probs, c->plain_out, c->plain_d_qkv};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) test_free(all[i]);
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) test_free(plain[i]);
+}
+
+// One query's share of every gradient; probabilities as case_plain_row left them.
+static void case_plain_row_backward(attention_case *c, size_t a, size_t t) {
+    size_t stride = 3 * c->D, at = a * c->width;
+    const double *p = c->plain_probs + (a * c->tokens + t) * c->tokens;
+    const float *d_out = c->d_out + t * c->D + at, *q = c->qkv + t * stride + at;
+    double *d_q = c->plain_d_qkv + t * stride + at, mean = 0, root = sqrt((double)c->width);
+    for (size_t s = 0; s <= t; s++)
+        mean += p[s] * dot_double(c->width, d_out, c->qkv + s * stride + 2 * c->D + at);
+    for (size_t s = 0; s <= t; s++) {
+        const float *k = c->qkv + s * stride + c->D + at, *v = k + c->D;
+        double *d_k = c->plain_d_qkv + s * stride + c->D + at, *d_v = d_k + c->D;
+        double d_score = p[s] * (dot_double(c->width, d_out, v) - mean) / root;
+        for (size_t d = 0; d < c->width; d++) {
+            d_q[d] += d_score * (double)k[d];
+            d_k[d] += d_score * (double)q[d];
+            d_v[d] += p[s] * (double)d_out[d];
+        }
+    }
+}
+
+static void case_plain_row(attention_case *c, size_t a, size_t t) {
+    size_t stride = 3 * c->D, at = a * c->width;
+    double *p = c->plain_probs + (a * c->tokens + t) * c->tokens, sum = 0;
+    double *out = c->plain_out + t * c->D + at, root = sqrt((double)c->width);
+    for (size_t s = 0; s <= t; s++) {
+        const float *k = c->qkv + s * stride + c->D + at;
+        p[s] = exp(dot_double(c->width, c->qkv + t * stride + at, k) / root);
+        sum += p[s];
+    }
+    for (size_t s = 0; s <= t; s++) {
+        const float *v = c->qkv + s * stride + 2 * c->D + at;
+        p[s] /= sum;
+        for (size_t d = 0; d < c->width; d++) out[d] += p[s] * (double)v[d];
+    }
+}
+
+static void assert_attention_case(size_t tokens, size_t heads) {
+    attention_case c;
+    case_init(&c, tokens, heads);
+    for (size_t a = 0; a < heads; a++)
+        for (size_t t = 0; t < tokens; t++) {
+            case_plain_row(&c, a, t);
+            case_plain_row_backward(&c, a, t);
+        }
+    reef_attention_forward(tokens, c.D, heads, c.out, c.probs, c.qkv);
+    reef_attention_backward(tokens, c.D, heads, c.d_qkv, c.d_probs, c.d_out, c.qkv, c.probs);
+    for (size_t row = 0; row < heads * tokens; row++)
+        for (size_t s = 0; s <= row % tokens; s++)
+            assert_near((double)c.probs[row * tokens + s], c.plain_probs[row * tokens + s], 1e-5);
+    for (size_t i = 0; i < tokens * c.D; i++) assert_near((double)c.out[i], c.plain_out[i], 1e-5);
+    for (size_t i = 0; i < tokens * 3 * c.D; i++)
+        assert_near((double)c.d_qkv[i], c.plain_d_qkv[i], 1e-5);
+    case_release(&c);
+}
+
+static void attention_of_any_size_equals_plain_loops_both_ways(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TOKEN_SIZES; i++)
+        for (size_t j = 0; j < HEAD_SIZES; j++) assert_attention_case(TOKENS[i], HEADS[j]);
+}
+
+// Over the edge of a block of queries, in its middle, and in the last block.
+static void later_tokens_change_no_earlier_bit_in_long_windows(void **state) {
+    (void)state;
+    static const size_t CHANGED[] = {1, 63, 64, 65, 100, 199};
+    for (size_t i = 0; i < sizeof(CHANGED) / sizeof(CHANGED[0]); i++) {
+        attention_case c;
+        case_init(&c, 200, 3);
+        size_t kept = CHANGED[i] * c.D;
+        float *before = nans(200 * c.D);
+        reef_attention_forward(200, c.D, 3, c.out, c.probs, c.qkv);
+        memcpy(before, c.out, 200 * c.D * sizeof(float));
+        random_fill((200 - CHANGED[i]) * 3 * c.D, c.qkv + CHANGED[i] * 3 * c.D);
+        reef_attention_forward(200, c.D, 3, c.out, c.probs, c.qkv);
+        assert_memory_equal(before, c.out, kept * sizeof(float));
+        assert_memory_not_equal(before + kept, c.out + kept, (200 * c.D - kept) * sizeof(float));
+        test_free(before);
+        case_release(&c);
+    }
 }
 
 // ---- cross-entropy -------------------------------------------------------------------------------
@@ -325,10 +487,13 @@ int main(void) {
         cmocka_unit_test_setup(layer_norm_backward_agrees_with_finite_differences, setup),
         cmocka_unit_test_setup(layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone,
                                setup),
+        cmocka_unit_test_setup(weight_gradients_equal_plain_loops, setup),
         cmocka_unit_test_setup(attention_equals_plain_loops, setup),
         cmocka_unit_test_setup(probabilities_above_the_diagonal_are_zero, setup),
         cmocka_unit_test_setup(later_tokens_do_not_change_earlier_ones_by_one_bit, setup),
         cmocka_unit_test_setup(attention_backward_agrees_with_finite_differences, setup),
+        cmocka_unit_test_setup(attention_of_any_size_equals_plain_loops_both_ways, setup),
+        cmocka_unit_test_setup(later_tokens_change_no_earlier_bit_in_long_windows, setup),
         cmocka_unit_test_setup(cross_entropy_equals_plain_loops, setup),
         cmocka_unit_test_setup(cross_entropy_gradient_agrees_with_finite_differences, setup),
         cmocka_unit_test_setup(scoring_leaves_the_logits_and_gives_the_loss_of_training, setup),

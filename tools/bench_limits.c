@@ -11,6 +11,7 @@
 
 #include "cli.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -28,14 +29,15 @@ static const size_t DISTANCES[] = {2, 4, 8, 16};
 
 struct bench_limits {
     reef_router_shape shape;
-    size_t tokens, piece_tokens, tile_rows, width;
+    size_t tokens, piece_tokens, width;
+    size_t tile_rows, tile_stride; // as the router's
     size_t row_bytes, row_count, gather_count;
     const char *rows; // the layer's, huge pages
     char *small_rows; // as many bytes on small pages
     uint32_t *ids;    // (gather_count) random
     float *x, *w_query, *query;
     float *sub_keys; // (2, side, d_key / 2)
-    float *tiles;    // (threads, tile_rows, side)
+    float *tiles;    // (threads, 2, tile_rows, tile_stride)
     size_t tile_threads;
 };
 
@@ -68,13 +70,14 @@ static uint32_t *ids_new(size_t count, size_t bound) {
     return ids;
 }
 
-// As many queries as the layer scores at a time.
-static reef_status find_tile_rows(bench_limits *limits, reef_error *err) {
+// As many queries as the layer scores at a time, and how far apart their scores lie.
+static reef_status find_tiles(bench_limits *limits, reef_error *err) {
     reef_router_tape tape;
     reef_status status = reef_router_tape_init(&tape, &limits->shape, limits->piece_tokens,
                                                limits->piece_tokens, false, err);
     if (status != REEF_OK) return status;
     limits->tile_rows = tape.tile_rows;
+    limits->tile_stride = tape.tile_stride;
     reef_router_tape_release(&tape);
     return REEF_OK;
 }
@@ -83,7 +86,7 @@ reef_status bench_limits_new(bench_limits **out,
                              const reef_router_shape *shape,
                              size_t tokens,
                              size_t piece_tokens,
-                             const float *rows,
+                             const void *rows,
                              reef_error *err) {
     *out = NULL;
     bench_limits *limits = cli_alloc(1, sizeof(*limits));
@@ -94,11 +97,11 @@ reef_status bench_limits_new(bench_limits **out,
                              .row_bytes = 2 * shape->d_model * sizeof(float),
                              .row_count = shape->side * shape->side,
                              .gather_count = tokens * shape->head_count * shape->topk,
-                             .rows = (const char *)rows};
-    reef_status status = find_tile_rows(limits, err);
+                             .rows = rows};
+    reef_status status = find_tiles(limits, err);
     if (status != REEF_OK) goto cleanup;
-    limits->small_rows = small_pages_new(limits->row_count * limits->row_bytes);
-    if (!limits->small_rows) {
+    if (rows) limits->small_rows = small_pages_new(limits->row_count * limits->row_bytes);
+    if (rows && !limits->small_rows) {
         status = reef_fail(err, REEF_NO_MEMORY, "no memory for a second table of %zu rows",
                            limits->row_count);
         goto cleanup;
@@ -166,14 +169,14 @@ static void score_chunk(job *j, size_t thread, size_t chunk) {
     const bench_limits *l = j->limits;
     size_t d_key = l->shape.d_key, half = d_key / 2, side = l->shape.side;
     size_t queries = l->piece_tokens * l->shape.head_count, first = chunk * queries;
-    float *tile = l->tiles + thread * 2 * l->tile_rows * side;
+    float *tile = l->tiles + thread * 2 * l->tile_rows * l->tile_stride;
     for (size_t at = 0; at < queries; at += l->tile_rows) {
         size_t count = queries - at < l->tile_rows ? queries - at : l->tile_rows;
         for (size_t table = 0; table < 2; table++)
             reef_gemm(false, true, count, side, half, 1,
                       l->query + (first + at) * d_key + table * half, d_key,
                       l->sub_keys + table * side * half, half, 0,
-                      tile + table * l->tile_rows * side, side);
+                      tile + table * l->tile_rows * l->tile_stride, l->tile_stride);
     }
 }
 
@@ -259,24 +262,41 @@ static double stream_rate(bench_limits *limits, reef_workers *workers) {
 static void tiles_for(bench_limits *limits, size_t threads) {
     if (threads <= limits->tile_threads) return;
     free(limits->tiles);
-    limits->tiles = floats_new(threads * 2 * limits->tile_rows * limits->shape.side);
+    limits->tiles = floats_new(threads * 2 * limits->tile_rows * limits->tile_stride);
     limits->tile_threads = threads;
 }
 
-void bench_limits_sample(bench_limits *limits, reef_workers *workers, bench_rates *out) {
+void bench_limits_products(bench_limits *limits, reef_workers *workers, bench_rates *out) {
     tiles_for(limits, reef_workers_count(workers));
     size_t pieces = limits->tokens / limits->piece_tokens;
     job project = {.limits = limits, .chunk_count = pieces, .chunk = project_chunk};
     job score = {.limits = limits, .chunk_count = pieces, .chunk = score_chunk};
     out->project_flops = project_flops(limits) / run(&project, workers);
     out->score_flops = score_flops(limits) / run(&score, workers);
+}
+
+void bench_limits_memory(bench_limits *limits, reef_workers *workers, bench_rates *out) {
+    assert(limits->rows);
     out->sequential = stream_rate(limits, workers);
     out->gather = gather_rate(limits, workers, limits->small_rows);
     out->gather_huge = gather_rate(limits, workers, limits->rows);
 }
 
+void bench_limits_sample(bench_limits *limits, reef_workers *workers, bench_rates *out) {
+    bench_limits_products(limits, workers, out);
+    bench_limits_memory(limits, workers, out);
+}
+
+double bench_limits_project(const bench_limits *limits, const bench_rates *rates) {
+    return project_flops(limits) / rates->project_flops;
+}
+
+double bench_limits_score(const bench_limits *limits, const bench_rates *rates) {
+    return score_flops(limits) / rates->score_flops;
+}
+
 double bench_limits_forward(const bench_limits *limits, const bench_rates *rates) {
-    return project_flops(limits) / rates->project_flops + score_flops(limits) / rates->score_flops +
+    return bench_limits_project(limits, rates) + bench_limits_score(limits, rates) +
            gather_bytes(limits) / rates->gather_huge;
 }
 

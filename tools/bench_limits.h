@@ -23,23 +23,30 @@ typedef struct bench_rates {
 
 /**
  * Memory to measure with: beside the layer's own arrays a table as large as its experts, on small pages.
+ * Without rows only products can be measured.
  *
  * shape  of the layer; tokens in pieces of piece_tokens, as the layer cuts them
- * rows   (side * side, 2 * d_model) the layer's experts, on huge pages; only read
+ * rows   (side * side, 2 * d_model) floats, the layer's experts on huge pages, only read; or NULL
  */
 REEF_MUST_CHECK reef_status bench_limits_new(bench_limits **out,
                                              const reef_router_shape *shape,
                                              size_t tokens,
                                              size_t piece_tokens,
-                                             const float *rows,
+                                             const void *rows,
                                              reef_error *err);
 void bench_limits_free(bench_limits *limits); // accepts NULL
 
-/** Measure once, with these workers. */
+/** Measure once, with these workers: the products, the memory, or both. */
+void bench_limits_products(bench_limits *limits, reef_workers *workers, bench_rates *out);
+void bench_limits_memory(bench_limits *limits, reef_workers *workers, bench_rates *out);
 void bench_limits_sample(bench_limits *limits, reef_workers *workers, bench_rates *out);
 
 /** Seconds of a forward pass that is nothing but its products and its gathering at these rates. */
 double bench_limits_forward(const bench_limits *limits, const bench_rates *rates);
+
+/** Seconds of the products of one pass alone: tokens times the query network, queries times sub-keys. */
+double bench_limits_project(const bench_limits *limits, const bench_rates *rates);
+double bench_limits_score(const bench_limits *limits, const bench_rates *rates);
 
 /** Bytes of this process that lie on huge pages now; 0 where the system does not tell. */
 double bench_huge_bytes(void);

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -19,9 +21,6 @@
 #define POLL_MS 1000
 
 extern char **environ;
-
-static const char *const NAMES[RIVAL_ROW_COUNT] = {"retrieve", "forward", "forward+backward",
-                                                   "train step (+Adam)"};
 
 // ---- the process ---------------------------------------------------------------------------------
 
@@ -70,7 +69,7 @@ static int wait_for(pid_t child) {
     return end;
 }
 
-// ---- what it says --------------------------------------------------------------------------------
+// ---- its end -------------------------------------------------------------------------------------
 
 // The last line that is not empty; cuts the text.
 static const char *last_line(char *text) {
@@ -79,31 +78,6 @@ static const char *last_line(char *text) {
     text[count] = '\0';
     char *line = strrchr(text, '\n');
     return line ? line + 1 : text;
-}
-
-// `NAME  SECONDS s  RATE tok/s`: the name is followed by a space, and a number.
-static bool parse_row(const char *line, const char *name, double *tokens_per_s) {
-    size_t length = strlen(name);
-    if (strncmp(line, name, length) != 0) return false;
-    double seconds, rate;
-    char unit[8];
-    if (sscanf(line + length, " %lf s %lf %7s", &seconds, &rate, unit) != 3) return false;
-    if (strcmp(unit, "tok/s") != 0 || !(rate > 0)) return false;
-    *tokens_per_s = rate;
-    return true;
-}
-
-static reef_status parse(const char *script, char *text, bench_rival_rates *out, reef_error *err) {
-    *out = (bench_rival_rates){0};
-    char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
-            if (parse_row(line, NAMES[row], &out->tokens_per_s[row])) break;
-    for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
-        if (!(out->tokens_per_s[row] > 0))
-            return reef_fail(err, REEF_IO, "%.120s printed no line '%s  SECONDS s  RATE tok/s'",
-                             script, NAMES[row]);
-    return REEF_OK;
 }
 
 static reef_status failure(const char *script, int end, char *text, reef_error *err) {
@@ -119,6 +93,73 @@ static reef_status failure(const char *script, int end, char *text, reef_error *
     return REEF_IO;
 }
 
+// Run the script with `arguments`, of which the first two are Python and the script itself and the last is
+// NULL. *text is what it printed, on the heap; NULL when it did not end well.
+static reef_status run_python(char **text, char **arguments, reef_error *err) {
+    const char *script = arguments[1];
+    *text = NULL;
+    if (access(script, R_OK) != 0)
+        return reef_fail(err, REEF_NOT_FOUND, "cannot read %.160s", script);
+    int fds[2];
+    if (pipe(fds) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
+    pid_t child;
+    int error = spawn(&child, arguments, fds);
+    close(fds[1]);
+    if (error) {
+        close(fds[0]);
+        return reef_fail(err, REEF_IO, "cannot run " PYTHON ": %s", strerror(error));
+    }
+    char *output = cli_alloc(OUTPUT_BYTES_MAX, 1);
+    bool in_time = collect(fds[0], output);
+    close(fds[0]);
+    if (!in_time) kill(child, SIGKILL);
+    int end = wait_for(child);
+    reef_status status = REEF_OK;
+    if (!in_time)
+        status = reef_fail(err, REEF_IO, "%.120s took more than %.0f s and was stopped", script,
+                           SECONDS_MAX);
+    else if (!WIFEXITED(end) || WEXITSTATUS(end) != 0)
+        status = failure(script, end, output, err);
+    if (status == REEF_OK)
+        *text = output;
+    else
+        free(output);
+    return status;
+}
+
+// ---- one layer -----------------------------------------------------------------------------------
+
+static const char *const NAMES[RIVAL_ROW_COUNT] = {"retrieve", "forward", "forward+backward",
+                                                   "train step (+Adam)"};
+
+// `NAME  SECONDS s  RATE tok/s`: the name is followed by a space, and a number.
+static bool parse_row(const char *line, const char *name, double *tokens_per_s) {
+    size_t length = strlen(name);
+    if (strncmp(line, name, length) != 0) return false;
+    double seconds, rate;
+    char unit[8];
+    if (sscanf(line + length, " %lf s %lf %7s", &seconds, &rate, unit) != 3) return false;
+    if (strcmp(unit, "tok/s") != 0 || !(rate > 0)) return false;
+    *tokens_per_s = rate;
+    return true;
+}
+
+static reef_status parse_rows(const char *script,
+                              char *text,
+                              bench_rival_rates *out,
+                              reef_error *err) {
+    *out = (bench_rival_rates){0};
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
+            if (parse_row(line, NAMES[row], &out->tokens_per_s[row])) break;
+    for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
+        if (!(out->tokens_per_s[row] > 0))
+            return reef_fail(err, REEF_IO, "%.120s printed no line '%s  SECONDS s  RATE tok/s'",
+                             script, NAMES[row]);
+    return REEF_OK;
+}
+
 reef_status bench_rival_run(const char *script,
                             size_t side,
                             size_t d_model,
@@ -126,33 +167,91 @@ reef_status bench_rival_run(const char *script,
                             size_t threads,
                             bench_rival_rates *out,
                             reef_error *err) {
-    int fds[2];
-    if (pipe(fds) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
     char *numbers[] = {cli_format("%zu", side), cli_format("%zu", d_model),
                        cli_format("%zu", tokens), cli_format("%zu", threads)};
     char *arguments[] = {PYTHON,     (char *)script,   numbers[0], numbers[1],
                          numbers[2], (char *)"sparse", numbers[3], NULL};
-    pid_t child;
-    int error = spawn(&child, arguments, fds);
-    close(fds[1]);
-    reef_status status = REEF_OK;
-    if (error) {
-        status = reef_fail(err, REEF_IO, "cannot run " PYTHON ": %s", strerror(error));
-    } else {
-        char *text = cli_alloc(OUTPUT_BYTES_MAX, 1);
-        bool in_time = collect(fds[0], text);
-        if (!in_time) kill(child, SIGKILL);
-        int end = wait_for(child);
-        if (!in_time)
-            status = reef_fail(err, REEF_IO, "%.120s took more than %.0f s and was stopped", script,
-                               SECONDS_MAX);
-        else if (!WIFEXITED(end) || WEXITSTATUS(end) != 0)
-            status = failure(script, end, text, err);
-        else
-            status = parse(script, text, out, err);
-        free(text);
-    }
-    close(fds[0]);
+    char *text;
+    reef_status status = run_python(&text, arguments, err);
+    if (status == REEF_OK) status = parse_rows(script, text, out, err);
+    free(text);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) free(numbers[i]);
+    return status;
+}
+
+// ---- a training step -----------------------------------------------------------------------------
+
+// The last line that is a JSON object, or NULL. Cuts the text. The caller's.
+static json_t *last_object(char *text) {
+    json_t *found = NULL;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        json_t *value = json_loads(line, 0, NULL);
+        if (json_is_object(value)) {
+            json_decref(found);
+            found = json_incref(value);
+        }
+        json_decref(value);
+    }
+    return found;
+}
+
+static reef_status parse_step(const char *script,
+                              char *text,
+                              bench_rival_step *out,
+                              reef_error *err) {
+    reef_status status = REEF_OK;
+    json_t *object = last_object(text);
+    double seconds = json_number_value(json_object_get(object, "step_seconds"));
+    json_int_t parameters = json_integer_value(json_object_get(object, "parameters"));
+    const char *torch = json_string_value(json_object_get(object, "torch"));
+    if (seconds > 0 && parameters > 0 && torch) {
+        *out = (bench_rival_step){.seconds = seconds, .parameters = (uint64_t)parameters};
+        snprintf(out->torch, sizeof(out->torch), "%s", torch);
+    } else {
+        status = reef_fail(err, REEF_IO,
+                           "%.120s printed no line of JSON with step_seconds, parameters and torch",
+                           script);
+    }
+    json_decref(object);
+    return status;
+}
+
+reef_status bench_rival_step_run(const char *script,
+                                 const reef_config *config,
+                                 size_t threads,
+                                 uint64_t steps,
+                                 bench_rival_step *out,
+                                 reef_error *err) {
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {{"--layers", config->layers},
+                   {"--d-model", config->d_model},
+                   {"--context", config->context},
+                   {"--batch", config->batch},
+                   {"--d-ffw", config->d_ffw},
+                   {"--attention-heads", config->attention_heads},
+                   {"--side", config->side},
+                   {"--heads", config->heads},
+                   {"--topk", config->topk},
+                   {"--d-key", config->d_key},
+                   {"--previous-bytes", config->previous_bytes},
+                   {"--threads", threads},
+                   {"--steps", steps}};
+    enum { NUMBER_COUNT = sizeof(numbers) / sizeof(numbers[0]) };
+    char *values[NUMBER_COUNT];
+    char *arguments[4 + 2 * NUMBER_COUNT + 1] = {PYTHON, (char *)script, (char *)"--ffw",
+                                                 (char *)config->ffw};
+    for (size_t i = 0; i < NUMBER_COUNT; i++) {
+        values[i] = cli_format("%" PRIu64, numbers[i].value);
+        arguments[4 + 2 * i] = (char *)numbers[i].name;
+        arguments[5 + 2 * i] = values[i];
+    }
+    char *text;
+    reef_status status = run_python(&text, arguments, err);
+    if (status == REEF_OK) status = parse_step(script, text, out, err);
+    free(text);
+    for (size_t i = 0; i < NUMBER_COUNT; i++) free(values[i]);
     return status;
 }

@@ -1,16 +1,16 @@
-// Another implementation of the same layer, as a Python script that the user names. It is run with
-//
-//   /usr/bin/python3 SCRIPT SIDE D_MODEL TOKENS sparse THREADS
-//
-// and prints a line per measurement, `NAME  SECONDS s  RATE tok/s`; the names known here are retrieve,
-// forward, forward+backward and train step (+Adam). Other lines are ignored.
+// Another implementation of the same thing, as a Python script that the user names and that
+// /usr/bin/python3 runs: of one PEER layer, or of a whole training step. Lines that mean nothing here are
+// ignored; what the script says on standard error is shown only when it fails.
 #ifndef REEF_BENCH_RIVAL_H
 #define REEF_BENCH_RIVAL_H
 
 #include "reef_error.h"
+#include "reef_trainer.h"
 
-#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+// ---- one layer -----------------------------------------------------------------------------------
 
 typedef enum bench_rival_row {
     RIVAL_RETRIEVE,
@@ -26,10 +26,11 @@ typedef struct bench_rival_rates {
 } bench_rival_rates;
 
 /**
- * Run the script to its end and read its rates.
+ * Run `SCRIPT SIDE D_MODEL TOKENS sparse THREADS` to its end and read its rates: a line for each,
+ * `NAME  SECONDS s  RATE tok/s`, named retrieve, forward, forward+backward and train step (+Adam).
  *
- * Errors: IO when it could not be run, failed, took too long or left out a row; the message says which,
- * with the last line that it printed.
+ * Errors: NOT_FOUND when the script cannot be read; IO when it could not be run, failed, took too long
+ * or left out a row; the message says which, with the last line that it printed.
  */
 REEF_MUST_CHECK reef_status bench_rival_run(const char *script,
                                             size_t side,
@@ -38,5 +39,27 @@ REEF_MUST_CHECK reef_status bench_rival_run(const char *script,
                                             size_t threads,
                                             bench_rival_rates *out,
                                             reef_error *err);
+
+// ---- a training step -----------------------------------------------------------------------------
+
+typedef struct bench_rival_step {
+    double seconds;      // of one step, the median of those that it measured
+    uint64_t parameters; // of its model
+    char torch[32];      // version of PyTorch
+} bench_rival_step;
+
+/**
+ * Run the script with the shape of the model as named arguments, `--layers 4 --ffw pddd ... --threads 2
+ * --steps 20`, to its end, and read its last line that is a JSON object: {"step_seconds": 0.5,
+ * "parameters": 123, "torch": "1.13"}.
+ *
+ * Errors: as bench_rival_run.
+ */
+REEF_MUST_CHECK reef_status bench_rival_step_run(const char *script,
+                                                 const reef_config *config,
+                                                 size_t threads,
+                                                 uint64_t steps,
+                                                 bench_rival_step *out,
+                                                 reef_error *err);
 
 #endif

@@ -50,6 +50,8 @@ static const cli_command COMMANDS[] = {
     {"bench peer", "", 0, 0, CLI_COMPUTES,
      "one PEER layer against what the machine allows, and against a rival", &bench_peer_manual,
      cmd_bench_peer},
+    {"bench scale", "", 0, 0, CLI_COMPUTES, "the time of a token as the number of experts grows",
+     &bench_scale_manual, cmd_bench_scale},
     {"version", "", 0, 0, 0, "versions of the program and of the pool format", &version_manual,
      cmd_version},
     {"help", "[COMMAND]", 0, 2, 0, "explain a command, or list all of them", &help_manual,

@@ -27,6 +27,7 @@
     X(bench_step)                                                                                  \
     X(bench_readers)                                                                               \
     X(bench_peer)                                                                                  \
+    X(bench_scale)                                                                                 \
     X(version)                                                                                     \
     X(help)
 

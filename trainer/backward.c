@@ -2,15 +2,13 @@
 //
 // The open generation gets gradients of its dense tensors and, while the rows are in cache, the update
 // of its experts; sealed generations only hand the gradient of their input down. Gradients of weights
-// are matrix products over all rows of the batch, cut into fixed panels of rows of the weight, so there
-// is nothing to reduce and no trace of the thread count.
+// are matrix products over all rows of the batch, cut into fixed tiles of the weight, so there is nothing
+// to reduce and no trace of the thread count.
 #include "model.h"
 #include "transformer.h"
 
 #include <assert.h>
 #include <string.h>
-
-#define PANEL_ROWS 32 // rows of a weight whose gradient is one piece of work
 
 typedef struct backward {
     reef_pass *pass;
@@ -25,27 +23,8 @@ typedef struct backward {
     size_t rows;
 } backward;
 
-// ---- gradients of weights ------------------------------------------------------------------------
-
-// d_w (in, out) += x^T (in, rows) d_y (rows, out)
-typedef struct panel_job {
-    size_t rows, in, out;
-    const float *x, *d_y;
-    float *d_w;
-} panel_job;
-
-static void weight_panel(void *context, size_t piece) {
-    const panel_job *job = context;
-    size_t first = piece * PANEL_ROWS;
-    size_t count = job->in - first < PANEL_ROWS ? job->in - first : PANEL_ROWS;
-    reef_gemm(true, false, count, job->out, job->rows, 1.0f, job->x + first, job->in, job->d_y,
-              job->out, 1.0f, job->d_w + first * job->out, job->out);
-}
-
-static void weight_gradient(
-    const backward *b, size_t in, size_t out, float *d_w, const float *x, const float *d_y) {
-    panel_job job = {.rows = b->rows, .in = in, .out = out, .x = x, .d_y = d_y, .d_w = d_w};
-    reef_workers_run(b->workers, (in + PANEL_ROWS - 1) / PANEL_ROWS, weight_panel, &job);
+static void weight_gradients(const backward *b, size_t count, const reef_weight_product *products) {
+    reef_weight_gradients(b->workers, b->rows, count, products);
 }
 
 // Sum the windows' layer norm gradients in window order: 4 * D floats a window, of which `from` is where
@@ -150,8 +129,9 @@ static void head(backward *b) {
     reef_workers_run(b->workers, b->batch->windows, head_window, b);
     if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
     reef_workers_run(b->workers, b->batch->windows, mask_logits_window, b);
-    weight_gradient(b, b->pass->config->d_model, REEF_VOCAB, b->open->grads.head, b->pass->norm,
-                    b->pass->logits);
+    weight_gradients(b, 1,
+                     &(reef_weight_product){b->pass->config->d_model, REEF_VOCAB,
+                                            b->open->grads.head, b->pass->norm, b->pass->logits});
 }
 
 // ---- feed-forward --------------------------------------------------------------------------------
@@ -176,9 +156,9 @@ static void experts_window(void *context, size_t w) {
     if (!b->pass->piece_active[w]) return;
     reef_pass_peer *peer = &b->pass->peers[b->g][b->l];
     reef_experts_backward(&shape, T, b->pass->d_norm + row * D, peer->d_gate + row * P,
-                          peer->d_hidden + at, b->pass->d_y + row * D, peer->hidden + at,
-                          peer->tape.indices + row * P, peer->tape.gate + row * P,
-                          &b->net->gens[b->g]->peers[b->l].rows,
+                          peer->factors + row * P * reef_expert_vectors(&shape),
+                          b->pass->d_y + row * D, peer->hidden + at, peer->tape.indices + row * P,
+                          peer->tape.gate + row * P, &b->net->gens[b->g]->peers[b->l].rows,
                           reef_batch_fire(b->batch, config, b->g, w));
 }
 
@@ -189,7 +169,7 @@ static void update_experts(backward *b, const reef_pass_update *update) {
     reef_peer *peer = &b->open->peers[b->l];
     const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
     double start = reef_seconds();
-    reef_expert_pairs_sort(&b->pass->pairs, b->rows, shape.P, tape->tape.indices, fire);
+    reef_expert_pairs_sort(&b->pass->pairs, b->workers, b->rows, shape.P, tape->tape.indices, fire);
     reef_expert_update expert_update = {
         .adam = update->adam,
         .clip = update->clip,
@@ -198,8 +178,8 @@ static void update_experts(backward *b, const reef_pass_update *update) {
         .usage = peer->usage,
     };
     reef_experts_update(b->workers, &shape, peer->experts, &peer->moments, &b->pass->pairs,
-                        b->layer->norm2, b->pass->d_y, tape->tape.gate, tape->hidden,
-                        tape->d_hidden, &expert_update);
+                        b->layer->norm2, b->pass->d_y, tape->tape.gate, tape->factors,
+                        &expert_update);
     b->pass->seconds_update += reef_seconds() - start;
 }
 
@@ -242,11 +222,13 @@ static void dense_ffw(backward *b) {
     const reef_config *config = b->pass->config;
     reef_workers_run(b->workers, b->batch->windows, dense_ffw_window, b);
     if (!b->first) return;
-    reef_block *grads = &b->open->grads.blocks[b->l];
-    weight_gradient(b, config->d_ffw, config->d_model, grads->w_ffw_out, b->layer->ffw_act,
-                    b->pass->d_x);
-    weight_gradient(b, config->d_model, config->d_ffw, grads->w_ffw_in, b->layer->norm2,
-                    b->layer->ffw_in);
+    size_t D = config->d_model, F = config->d_ffw;
+    const reef_block *grads = &b->open->grads.blocks[b->l];
+    const reef_weight_product products[] = {
+        {F, D, grads->w_ffw_out, b->layer->ffw_act, b->pass->d_x},
+        {D, F, grads->w_ffw_in, b->layer->norm2, b->layer->ffw_in},
+    };
+    weight_gradients(b, 2, products);
 }
 
 // ---- attention -----------------------------------------------------------------------------------
@@ -287,15 +269,6 @@ static adapted adapted_out(const backward *b) {
     return (adapted){reef_adapter_shape_out(b->pass->config), b->pass->low_out, b->pass->d_low_out};
 }
 
-static void adapter_gradient(const backward *b,
-                             const adapted *of,
-                             const reef_adapter *grads,
-                             const float *x,
-                             const float *d_y) {
-    weight_gradient(b, of->shape.in, of->shape.rank, grads->down, x, of->d_low);
-    weight_gradient(b, of->shape.rank, of->shape.out, grads->up, of->low, d_y);
-}
-
 // From d_x (of the block's output) and d_norm (of norm2) to d_x of the block's input. d_mid keeps the
 // gradient of x_mid, which w_out's gradient needs.
 static void attend_window(void *context, size_t w) {
@@ -317,7 +290,7 @@ static void attend_window(void *context, size_t w) {
     reef_gemm(false, true, T, D, D, 1.0f, d_mid, D, block->w_out, D, 0.0f, d_attended, D);
     adapted out = adapted_out(b), qkv = adapted_qkv(b);
     unadapt_window(b, w, &out, d_attended, d_mid, layer->attended + row * D, false);
-    reef_attention_backward(T, D, A, d_qkv, pass->d_probs + w * T * T, d_attended,
+    reef_attention_backward(T, D, A, d_qkv, pass->d_probs + w * REEF_ATTENTION_ROWS * T, d_attended,
                             layer->qkv + row * 3 * D, layer->probs + w * A * T * T);
     reef_gemm(false, true, T, D, 3 * D, 1.0f, d_qkv, 3 * D, block->w_qkv, 3 * D, 0.0f, d_norm, D);
     unadapt_window(b, w, &qkv, d_norm, d_qkv, layer->norm1 + row * D, true);
@@ -329,9 +302,16 @@ static void attend_window(void *context, size_t w) {
 static void adapters(backward *b) {
     if (b->pass->config->adapters == 0) return;
     adapted out = adapted_out(b), qkv = adapted_qkv(b);
-    adapter_gradient(b, &out, &b->open->grads.adapters_out[b->l], b->layer->attended,
-                     b->pass->d_mid);
-    adapter_gradient(b, &qkv, &b->open->grads.adapters_qkv[b->l], b->layer->norm1, b->pass->d_qkv);
+    size_t D = b->pass->config->d_model, rank = out.shape.rank;
+    const reef_adapter *d_out = &b->open->grads.adapters_out[b->l];
+    const reef_adapter *d_qkv = &b->open->grads.adapters_qkv[b->l];
+    const reef_weight_product products[] = {
+        {D, rank, d_out->down, b->layer->attended, out.d_low},
+        {rank, D, d_out->up, out.low, b->pass->d_mid},
+        {D, rank, d_qkv->down, b->layer->norm1, qkv.d_low},
+        {rank, 3 * D, d_qkv->up, qkv.low, b->pass->d_qkv},
+    };
+    weight_gradients(b, sizeof products / sizeof *products, products);
 }
 
 static void attend(backward *b) {
@@ -344,8 +324,11 @@ static void attend(backward *b) {
     reef_block *grads = &b->open->grads.blocks[b->l];
     reduce_norm(b, grads->norm2_scale, grads->norm2_shift, 0);
     reduce_norm(b, grads->norm1_scale, grads->norm1_shift, 2 * D);
-    weight_gradient(b, D, D, grads->w_out, b->layer->attended, b->pass->d_mid);
-    weight_gradient(b, D, 3 * D, grads->w_qkv, b->layer->norm1, b->pass->d_qkv);
+    const reef_weight_product products[] = {
+        {D, D, grads->w_out, b->layer->attended, b->pass->d_mid},
+        {D, 3 * D, grads->w_qkv, b->layer->norm1, b->pass->d_qkv},
+    };
+    weight_gradients(b, 2, products);
 }
 
 // ---- embedding -----------------------------------------------------------------------------------

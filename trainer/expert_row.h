@@ -6,17 +6,15 @@
 #include "experts.h"
 
 /**
- * row_grad (row values) written: gradient of the row, summed over the pairs (token * P + p) of one
- * expert, in their order. The other arrays are those of reef_experts_update.
+ * row_grad (row values) written: gradient of the row, summed over the pairs of one expert, in
+ * their order. The other arrays are those of reef_experts_update.
  */
 void reef_expert_row_gradient(const reef_expert_shape *shape,
                               size_t pair_count,
                               float *row_grad,
-                              const uint32_t *pairs,
+                              const reef_pair *pairs,
                               const float *x,
                               const float *d_y,
-                              const float *gate,
-                              const float *hidden,
-                              const float *d_hidden);
+                              const float *factors);
 
 #endif

@@ -144,11 +144,25 @@ void reef_experts_forward(const reef_expert_shape *shape,
     }
 }
 
+// The factors of `count` experts of one token, vector by vector of their rows.
+static void keep_factors(size_t count,
+                         size_t vectors,
+                         float *factors,
+                         const float *d_down,
+                         const float *weights,
+                         const float *d_glu) {
+    for (size_t p = 0; p < count; p++) {
+        factors[p * vectors] = d_down[p];
+        factors[p * vectors + 1] = weights[p];
+        if (vectors == 3) factors[p * vectors + 2] = d_glu[p];
+    }
+}
+
 void reef_experts_backward(const reef_expert_shape *shape,
                            size_t rows,
                            float *d_x,
                            float *d_gate,
-                           float *d_hidden,
+                           float *factors,
                            const float *d_y,
                            const float *hidden,
                            const reef_expert_id *indices,
@@ -156,28 +170,30 @@ void reef_experts_backward(const reef_expert_shape *shape,
                            const reef_expert_rows *experts,
                            const uint8_t *active) {
     const size_t P = shape->P, D = shape->D, hidden_values = reef_expert_hidden_values(shape);
-    float d_activation[CHUNK], activation[CHUNK];
+    const size_t vectors = reef_expert_vectors(shape);
+    float d_activation[CHUNK], weights[CHUNK], d_down[CHUNK], d_glu[CHUNK];
     gathered g;
     for (size_t t = 0; t < rows; t++) {
         if (active && !active[t]) {
             memset(d_gate + t * P, 0, P * sizeof(*d_gate));
-            memset(d_hidden + t * hidden_values, 0, hidden_values * sizeof(*d_hidden));
+            memset(factors + t * P * vectors, 0, P * vectors * sizeof(*factors));
             continue;
         }
         for (size_t begin = 0; begin < P; begin += CHUNK) {
             size_t count = least(CHUNK, P - begin), at = t * P + begin;
             const float *down = hidden + t * hidden_values + begin, *glu = gated(shape, down);
-            float *d_down = d_hidden + t * hidden_values + begin, *d_glu = d_down + P;
             gather(&g, shape, experts, count, indices + at);
             dot_rows(&g, d_activation, d_y + t * D, D, g.span);
-            activate(shape->kind, count, activation, down, glu);
+            activate(shape->kind, count, weights, down, glu);
             for (size_t p = 0; p < count; p++) {
-                d_gate[at + p] = d_activation[p] * activation[p];
+                d_gate[at + p] = d_activation[p] * weights[p];
                 d_activation[p] *= gate[at + p];
+                weights[p] *= gate[at + p];
             }
             activate_backward(shape->kind, count, d_down, d_glu, d_activation, down, glu);
             axpy_rows(&g, d_x + t * D, d_down, 0);
-            if (shape->kind == REEF_EXPERT_GLU) axpy_rows(&g, d_x + t * D, d_glu, 2 * D);
+            if (vectors == 3) axpy_rows(&g, d_x + t * D, d_glu, 2 * D);
+            keep_factors(count, vectors, factors + at * vectors, d_down, weights, d_glu);
         }
     }
 }
@@ -188,6 +204,10 @@ void reef_experts_backward(const reef_expert_shape *shape,
 static size_t grad_stride(size_t row_values) {
     return (row_values + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
 }
+
+// The sort's fixed number of pieces, and the bits of an id by which one round places at most: what a
+// round writes to at once, a line for each of 2^12 digits, stays in the second-level cache.
+enum { SORT_PIECES = 32, DIGIT_BITS_MAX = 12, DIGITS = 1 << DIGIT_BITS_MAX };
 
 reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
                                    size_t pair_count_max,
@@ -201,47 +221,155 @@ reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
                          pair_count_max);
     pairs->pair_count_max = pair_count_max;
     pairs->expert_count = expert_count;
-    pairs->pairs = calloc(pair_count_max + 1, sizeof(*pairs->pairs)); // + 1: never an empty block
-    pairs->starts = calloc(expert_count + 1, sizeof(*pairs->starts));
+    // + 1: never an empty block
+    pairs->sorted = calloc(pair_count_max + 1, sizeof(*pairs->sorted));
+    pairs->scratch = calloc(pair_count_max + 1, sizeof(*pairs->scratch));
+    // One row of places more than pieces: the sums over all of them.
+    pairs->places = calloc((SORT_PIECES + 1) * (size_t)DIGITS, sizeof(*pairs->places));
     size_t grad_bytes = REEF_EXPERT_PIECES * grad_stride(row_values) * sizeof(*pairs->row_grads);
     pairs->row_grads = aligned_alloc(LINE_BYTES, grad_bytes);
-    if (pairs->pairs && pairs->starts && pairs->row_grads) return REEF_OK;
+    if (pairs->sorted && pairs->scratch && pairs->places && pairs->row_grads) return REEF_OK;
     reef_expert_pairs_release(pairs);
     return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu selections of %zu experts",
                      pair_count_max, expert_count);
 }
 
 void reef_expert_pairs_release(reef_expert_pairs *pairs) {
-    free(pairs->pairs);
-    free(pairs->starts);
+    free(pairs->sorted);
+    free(pairs->scratch);
+    free(pairs->places);
     free(pairs->row_grads);
     *pairs = (reef_expert_pairs){0};
 }
 
+size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin) {
+    size_t end = begin + 1;
+    while (end < pairs->pair_count &&
+           reef_pair_expert(pairs->sorted[end]) == reef_pair_expert(pairs->sorted[begin]))
+        end++;
+    return end;
+}
+
+// A stable sort by digits of the id, the least first (Knuth 1998, 5.2.5), in which every piece counts
+// and places its own share of the pairs: nothing has the size of the pool, and where a pair ends up does
+// not depend on who placed it.
+typedef struct sort_pass {
+    size_t rows, P, count;
+    const reef_expert_id *indices;
+    const uint8_t *active;
+    const reef_pair *from;
+    reef_pair *to;
+    uint32_t *places; // (SORT_PIECES + 1, DIGITS)
+    unsigned shift;   // of the round's digit in an id
+    uint32_t mask;
+} sort_pass;
+
+static uint32_t digit_of(const sort_pass *pass, reef_expert_id expert) {
+    return expert >> pass->shift & pass->mask;
+}
+
+// The first of `count` things that is the piece's.
+static size_t piece_begin(size_t count, size_t piece, size_t pieces) {
+    return count * piece / pieces;
+}
+
+static uint32_t *cleared_counts(const sort_pass *pass, size_t piece) {
+    uint32_t *counts = pass->places + piece * DIGITS;
+    memset(counts, 0, ((size_t)pass->mask + 1) * sizeof(*counts));
+    return counts;
+}
+
+// Turns what every piece counted of each digit into where its first one goes: digit by digit, and within
+// one in the order of the pieces. Returns the sum. Rows of digits are walked, not columns of pieces.
+static size_t places_from_counts(const sort_pass *pass) {
+    const size_t digits = (size_t)pass->mask + 1;
+    uint32_t *next = cleared_counts(pass, SORT_PIECES), sum = 0;
+    for (size_t piece = 0; piece < SORT_PIECES; piece++)
+        for (size_t i = 0; i < digits; i++) next[i] += pass->places[piece * DIGITS + i];
+    for (size_t i = 0; i < digits; i++) {
+        uint32_t count = next[i];
+        next[i] = sum;
+        sum += count;
+    }
+    for (size_t piece = 0; piece < SORT_PIECES; piece++) {
+        uint32_t *places = pass->places + piece * DIGITS;
+        for (size_t i = 0; i < digits; i++) {
+            uint32_t count = places[i];
+            places[i] = next[i];
+            next[i] += count;
+        }
+    }
+    return sum;
+}
+
+// The first round takes its pairs from the indices.
+static void count_indices(void *context, size_t piece) {
+    const sort_pass *pass = context;
+    const size_t end = piece_begin(pass->rows, piece + 1, SORT_PIECES), P = pass->P;
+    uint32_t *counts = cleared_counts(pass, piece);
+    for (size_t t = piece_begin(pass->rows, piece, SORT_PIECES); t < end; t++) {
+        if (pass->active && !pass->active[t]) continue;
+        for (size_t i = t * P; i < (t + 1) * P; i++) counts[digit_of(pass, pass->indices[i])]++;
+    }
+}
+
+static void place_indices(void *context, size_t piece) {
+    const sort_pass *pass = context;
+    const size_t end = piece_begin(pass->rows, piece + 1, SORT_PIECES), P = pass->P;
+    uint32_t *places = pass->places + piece * DIGITS;
+    for (size_t t = piece_begin(pass->rows, piece, SORT_PIECES); t < end; t++) {
+        if (pass->active && !pass->active[t]) continue;
+        for (size_t i = t * P; i < (t + 1) * P; i++)
+            pass->to[places[digit_of(pass, pass->indices[i])]++] =
+                (reef_pair)pass->indices[i] << 32 | i;
+    }
+}
+
+static void count_pairs(void *context, size_t piece) {
+    const sort_pass *pass = context;
+    uint32_t *counts = cleared_counts(pass, piece);
+    size_t end = piece_begin(pass->count, piece + 1, SORT_PIECES);
+    for (size_t i = piece_begin(pass->count, piece, SORT_PIECES); i < end; i++)
+        counts[digit_of(pass, reef_pair_expert(pass->from[i]))]++;
+}
+
+static void place_pairs(void *context, size_t piece) {
+    const sort_pass *pass = context;
+    uint32_t *places = pass->places + piece * DIGITS;
+    size_t end = piece_begin(pass->count, piece + 1, SORT_PIECES);
+    for (size_t i = piece_begin(pass->count, piece, SORT_PIECES); i < end; i++)
+        pass->to[places[digit_of(pass, reef_pair_expert(pass->from[i]))]++] = pass->from[i];
+}
+
+// Bits of the largest id, at least one.
+static unsigned id_bits(size_t expert_count) {
+    unsigned bits = 1;
+    while (bits < 32 && expert_count > (size_t)1 << bits) bits++;
+    return bits;
+}
+
 void reef_expert_pairs_sort(reef_expert_pairs *pairs,
+                            reef_workers *workers,
                             size_t rows,
                             size_t P,
                             const reef_expert_id *indices,
                             const uint8_t *active) {
-    size_t N = pairs->expert_count;
-    uint32_t *starts = pairs->starts;
     assert(rows * P <= pairs->pair_count_max);
-    memset(starts, 0, (N + 1) * sizeof(*starts));
-    for (size_t t = 0; t < rows; t++) {
-        if (active && !active[t]) continue;
-        for (size_t p = 0; p < P; p++) starts[indices[t * P + p] + 1]++;
+    sort_pass pass = {
+        .rows = rows, .P = P, .indices = indices, .active = active, .places = pairs->places};
+    unsigned bits = id_bits(pairs->expert_count);
+    unsigned rounds = (bits + DIGIT_BITS_MAX - 1) / DIGIT_BITS_MAX;
+    for (unsigned round = 0; round < rounds; round++) {
+        pass.shift = bits * round / rounds;
+        pass.mask = ((uint32_t)1 << (bits * (round + 1) / rounds - pass.shift)) - 1;
+        // The last round writes to `sorted`.
+        pass.to = (rounds - round) % 2 ? pairs->sorted : pairs->scratch;
+        reef_workers_run(workers, SORT_PIECES, round == 0 ? count_indices : count_pairs, &pass);
+        pass.count = places_from_counts(&pass);
+        reef_workers_run(workers, SORT_PIECES, round == 0 ? place_indices : place_pairs, &pass);
+        pass.from = pass.to;
     }
-    for (size_t e = 0; e < N; e++) starts[e + 1] += starts[e];
-
-    // Placing moves each start to its end, which is the next expert's start: one shift restores them,
-    // and no second array of N cursors is needed.
-    for (size_t t = 0; t < rows; t++) {
-        if (active && !active[t]) continue;
-        for (size_t p = 0; p < P; p++)
-            pairs->pairs[starts[indices[t * P + p]]++] = (uint32_t)(t * P + p);
-    }
-    memmove(starts + 1, starts, N * sizeof(*starts));
-    starts[0] = 0;
+    pairs->pair_count = pass.count;
 }
 
 // ---- update --------------------------------------------------------------------------------------
@@ -249,38 +377,30 @@ void reef_expert_pairs_sort(reef_expert_pairs *pairs,
 void reef_expert_row_gradient(const reef_expert_shape *shape,
                               size_t pair_count,
                               float *row_grad,
-                              const uint32_t *pairs,
+                              const reef_pair *pairs,
                               const float *x,
                               const float *d_y,
-                              const float *gate,
-                              const float *hidden,
-                              const float *d_hidden) {
-    const size_t P = shape->P, D = shape->D, hidden_values = reef_expert_hidden_values(shape);
-    const bool is_gated = shape->kind == REEF_EXPERT_GLU;
-    float down[CHUNK], glu[CHUNK], up[CHUNK];
+                              const float *factors) {
+    const size_t D = shape->D, vectors = reef_expert_vectors(shape);
+    const uint32_t P = (uint32_t)shape->P;
+    float down[CHUNK], up[CHUNK], glu[CHUNK];
     const float *x_rows[CHUNK], *d_y_rows[CHUNK];
     memset(row_grad, 0, reef_expert_row_values(shape) * sizeof(*row_grad));
     for (size_t begin = 0; begin < pair_count; begin += CHUNK) {
         size_t count = least(CHUNK, pair_count - begin);
-        const uint32_t *pair = pairs + begin;
         for (size_t i = 0; i < count; i++) {
-            size_t t = pair[i] / P, at = t * hidden_values + pair[i] % P;
+            uint32_t pair = reef_pair_index(pairs[begin + i]);
+            size_t t = pair / P;
+            const float *of_pair = factors + pair * vectors;
             x_rows[i] = x + t * D;
             d_y_rows[i] = d_y + t * D;
-            down[i] = hidden[at];
-            if (is_gated) glu[i] = hidden[at + P];
-        }
-        // Recomputed: cheaper than one more array to write and read.
-        activate(shape->kind, count, up, down, is_gated ? glu : down);
-        for (size_t i = 0; i < count; i++) {
-            size_t at = pair[i] / P * hidden_values + pair[i] % P;
-            up[i] *= gate[pair[i]];
-            down[i] = d_hidden[at];
-            if (is_gated) glu[i] = d_hidden[at + P];
+            down[i] = of_pair[0];
+            up[i] = of_pair[1];
+            if (vectors == 3) glu[i] = of_pair[2];
         }
         reef_axpy_rows(count, D, row_grad, down, x_rows, 0);
         reef_axpy_rows(count, D, row_grad + D, up, d_y_rows, 0);
-        if (is_gated) reef_axpy_rows(count, D, row_grad + 2 * D, glu, x_rows, 0);
+        if (vectors == 3) reef_axpy_rows(count, D, row_grad + 2 * D, glu, x_rows, 0);
     }
 }
 
@@ -290,15 +410,15 @@ typedef struct update_pass {
     float *experts;
     reef_expert_moments *moments;
     const reef_expert_pairs *pairs;
-    const float *x, *d_y, *gate, *hidden, *d_hidden;
+    const float *x, *d_y, *gate, *factors;
     const reef_expert_update *update;
 } update_pass;
 
 // Scores are rounded one by one to fixed point, so that sums are exact in any order and any grouping.
-static void usage_add(reef_usage *usage, size_t count, const uint32_t *pairs, const float *gate) {
+static void usage_add(reef_usage *usage, size_t count, const reef_pair *pairs, const float *gate) {
     uint64_t score = 0;
     for (size_t i = 0; i < count; i++)
-        score += (uint64_t)((double)gate[pairs[i]] * REEF_USAGE_SCORE_ONE + 0.5);
+        score += (uint64_t)((double)gate[reef_pair_index(pairs[i])] * REEF_USAGE_SCORE_ONE + 0.5);
     usage->count += count;
     usage->score += score;
 }
@@ -309,16 +429,16 @@ static float clip_scale(size_t row_values, const float *row_grad, float clip) {
     return norm > clip ? clip / norm : 1;
 }
 
-static void expert_update(const update_pass *pass, size_t expert, float *row_grad) {
+static void expert_update(const update_pass *pass, size_t begin, size_t end, float *row_grad) {
     const reef_expert_update *update = pass->update;
-    const uint32_t *pairs = pass->pairs->pairs + pass->pairs->starts[expert];
-    size_t count = pass->pairs->starts[expert + 1] - pass->pairs->starts[expert];
-    size_t row_values = pass->row_values, row = expert * row_values;
+    const reef_pair *pairs = pass->pairs->sorted + begin;
+    const size_t count = end - begin, expert = reef_pair_expert(pairs[0]);
+    const size_t row_values = pass->row_values, row = expert * row_values;
     if (update->usage) usage_add(&update->usage[expert], count, pairs, pass->gate);
     if (update->flags && update->flags[expert]) return;
 
-    reef_expert_row_gradient(pass->shape, count, row_grad, pairs, pass->x, pass->d_y, pass->gate,
-                             pass->hidden, pass->d_hidden);
+    reef_expert_row_gradient(pass->shape, count, row_grad, pairs, pass->x, pass->d_y,
+                             pass->factors);
     uint32_t *updates = &pass->moments->counts[expert];
     if (*updates < UINT32_MAX) (*updates)++; // beyond that the correction is 1 anyway
     reef_adam_update(row_values, pass->experts + row, pass->moments->adam_m + row,
@@ -327,48 +447,45 @@ static void expert_update(const update_pass *pass, size_t expert, float *row_gra
     if (update->dirty) update->dirty[expert] = 1;
 }
 
-// The first expert whose pairs begin at or after `pair`: pieces are cut by pairs, not by experts, so
-// that a few busy experts do not make one long piece.
-static size_t expert_at(const reef_expert_pairs *pairs, size_t pair) {
-    size_t low = 0, high = pairs->expert_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (pairs->starts[middle] < pair)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+// Where the pairs of the first expert begin that begin in this piece or a later one: pieces are cut by
+// pairs, not by experts, so that a few busy experts do not make one long piece.
+static size_t update_begin(const reef_expert_pairs *pairs, size_t piece) {
+    size_t begin = piece_begin(pairs->pair_count, piece, REEF_EXPERT_PIECES);
+    return begin == 0 ? 0 : reef_expert_pairs_end(pairs, begin - 1);
 }
 
-// The first expert from `expert` on that has pairs, or `end`.
-static size_t selected_from(const reef_expert_pairs *pairs, size_t expert, size_t end) {
-    while (expert < end && pairs->starts[expert] == pairs->starts[expert + 1]) expert++;
-    return expert;
+// Into the second-level cache, as in the kernels over rows: the first one tracks too few lines at a time
+// for three rows. A large pool's update takes 56 us a token this way, 68 us with prefetches into the first
+// level (262,144 experts of width 256, one thread, AVX-512 on Zen 4).
+static void prefetch_values(const float *values, size_t count) {
+    for (size_t d = 0; d < count; d += LINE_FLOATS) __builtin_prefetch(values + d, 1, 2);
 }
 
-// In a large pool the selected rows lie far apart, and no hardware prefetcher sees the next one.
-static void row_prefetch(const update_pass *pass, size_t expert) {
-    size_t row = expert * pass->row_values;
-    for (size_t d = row; d < row + pass->row_values; d += LINE_FLOATS) {
-        __builtin_prefetch(pass->experts + d, 1, 3);
-        __builtin_prefetch(pass->moments->adam_m + d, 1, 3);
-        __builtin_prefetch(pass->moments->adam_v + d, 1, 3);
-    }
+// In a large pool the selected rows lie far apart, and no hardware prefetcher sees the next one; it has
+// a pair or two there, so what the first one reads is worth as much as the row (56 to 50 us).
+static void expert_prefetch(const update_pass *pass, reef_pair first) {
+    const size_t expert = reef_pair_expert(first), row = expert * pass->row_values;
+    const uint32_t pair = reef_pair_index(first);
+    const size_t D = pass->shape->D, t = pair / (uint32_t)pass->shape->P;
+    __builtin_prefetch(&pass->moments->counts[expert], 1, 2);
+    __builtin_prefetch(pass->factors + pair * reef_expert_vectors(pass->shape), 0, 2);
+    prefetch_values(pass->x + t * D, D);
+    prefetch_values(pass->d_y + t * D, D);
+    prefetch_values(pass->experts + row, pass->row_values);
+    prefetch_values(pass->moments->adam_m + row, pass->row_values);
+    prefetch_values(pass->moments->adam_v + row, pass->row_values);
 }
 
 static void update_piece(void *context, size_t piece) {
     const update_pass *pass = context;
     const reef_expert_pairs *pairs = pass->pairs;
-    size_t pair_count = pairs->starts[pairs->expert_count];
-    size_t begin = expert_at(pairs, pair_count * piece / REEF_EXPERT_PIECES);
-    size_t end = expert_at(pairs, pair_count * (piece + 1) / REEF_EXPERT_PIECES);
+    const size_t end = update_begin(pairs, piece + 1);
     float *row_grad = pairs->row_grads + piece * grad_stride(pass->row_values);
-    for (size_t expert = selected_from(pairs, begin, end); expert < end;) {
-        size_t next = selected_from(pairs, expert + 1, end);
-        if (next < end) row_prefetch(pass, next);
-        expert_update(pass, expert, row_grad);
-        expert = next;
+    for (size_t at = update_begin(pairs, piece); at < end;) {
+        size_t next = reef_expert_pairs_end(pairs, at);
+        if (next < end) expert_prefetch(pass, pairs->sorted[next]);
+        expert_update(pass, at, next, row_grad);
+        at = next;
     }
 }
 
@@ -380,8 +497,7 @@ void reef_experts_update(reef_workers *workers,
                          const float *x,
                          const float *d_y,
                          const float *gate,
-                         const float *hidden,
-                         const float *d_hidden,
+                         const float *factors,
                          const reef_expert_update *update) {
     update_pass pass = {.shape = shape,
                         .row_values = reef_expert_row_values(shape),
@@ -391,8 +507,7 @@ void reef_experts_update(reef_workers *workers,
                         .x = x,
                         .d_y = d_y,
                         .gate = gate,
-                        .hidden = hidden,
-                        .d_hidden = d_hidden,
+                        .factors = factors,
                         .update = update};
     reef_workers_run(workers, REEF_EXPERT_PIECES, update_piece, &pass);
 }

@@ -24,9 +24,14 @@ typedef struct reef_expert_shape {
     size_t D; // width of a token
 } reef_expert_shape;
 
+/** Vectors of one row: w_down and w_up, gated ones also w_gate. */
+static inline size_t reef_expert_vectors(const reef_expert_shape *shape) {
+    return shape->kind == REEF_EXPERT_GLU ? 3 : 2;
+}
+
 /** Values of one row: 2 * D, gated 3 * D. */
 static inline size_t reef_expert_row_values(const reef_expert_shape *shape) {
-    return (shape->kind == REEF_EXPERT_GLU ? 3 : 2) * shape->D;
+    return reef_expert_vectors(shape) * shape->D;
 }
 
 /** Floats of `hidden` per token: w_down . x of its P experts, gated ones followed by P w_gate . x. */
@@ -68,14 +73,18 @@ void reef_experts_forward(const reef_expert_shape *shape,
  * What flows back through frozen and trained experts alike, with the weights of the forward:
  * d_x       (rows, D) accumulated into
  * d_gate    (rows, P) written
- * d_hidden  (rows, reef_expert_hidden_values) written: gradient of `hidden`
- * Skipped tokens (active 0) get d_gate = d_hidden = 0.
+ * factors   (rows, P, reef_expert_vectors) written: what the gradient of each vector of the expert's row
+ *           is a multiple of x or d_y by, which the update needs:
+ *             d_w_down = factors[0] * x,   d_w_up = factors[1] * d_y,   d_w_gate = factors[2] * x
+ *           They lie side by side, because the update meets the pairs in the order of the experts and
+ *           finds each one's on a cache line of its own.
+ * Skipped tokens (active 0) get d_gate = factors = 0.
  */
 void reef_experts_backward(const reef_expert_shape *shape,
                            size_t rows,
                            float *d_x,
                            float *d_gate,
-                           float *d_hidden,
+                           float *factors,
                            const float *d_y,
                            const float *hidden,
                            const reef_expert_id *indices,
@@ -90,12 +99,25 @@ typedef struct reef_expert_moments {
     uint32_t *counts; // (N) updates of each row: lazy Adam's own bias correction
 } reef_expert_moments;
 
-/** Scratch of the update pass, allocated once. */
+/** A selection: the expert's id * 2^32 + its place in `indices`, token * P + p. */
+typedef uint64_t reef_pair;
+
+static inline reef_expert_id reef_pair_expert(reef_pair pair) {
+    return (reef_expert_id)(pair >> 32);
+}
+
+static inline uint32_t reef_pair_index(reef_pair pair) {
+    return (uint32_t)pair;
+}
+
+/** Scratch of the update pass, allocated once. Nothing in it has the size of the pool. */
 typedef struct reef_expert_pairs {
     size_t pair_count_max, expert_count;
-    uint32_t *pairs;  // (pair_count_max) token * P + p, sorted by expert, in token order within one
-    uint32_t *starts; // (expert_count + 1) where each expert's pairs begin
-    float *row_grads; // scratch per piece
+    size_t pair_count; // sorted
+    reef_pair *sorted; // (pair_count) by expert, in token order within one
+    reef_pair *scratch;
+    uint32_t *places; // scratch of the sort
+    float *row_grads; // scratch per piece of the update
 } reef_expert_pairs;
 
 #define REEF_EXPERT_PIECES 64 // fixed number of pieces of the update pass
@@ -107,12 +129,19 @@ REEF_MUST_CHECK reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
                                                    reef_error *err);
 void reef_expert_pairs_release(reef_expert_pairs *pairs);
 
-/** Sort the pairs of `rows` tokens by expert (counting sort). Tokens with active 0 have no pairs. */
+/**
+ * Sort the pairs of `rows` tokens by expert; every index is below expert_count. Tokens with active 0 have
+ * no pairs, and their indices are not read. The result does not depend on the number of threads.
+ */
 void reef_expert_pairs_sort(reef_expert_pairs *pairs,
+                            reef_workers *workers,
                             size_t rows,
                             size_t P,
                             const reef_expert_id *indices,
                             const uint8_t *active);
+
+/** Where the pairs end that are of the same expert as sorted[begin], begin < pair_count. */
+size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin);
 
 typedef struct reef_expert_update {
     reef_adam adam;
@@ -124,8 +153,8 @@ typedef struct reef_expert_update {
 } reef_expert_update;
 
 /**
- * The gradient of every selected expert, summed over its pairs in token order, and its Adam step:
- *   d_w_down = sum d_hidden * x,   d_w_up = sum gate * activation * d_y,   d_w_gate as d_w_down
+ * The gradient of every selected expert, summed over its pairs in token order from the factors that
+ * backward left, and its Adam step. `gate` (rows, P) counts for the usage only.
  * Fixed pieces over experts, no reduction between them: same bits for any number of threads.
  * `pairs` must have been sorted for the same indices.
  */
@@ -137,8 +166,7 @@ void reef_experts_update(reef_workers *workers,
                          const float *x,
                          const float *d_y,
                          const float *gate,
-                         const float *hidden,
-                         const float *d_hidden,
+                         const float *factors,
                          const reef_expert_update *update);
 
 #endif

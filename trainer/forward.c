@@ -55,7 +55,8 @@ static bool allocate_backward(reef_pass *pass, const reef_config *config) {
     size_t D = config->d_model, T = config->context, n = pass->rows_max, low = n * config->adapters;
     return floats(&pass->d_x, n * D) && floats(&pass->d_mid, n * D) &&
            floats(&pass->d_norm, n * D) && floats(&pass->d_qkv, n * 3 * D) &&
-           floats(&pass->d_attended, n * D) && floats(&pass->d_probs, pass->windows_max * T * T) &&
+           floats(&pass->d_attended, n * D) &&
+           floats(&pass->d_probs, pass->windows_max * REEF_ATTENTION_ROWS * T) &&
            floats(&pass->d_y, n * D) && floats(&pass->norm_grads, pass->windows_max * 4 * D) &&
            floats(&pass->low_qkv, low) && floats(&pass->d_low_qkv, low) &&
            floats(&pass->low_out, low) && floats(&pass->d_low_out, low);
@@ -105,7 +106,7 @@ static void release_peers(reef_pass_peer *peers, size_t count) {
         reef_router_tape_release(&peers[l].tape);
         free(peers[l].hidden);
         free(peers[l].d_gate);
-        free(peers[l].d_hidden);
+        free(peers[l].factors);
     }
     free(peers);
 }
@@ -141,7 +142,9 @@ static reef_status allocate_peer(reef_pass_peer *peer,
                                                pass->training, err);
     if (status != REEF_OK) return status;
     bool ok = floats(&peer->hidden, hidden);
-    if (pass->training) ok = ok && floats(&peer->d_gate, pairs) && floats(&peer->d_hidden, hidden);
+    if (pass->training)
+        ok = ok && floats(&peer->d_gate, pairs) &&
+             floats(&peer->factors, pairs * reef_expert_vectors(&experts));
     return ok ? REEF_OK
               : reef_fail(err, REEF_NO_MEMORY, "no memory for the routing of %zu pairs", pairs);
 }

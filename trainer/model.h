@@ -20,6 +20,7 @@ typedef struct reef_tensor {
     float *data;
     float *grad; // NULL unless open and trained
     float *adam_m, *adam_v;
+    double grad_squares; // sum of grad's squares, which clipping needs; of the last step
 } reef_tensor;
 
 /** One transformer block of the backbone. */
@@ -179,8 +180,9 @@ typedef struct reef_pass_layer {
 /** What one generation leaves in one layer. */
 typedef struct reef_pass_peer {
     reef_router_tape tape;
-    float *hidden; // (rows, P)
-    float *d_gate, *d_hidden;
+    float *hidden;  // (rows, P)
+    float *d_gate;  // (rows, P)
+    float *factors; // (rows, P, reef_expert_vectors)
 } reef_pass_peer;
 
 typedef struct reef_pass {

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define LN2 0.6931471805599453
-#define CHUNK 8192 // floats of a tensor that are one piece of the optimiser's work
+#define CHUNK                                                                                      \
+    8192 // floats of a tensor that the optimiser takes at a time, so that they stay in cache
 enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 };
 
 size_t reef_step_windows(const reef_config *config) {
@@ -217,32 +218,45 @@ typedef struct dense_update {
     uint64_t count;
 } dense_update;
 
-static void update_tensor(void *context, size_t piece) {
-    const dense_update *update = context;
-    reef_tensor *tensor = &update->gen->tensors[piece];
-    if (tensor->grad == NULL) return;
-    reef_adam_update(tensor->count, tensor->data, tensor->adam_m, tensor->adam_v, tensor->grad,
-                     update->scale, update->count, &update->adam);
-    memset(tensor->grad, 0, tensor->count * sizeof *tensor->grad);
+static size_t chunk_floats(const reef_tensor *tensor, size_t at) {
+    return tensor->count - at < CHUNK ? tensor->count - at : CHUNK;
 }
 
-// Sum of squares in double, chunk after chunk, tensor after tensor: a fixed order.
-static double gradient_norm(const reef_gen *gen) {
-    double sum = 0.0;
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
-        if (tensor->grad == NULL) continue;
-        for (size_t at = 0; at < tensor->count; at += CHUNK) {
-            size_t count = tensor->count - at < CHUNK ? tensor->count - at : CHUNK;
-            sum += (double)reef_dot(count, tensor->grad + at, tensor->grad + at);
-        }
+static void update_tensor(void *context, size_t piece) {
+    const dense_update *update = context;
+    const reef_tensor *tensor = &update->gen->tensors[piece];
+    if (tensor->grad == NULL) return;
+    for (size_t at = 0; at < tensor->count; at += CHUNK) {
+        size_t count = chunk_floats(tensor, at);
+        float *grad = tensor->grad + at;
+        reef_adam_update(count, tensor->data + at, tensor->adam_m + at, tensor->adam_v + at, grad,
+                         update->scale, update->count, &update->adam);
+        memset(grad, 0, count * sizeof *grad);
     }
+}
+
+static void square_tensor(void *context, size_t piece) {
+    reef_gen *gen = context;
+    reef_tensor *tensor = &gen->tensors[piece];
+    tensor->grad_squares = 0.0;
+    if (tensor->grad == NULL) return;
+    for (size_t at = 0; at < tensor->count; at += CHUNK) {
+        const float *grad = tensor->grad + at;
+        tensor->grad_squares += (double)reef_dot(chunk_floats(tensor, at), grad, grad);
+    }
+}
+
+// Sums of squares in double, chunk after chunk of a tensor, then tensor after tensor: a fixed order.
+static double gradient_norm(reef_workers *workers, reef_gen *gen) {
+    double sum = 0.0;
+    reef_workers_run(workers, gen->tensor_count, square_tensor, gen);
+    for (size_t i = 0; i < gen->tensor_count; i++) sum += gen->tensors[i].grad_squares;
     return sqrt(sum);
 }
 
 static void update_dense(reef_trainer *trainer, reef_gen *gen) {
     const reef_config *config = &trainer->net.config;
-    float norm = (float)gradient_norm(gen);
+    float norm = (float)gradient_norm(trainer->workers, gen);
     dense_update update = {
         .gen = gen,
         .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},

@@ -1,5 +1,5 @@
 // The dense parts of the transformer on plain arrays: layer norm, causal attention, cross-entropy and
-// the embedding's gradient, forward and backward side by side.
+// the gradients of embedding and weights, forward and backward side by side.
 //
 // What always holds: no state, no allocation; a row's result depends on that row, in attention on the
 // rows of its window up to itself. Matrix products with parameters are the model's business.
@@ -124,37 +124,139 @@ void reef_layer_norm_backward(size_t rows,
     }
 }
 
+// ---- gradients of weights ------------------------------------------------------------------------
+
+typedef struct tile_job {
+    size_t rows;
+    const reef_weight_product *products;
+} tile_job;
+
+typedef struct tile_size {
+    size_t rows, columns;
+} tile_size;
+
+static size_t cuts(size_t size, size_t each) {
+    return (size + each - 1) / each;
+}
+
+static size_t tile_count(const reef_weight_product *product, tile_size size) {
+    return cuts(product->in, size.rows) * cuts(product->out, size.columns);
+}
+
+// What is one piece of work: the larger a tile, the less of x and d_y is packed twice; but a weight gives
+// four pieces or more, unless it is small itself.
+static tile_size tile_of(const reef_weight_product *product) {
+    static const tile_size SIZES[] = {{256, 256}, {128, 256}, {64, 128}};
+    size_t i = 0;
+    while (i + 1 < sizeof SIZES / sizeof *SIZES && tile_count(product, SIZES[i]) < 4) i++;
+    return SIZES[i];
+}
+
+static size_t min_size(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static void weight_tile(void *context, size_t piece) {
+    const tile_job *job = context;
+    const reef_weight_product *product = job->products;
+    tile_size size = tile_of(product);
+    for (; piece >= tile_count(product, size); size = tile_of(product))
+        piece -= tile_count(product++, size);
+    size_t in = product->in, out = product->out, across = cuts(out, size.columns);
+    size_t i = piece / across * size.rows, j = piece % across * size.columns;
+    reef_gemm(true, false, min_size(size.rows, in - i), min_size(size.columns, out - j), job->rows,
+              1.0f, product->x + i, in, product->d_y + j, out, 1.0f, product->d_w + i * out + j,
+              out);
+}
+
+void reef_weight_gradients(reef_workers *workers,
+                           size_t rows,
+                           size_t count,
+                           const reef_weight_product *products) {
+    tile_job job = {.rows = rows, .products = products};
+    size_t pieces = 0;
+    for (size_t i = 0; i < count; i++) pieces += tile_count(&products[i], tile_of(&products[i]));
+    reef_workers_run(workers, pieces, weight_tile, &job);
+}
+
 // ---- attention -----------------------------------------------------------------------------------
+
+// Queries are taken in blocks of REEF_ATTENTION_ROWS rows, each against the keys up to its own end: a little over
+// half of the full square. Blocks are cut by place in the window alone.
 
 static float attention_scale(size_t head_width) {
     return 1.0f / sqrtf((float)head_width);
 }
 
+// One past the last row of the block that begins at `first`: as many keys as the block sees.
+static size_t block_end(size_t T, size_t first) {
+    return T - first < REEF_ATTENTION_ROWS ? T : first + REEF_ATTENTION_ROWS;
+}
+
+static void attend_block(size_t T,
+                         size_t D,
+                         size_t width,
+                         size_t first,
+                         float *out,   // (T, D), of this head
+                         float *probs, // (T, T)
+                         const float *qkv) {
+    const float *q = qkv, *k = q + D, *v = k + D;
+    size_t keys = block_end(T, first), rows = keys - first, stride = 3 * D;
+    float *p = probs + first * T;
+    reef_gemm(false, true, rows, keys, width, attention_scale(width), q + first * stride, stride, k,
+              stride, 0.0f, p, T);
+    for (size_t t = 0; t < rows; t++) {
+        size_t seen = first + t + 1;
+        reef_softmax(seen, p + t * T);
+        memset(p + t * T + seen, 0, (keys - seen) * sizeof(*p));
+    }
+    reef_gemm(false, false, rows, width, keys, 1.0f, p, T, v, stride, 0.0f, out + first * D, D);
+}
+
 void reef_attention_forward(
     size_t T, size_t D, size_t A, float *out, float *probs, const float *qkv) {
-    size_t width = D / A, stride = 3 * D;
-    for (size_t a = 0; a < A; a++) {
-        const float *q = qkv + a * width, *k = q + D, *v = k + D;
-        float *p = probs + a * T * T;
-        reef_gemm(false, true, T, T, width, attention_scale(width), q, stride, k, stride, 0.0f, p,
-                  T);
-        for (size_t t = 0; t < T; t++) {
-            reef_softmax(t + 1, p + t * T);
-            memset(p + t * T + t + 1, 0, (T - t - 1) * sizeof(*p));
-        }
-        reef_gemm(false, false, T, width, T, 1.0f, p, T, v, stride, 0.0f, out + a * width, D);
+    size_t width = D / A;
+    for (size_t a = 0; a < A; a++)
+        for (size_t first = 0; first < T; first += REEF_ATTENTION_ROWS)
+            attend_block(T, D, width, first, out + a * width, probs + a * T * T, qkv + a * width);
+}
+
+// In place: gradient of the probabilities -> gradient of the scores, for the queries first .. keys - 1.
+// The masked part becomes zero.
+static void causal_softmax_backward(
+    size_t T, size_t first, size_t keys, float *d_probs, const float *probs) {
+    for (size_t t = first; t < keys; t++) {
+        const float *restrict p = probs + t * T;
+        float *restrict d = d_probs + (t - first) * T;
+        float mean = reef_dot(t + 1, d, p);
+        for (size_t s = 0; s <= t; s++) d[s] = p[s] * (d[s] - mean);
+        memset(d + t + 1, 0, (keys - t - 1) * sizeof(*d));
     }
 }
 
-// In place: gradient of the probabilities -> gradient of the scores. The masked part becomes zero.
-static void causal_softmax_backward(size_t T, float *d_probs, const float *probs) {
-    for (size_t t = 0; t < T; t++) {
-        const float *p = probs + t * T;
-        float *d = d_probs + t * T;
-        float mean = reef_dot(t + 1, d, p);
-        for (size_t s = 0; s <= t; s++) d[s] = p[s] * (d[s] - mean);
-        memset(d + t + 1, 0, (T - t - 1) * sizeof(*d));
-    }
+// Writes d_q of the block; adds to d_k and d_v of the keys that it sees, or writes them with `beta` 0.
+static void attend_block_backward(size_t T,
+                                  size_t D,
+                                  size_t width,
+                                  size_t first,
+                                  float beta,
+                                  float *d_qkv,   // (T, 3*D), of this head
+                                  float *d_probs, // (REEF_ATTENTION_ROWS, T)
+                                  const float *d_out,
+                                  const float *qkv,
+                                  const float *probs) {
+    const float *q = qkv, *k = q + D, *v = k + D;
+    float *d_q = d_qkv, *d_k = d_q + D, *d_v = d_k + D;
+    size_t keys = block_end(T, first), rows = keys - first, stride = 3 * D;
+    const float *p = probs + first * T, *d_o = d_out + first * D;
+    float scale = attention_scale(width);
+    reef_gemm(true, false, keys, width, rows, 1.0f, p, T, d_o, D, beta, d_v, stride);
+    reef_gemm(false, true, rows, keys, width, 1.0f, d_o, D, v, stride, 0.0f, d_probs, T);
+    causal_softmax_backward(T, first, keys, d_probs, probs);
+    reef_gemm(false, false, rows, width, keys, scale, d_probs, T, k, stride, 0.0f,
+              d_q + first * stride, stride);
+    reef_gemm(true, false, keys, width, rows, scale, d_probs, T, q + first * stride, stride, beta,
+              d_k, stride);
 }
 
 void reef_attention_backward(size_t T,
@@ -165,17 +267,14 @@ void reef_attention_backward(size_t T,
                              const float *d_out,
                              const float *qkv,
                              const float *probs) {
-    size_t width = D / A, stride = 3 * D;
-    float scale = attention_scale(width);
+    size_t width = D / A, blocks = (T + REEF_ATTENTION_ROWS - 1) / REEF_ATTENTION_ROWS;
     for (size_t a = 0; a < A; a++) {
-        const float *q = qkv + a * width, *k = q + D, *v = k + D;
-        float *d_q = d_qkv + a * width, *d_k = d_q + D, *d_v = d_k + D;
-        const float *p = probs + a * T * T, *d_o = d_out + a * width;
-        reef_gemm(true, false, T, width, T, 1.0f, p, T, d_o, D, 0.0f, d_v, stride);
-        reef_gemm(false, true, T, T, width, 1.0f, d_o, D, v, stride, 0.0f, d_probs, T);
-        causal_softmax_backward(T, d_probs, p);
-        reef_gemm(false, false, T, width, T, scale, d_probs, T, k, stride, 0.0f, d_q, stride);
-        reef_gemm(true, false, T, width, T, scale, d_probs, T, q, stride, 0.0f, d_k, stride);
+        size_t at = a * width;
+        // Downwards: the last block sees every key, so it is the one that writes.
+        for (size_t i = blocks; i-- > 0;)
+            attend_block_backward(T, D, width, i * REEF_ATTENTION_ROWS,
+                                  i + 1 == blocks ? 0.0f : 1.0f, d_qkv + at, d_probs, d_out + at,
+                                  qkv + at, probs + a * T * T);
     }
 }
 

@@ -30,10 +30,29 @@ void reef_layer_norm_backward(size_t rows,
                               const float *rstd,
                               const float *scale);
 
+/** d_w (in, out) += x^T (in, rows) d_y (rows, out): the gradient of the weight of y = x w. */
+typedef struct reef_weight_product {
+    size_t in, out;
+    float *d_w;
+    const float *x, *d_y;
+} reef_weight_product;
+
+/**
+ * The gradients of `count` weights over the same `rows`. Together, so that there are tiles enough for
+ * every thread; the tiles depend on the shapes alone.
+ */
+void reef_weight_gradients(reef_workers *workers, // or NULL
+                           size_t rows,
+                           size_t count,
+                           const reef_weight_product *products);
+
+#define REEF_ATTENTION_ROWS ((size_t)64) // rows of queries that attention takes at a time
+
 /**
  * Causal multi-head attention of one window, after the projections (Vaswani et al. 2017 eq. 1).
  * qkv   (T, 3*D) rows are [q, k, v], each (A, D/A): A heads
- * probs (A, T, T) written; zero above the diagonal
+ * probs (A, T, T) written up to the end of each row's block of REEF_ATTENTION_ROWS, zero above the
+ *       diagonal; what lies past the block is neither written nor read
  * out   (T, D) written, heads side by side
  */
 void reef_attention_forward(
@@ -42,7 +61,7 @@ void reef_attention_backward(size_t T,
                              size_t D,
                              size_t A,
                              float *d_qkv,   // (T, 3*D) written
-                             float *d_probs, // (T, T) scratch
+                             float *d_probs, // (REEF_ATTENTION_ROWS, T) scratch
                              const float *d_out,
                              const float *qkv,
                              const float *probs);

@@ -1,13 +1,13 @@
 """A training step of the transformer that `reef bench step` trains, in PyTorch on the CPU.
 
-The same model: bytes, tables for the byte and the bytes before it, learned positions, pre-norm blocks of
-causal attention and a feed-forward network (d: dense, p: PEER with sub-keys that all heads share and
-batch norm on queries), a final norm and a head of its own. Adam for what is dense, with its gradient
-clipped; SparseAdam for the tables of experts. In its favour: Reef also clips the gradient of each expert,
-keeps a sample of the past and looks for drift.
+The same model: bytes, tables for the byte and the bytes before it, learned positions, pre-norm
+blocks of causal attention and a feed-forward network (d: dense, p: PEER with sub-keys that all heads
+share and batch norm on queries), a final norm and a head of its own. Adam for what is dense, with its
+gradient clipped; SparseAdam for the tables of experts. In its favour: Reef also clips the gradient
+of each expert, keeps a sample of the past and looks for drift.
 
-Written as it was fastest with PyTorch 1.13: scores by one baddbmm with the mask as its addend, expert
-outputs by embedding_bag, which makes no copy of the rows.
+Written as it was fastest with PyTorch 1.13: scores by one baddbmm with the mask as its addend, and
+expert outputs by embedding_bag, which makes no copy of the rows.
 
 Prints one line of JSON; seconds are of one step, the median of all but the first ones.
 """
@@ -31,8 +31,9 @@ def parse():
     return parser.parse_args()
 
 
-# OpenBLAS and OpenMP read these when they are loaded. Both have threads of their own, and a waiting thread
-# that spins takes the core from one that works: passive waiting halved the time of a step.
+# OpenBLAS and OpenMP read these when they are loaded. Both have threads of their own, and a waiting
+# thread that spins takes the core from one that works: on busy cores, passive waiting halved the time
+# of a step.
 ARGS = parse()
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(ARGS.threads)
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -141,9 +142,8 @@ class Transformer(nn.Module):
 
     def parameter_count(self):
         """With the running statistics of batch norm, which Reef counts and stores as well."""
-        tensors = [*self.parameters(), *(b for b in self.buffers() if b.is_floating_point())]
-        masks = sum(m.mask.numel() for m in self.modules() if isinstance(m, Attention))
-        return sum(t.numel() for t in tensors) - masks
+        stored = self.state_dict().values()
+        return sum(t.numel() for t in stored if t.is_floating_point())
 
 
 class Trainer:

@@ -1,0 +1,41 @@
+// Retrieval without product keys: every expert is scored for every query and the best are kept, once with
+// scores from the two tables of sub-keys and once with a key of each expert written out.
+#ifndef REEF_BENCH_EXHAUSTIVE_H
+#define REEF_BENCH_EXHAUSTIVE_H
+
+#include "reef_kernels.h"
+#include "reef_router.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct bench_exhaustive bench_exhaustive;
+
+/**
+ * Search for the queries that a folded forward left in `tape`, which with `router` outlives this.
+ *
+ * tokens  how many of them, a whole number of the tape's pieces
+ * keys    false: an expert's score is the sum of those of its two sub-keys, from tables of `side` scores;
+ *         true: it is the product with its own key of d_key floats, for which there is then memory of
+ *         bench_exhaustive_key_bytes
+ */
+bench_exhaustive *bench_exhaustive_new(const reef_router_shape *shape,
+                                       const reef_router_params *router,
+                                       const reef_router_tape *tape,
+                                       size_t tokens,
+                                       bool keys,
+                                       size_t threads);
+void bench_exhaustive_free(bench_exhaustive *search); // accepts NULL
+
+double bench_exhaustive_key_bytes(const reef_router_shape *shape);
+
+/** Search once with as many workers as threads were given; seconds. */
+double bench_exhaustive_run(bench_exhaustive *search, reef_workers *workers);
+
+/**
+ * Share of the places of the last search at which it chose what product keys chose: 1 without keys. With
+ * keys the sums are rounded elsewhere, so that near ties may come out in another order.
+ */
+double bench_exhaustive_agreement(const bench_exhaustive *search);
+
+#endif

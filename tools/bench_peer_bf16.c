@@ -1,0 +1,77 @@
+// What half the bytes save: the forward pass of one sealed layer with rows in bf16 and of its twin with the
+// same rows in float, in turns; see bench_peer.h.
+#include "bench_peer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static double largest_difference(const peer_plan *plan, const float *y, const float *exact) {
+    double largest = 0;
+    for (size_t t = 0; t < plan->tokens; t++) {
+        double difference = 0, norm = 0;
+        for (size_t i = t * plan->shape.d_model; i < (t + 1) * plan->shape.d_model; i++) {
+            double apart = (double)y[i] - (double)exact[i];
+            difference += apart * apart;
+            norm += (double)exact[i] * (double)exact[i];
+        }
+        if (norm > 0) largest = fmax(largest, sqrt(difference / norm));
+    }
+    return largest;
+}
+
+static reef_status forward(reef_layer_bench *layer,
+                           reef_workers *workers,
+                           double *seconds,
+                           reef_error *err) {
+    reef_layer_seconds parts;
+    reef_status status = reef_layer_bench_forward(layer, workers, &parts, err);
+    *seconds = bench_seconds_sum(&parts);
+    return status;
+}
+
+// In turns; the first of each only warms up.
+static reef_status measure(reef_layer_bench *const layers[2],
+                           uint64_t repeat,
+                           reef_workers *workers,
+                           peer_bf16 *out,
+                           reef_error *err) {
+    double(*seconds)[2] = cli_alloc((size_t)repeat + 1, sizeof(*seconds));
+    reef_status status = REEF_OK;
+    for (uint64_t i = 0; i <= repeat; i++)
+        for (size_t n = 0; n < 2 && status == REEF_OK; n++)
+            status = forward(layers[n], workers, &seconds[i][n], err);
+    out->f32_seconds = bench_median(&seconds[1][0], (size_t)repeat, 2);
+    out->bf16_seconds = bench_median(&seconds[1][1], (size_t)repeat, 2);
+    free(seconds);
+    return status;
+}
+
+reef_status peer_bf16_measure(const peer_plan *plan,
+                              reef_workers *workers,
+                              peer_bf16 *out,
+                              reef_error *err) {
+    reef_layer_bench *layers[2] = {NULL, NULL};
+    reef_layer_bench_options options = {.shape = plan->shape,
+                                        .tokens = plan->tokens,
+                                        .piece_tokens = plan->piece_tokens,
+                                        .seed = BENCH_SEED,
+                                        .sealed = true,
+                                        .dtype = REEF_F32};
+    *out = (peer_bf16){0};
+    reef_status status = reef_layer_bench_new(&layers[0], &options, workers, err);
+    if (status != REEF_OK) goto cleanup;
+    options.dtype = REEF_BF16;
+    status = reef_layer_bench_new(&layers[1], &options, workers, err);
+    if (status != REEF_OK) goto cleanup;
+    status = measure(layers, plan->repeat, workers, out, err);
+    if (status != REEF_OK) goto cleanup;
+    out->f32_bytes = (double)reef_layer_bench_row_bytes(layers[0]);
+    out->bf16_bytes = (double)reef_layer_bench_row_bytes(layers[1]);
+    out->difference = largest_difference(plan, reef_layer_bench_output(layers[1]),
+                                         reef_layer_bench_output(layers[0]));
+
+cleanup:
+    reef_layer_bench_free(layers[0]);
+    reef_layer_bench_free(layers[1]);
+    return status;
+}

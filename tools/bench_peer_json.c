@@ -1,0 +1,138 @@
+// The findings of `reef bench peer` for programs; see bench_peer.h.
+#include "bench_peer.h"
+
+#include <math.h>
+
+static const char *const STAGE_KEYS[PEER_STAGE_COUNT] = {
+#define STAGE_KEY(field, text) #field,
+    PEER_STAGE_LIST(STAGE_KEY)
+#undef STAGE_KEY
+};
+
+static json_t *stages_json(const peer_plan *plan, const double stages[PEER_STAGE_COUNT]) {
+    json_t *object = json_object();
+    for (size_t i = 0; i < PEER_STAGE_COUNT; i++)
+        if (stages[i] > 0)
+            json_object_set_new(object, STAGE_KEYS[i],
+                                cli_real(peer_microseconds(plan, stages[i])));
+    return object;
+}
+
+static json_t *limits_json(const peer_plan *plan, const peer_sample *s) {
+    const bench_rates *r = &s->rates;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "gemm_query_gflops",
+                     cli_real(1e-9 * r->project_flops), "gemm_scores_gflops",
+                     cli_real(1e-9 * r->score_flops), "sequential_gb_per_s",
+                     cli_real(1e-9 * r->sequential), "gather_gb_per_s", cli_real(1e-9 * r->gather),
+                     "gather_huge_gb_per_s", cli_real(1e-9 * r->gather_huge),
+                     "forward_tokens_per_s", cli_real(peer_tokens_per_s(plan, s->limit)));
+}
+
+static json_t *run_json(const peer_plan *plan, const peer_run *run) {
+    const peer_sample *m = &run->median;
+    return json_pack(
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "threads", (json_int_t)run->threads,
+        "retrieval_tokens_per_s", cli_real(peer_tokens_per_s(plan, m->pass[PASS_RETRIEVE])),
+        "forward_tokens_per_s", cli_real(peer_tokens_per_s(plan, m->pass[PASS_FORWARD])),
+        "forward_backward_tokens_per_s", cli_real(peer_tokens_per_s(plan, m->pass[PASS_BACKWARD])),
+        "step_tokens_per_s", cli_real(peer_tokens_per_s(plan, m->pass[PASS_STEP])),
+        "forward_us_per_token", stages_json(plan, m->forward_stage), "step_us_per_token",
+        stages_json(plan, m->step_stage), "limits", limits_json(plan, m), "forward_limit_share",
+        cli_real(m->limit_share));
+}
+
+static json_t *rival_json(const peer_plan *plan, const peer_layer *layer) {
+    if (!plan->rival || !(plan->parts & PEER_LAYER)) return json_null();
+    json_t *rival = json_pack("{s:o, s:I}", "script", cli_path(plan->rival), "rounds",
+                              (json_int_t)layer->rival_count);
+    if (layer->rival_error.status != REEF_OK)
+        json_object_set_new(rival, "error", cli_path(layer->rival_error.message));
+    static const char *const KEYS[RIVAL_ROW_COUNT] = {
+        "retrieval_tokens_per_s", "forward_tokens_per_s", "forward_backward_tokens_per_s",
+        "step_tokens_per_s"};
+    for (size_t row = 0; layer->rival_count > 0 && row < RIVAL_ROW_COUNT; row++)
+        json_object_set_new(rival, KEYS[row], cli_real(layer->rival_median.tokens_per_s[row]));
+    return rival;
+}
+
+static void add_layer(json_t *document, const peer_plan *plan, const peer_findings *f) {
+    const peer_sample *all = &peer_run_all(f)->median;
+    const peer_layer *layer = &f->layer;
+    json_t *runs = json_array();
+    for (size_t r = 0; r < f->run_count; r++)
+        json_array_append_new(runs, run_json(plan, &f->runs[r]));
+    json_t *figures = json_pack(
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "experts_touched", (json_int_t)layer->touched,
+        "huge_page_bytes", cli_real(layer->huge_bytes), "loss_before", cli_real(layer->loss_before),
+        "loss_after", cli_real(layer->loss_after), "limits", limits_json(plan, all), "by_threads",
+        runs, "rival", rival_json(plan, layer));
+    json_object_update(document, figures);
+    json_decref(figures);
+}
+
+static json_t *sealed_json(const peer_sealed *sealed) {
+    if (sealed->missing.status != REEF_OK)
+        return json_pack("{s:I, s:s}", "side", (json_int_t)sealed->side, "missing",
+                         sealed->missing.message);
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "generations", PEER_GENERATION_COUNT, "side",
+                     (json_int_t)sealed->side, "all_open_s", cli_real(sealed->open_seconds),
+                     "one_open_s", cli_real(sealed->sealed_seconds), "all_open_moment_bytes",
+                     cli_real(sealed->open_moment_bytes), "one_open_moment_bytes",
+                     cli_real(sealed->sealed_moment_bytes));
+}
+
+static json_t *bf16_json(const peer_plan *plan, const peer_bf16 *b) {
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "f32_tokens_per_s",
+                     cli_real(peer_tokens_per_s(plan, b->f32_seconds)), "bf16_tokens_per_s",
+                     cli_real(peer_tokens_per_s(plan, b->bf16_seconds)), "f32_bytes",
+                     cli_real(b->f32_bytes), "bf16_bytes", cli_real(b->bf16_bytes),
+                     "largest_difference", cli_real(b->difference));
+}
+
+static json_t *avx2_json(const peer_avx2 *avx2) {
+    if (avx2->missing.status != REEF_OK)
+        return json_pack("{s:s}", "missing", avx2->missing.message);
+    return json_pack("{s:o, s:o, s:s}", "forward_tokens_per_s",
+                     cli_real(avx2->forward_tokens_per_s), "step_tokens_per_s",
+                     cli_real(avx2->step_tokens_per_s), "blas", avx2->blas);
+}
+
+// A quotient of what was not measured is not a number, and null in the answer.
+static json_t *ratios_json(const peer_plan *plan, const peer_findings *f) {
+    const peer_sample *all = &peer_run_all(f)->median;
+    double forward = peer_tokens_per_s(plan, all->pass[PASS_FORWARD]);
+    double step = peer_tokens_per_s(plan, all->pass[PASS_STEP]);
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "forward_tokens_per_s",
+        cli_real(forward), "step_tokens_per_s", cli_real(step), "forward_limit_share",
+        cli_real(all->limit_share), "thread_speedup", cli_real(peer_speedup(f, PASS_STEP)),
+        "forward_thread_speedup", cli_real(peer_speedup(f, PASS_FORWARD)), "sealed90_step_ratio",
+        cli_real(f->sealed.open_seconds / f->sealed.sealed_seconds), "bf16_forward_ratio",
+        cli_real(f->bf16.f32_seconds / f->bf16.bf16_seconds), "rival_forward_ratio",
+        cli_real(peer_rival_ratio(plan, f, PASS_FORWARD, RIVAL_FORWARD)), "rival_step_ratio",
+        cli_real(peer_rival_ratio(plan, f, PASS_STEP, RIVAL_STEP)), "avx2_forward_ratio",
+        cli_real(forward / f->avx2.forward_tokens_per_s), "avx2_step_ratio",
+        cli_real(step / f->avx2.step_tokens_per_s));
+}
+
+json_t *peer_json(const peer_plan *plan, const peer_findings *findings) {
+    const reef_router_shape *shape = &plan->shape;
+    json_t *document =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o}", "side",
+                  (json_int_t)shape->side, "d_model", (json_int_t)shape->d_model, "heads",
+                  (json_int_t)shape->head_count, "topk", (json_int_t)shape->topk, "d_key",
+                  (json_int_t)shape->d_key, "tokens", (json_int_t)plan->tokens, "repeat",
+                  (json_int_t)plan->repeat, "rounds", (json_int_t)plan->rounds, "threads",
+                  (json_int_t)plan->threads, "kernels", reef_kernels_name(), "blas",
+                  reef_gemm_name(), "load_before", cli_real(findings->load));
+    json_t *ratios = ratios_json(plan, findings);
+    json_object_update(document, ratios);
+    json_decref(ratios);
+    if (plan->parts & PEER_LAYER) add_layer(document, plan, findings);
+    if (plan->parts & PEER_SEALED)
+        json_object_set_new(document, "sealed90", sealed_json(&findings->sealed));
+    if (plan->parts & PEER_BF16)
+        json_object_set_new(document, "bf16", bf16_json(plan, &findings->bf16));
+    if (plan->parts & PEER_AVX2) json_object_set_new(document, "avx2", avx2_json(&findings->avx2));
+    return document;
+}

@@ -1,0 +1,175 @@
+// The findings of `reef bench peer` for people; see bench_peer.h.
+#include "bench_peer.h"
+
+#include <math.h>
+
+static const char *const STAGE_NAMES[PEER_STAGE_COUNT] = {
+#define STAGE_NAME(field, text) text,
+    PEER_STAGE_LIST(STAGE_NAME)
+#undef STAGE_NAME
+};
+
+static const char *const PASS_NAMES[PASS_COUNT] = {"retrieval", "forward", "forward and backward",
+                                                   "training step"};
+
+static void print_passes(const peer_plan *plan, const peer_findings *f) {
+    char words[CLI_WORD_BYTES];
+    static const char *const HEADING[] = {"tokens/s", "1 thread", "all threads", "speed-up"};
+    cli_table *table = cli_table_new("<>>>", HEADING);
+    for (size_t pass = 0; pass < PASS_COUNT; pass++) {
+        cli_table_cell(table, "%s", PASS_NAMES[pass]);
+        for (size_t r = 0; r < PEER_RUNS_MAX; r++) {
+            const peer_run *run = r == 0 ? &f->runs[0] : peer_run_all(f);
+            double rate = peer_tokens_per_s(plan, run->median.pass[pass]);
+            cli_table_cell(table, "%s", cli_count((uint64_t)rate, words));
+        }
+        cli_table_cell(table, "%.2f", peer_speedup(f, pass));
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static void print_stages(const peer_plan *plan, const peer_findings *f) {
+    static const char *const HEADING[] = {"microseconds per token", "forward, 1 thread", "all",
+                                          "step, 1 thread", "all"};
+    const peer_sample *one = &f->runs[0].median, *all = &peer_run_all(f)->median;
+    cli_table *table = cli_table_new("<>>>>", HEADING);
+    for (size_t i = 0; i < PEER_STAGE_COUNT; i++) {
+        cli_table_cell(table, "%s", STAGE_NAMES[i]);
+        const double seconds[] = {one->forward_stage[i], all->forward_stage[i], one->step_stage[i],
+                                  all->step_stage[i]};
+        for (size_t c = 0; c < sizeof(seconds) / sizeof(seconds[0]); c++)
+            if (seconds[c] > 0)
+                cli_table_cell(table, "%.2f", peer_microseconds(plan, seconds[c]));
+            else
+                cli_table_cell(table, "-");
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static void print_limit(cli_table *table, const char *name, double one, double all) {
+    cli_table_cell(table, "%s", name);
+    cli_table_cell(table, "%.1f", one);
+    cli_table_cell(table, "%.1f", all);
+}
+
+static void print_limits(const peer_plan *plan, const peer_findings *f) {
+    const peer_sample *one = &f->runs[0].median, *all = &peer_run_all(f)->median;
+    const bench_rates *a = &one->rates, *b = &all->rates;
+    static const char *const HEADING[] = {"what the machine does", "1 thread", "all threads"};
+    cli_table *table = cli_table_new("<>>", HEADING);
+    print_limit(table, "products, query network, GFLOP/s", 1e-9 * a->project_flops,
+                1e-9 * b->project_flops);
+    print_limit(table, "products, scores, GFLOP/s", 1e-9 * a->score_flops, 1e-9 * b->score_flops);
+    print_limit(table, "reading in order, GB/s", 1e-9 * a->sequential, 1e-9 * b->sequential);
+    print_limit(table, "random rows, small pages, GB/s", 1e-9 * a->gather, 1e-9 * b->gather);
+    print_limit(table, "random rows, huge pages, GB/s", 1e-9 * a->gather_huge,
+                1e-9 * b->gather_huge);
+    print_limit(table, "composite limit of forward, thousand tokens/s",
+                1e-3 * peer_tokens_per_s(plan, one->limit),
+                1e-3 * peer_tokens_per_s(plan, all->limit));
+    print_limit(table, "share of it that forward reaches, %", 100 * one->limit_share,
+                100 * all->limit_share);
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static void print_rival(const peer_plan *plan, const peer_findings *f) {
+    const peer_layer *layer = &f->layer;
+    if (layer->rival_error.status != REEF_OK)
+        printf("\nrival     not measured%s: %s\n", layer->rival_count > 0 ? " to the end" : "",
+               layer->rival_error.message);
+    if (layer->rival_count == 0) return;
+    char words[CLI_WORD_BYTES];
+    static const char *const HEADING[] = {"rival", "tokens/s", "reef / rival"};
+    static const int PASS_OF[RIVAL_ROW_COUNT] = {PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD,
+                                                 PASS_STEP};
+    cli_table *table = cli_table_new("<>>", HEADING);
+    for (size_t row = 0; row < RIVAL_ROW_COUNT; row++) {
+        cli_table_cell(table, "%s", PASS_NAMES[PASS_OF[row]]);
+        double rate = layer->rival_median.tokens_per_s[row];
+        cli_table_cell(table, "%s", cli_count((uint64_t)rate, words));
+        if (row == RIVAL_BACKWARD)
+            cli_table_cell(table, "-"); // theirs has the gradients of experts in it
+        else
+            cli_table_cell(table, "%.1f", peer_rival_ratio(plan, f, (size_t)PASS_OF[row], row));
+    }
+    putchar('\n');
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static void print_layer(const peer_plan *plan, const peer_findings *f) {
+    char touched[CLI_WORD_BYTES], huge[CLI_WORD_BYTES];
+    printf("pass      %zu tokens choose %s experts; %s on huge pages\n\n", plan->tokens,
+           cli_count(f->layer.touched, touched), cli_bytes((uint64_t)f->layer.huge_bytes, huge));
+    print_passes(plan, f);
+    putchar('\n');
+    print_stages(plan, f);
+    putchar('\n');
+    print_limits(plan, f);
+    if (plan->rival) print_rival(plan, f);
+}
+
+static void print_sealed(const peer_plan *plan, const peer_sealed *sealed) {
+    char all[CLI_WORD_BYTES], one[CLI_WORD_BYTES];
+    if (sealed->missing.status != REEF_OK) {
+        printf("\nsealing   not measured: %s\n", sealed->missing.message);
+        return;
+    }
+    printf("\nsealing   %d generations of %zu x %zu experts, all on every token; a training step "
+           "takes\n"
+           "          %.1f us a token when all are open (moments of %s), and\n"
+           "          %.1f us when one is and the others are sealed (moments of %s): %.2f times "
+           "as fast\n",
+           PEER_GENERATION_COUNT, sealed->side, sealed->side,
+           peer_microseconds(plan, sealed->open_seconds),
+           cli_bytes((uint64_t)sealed->open_moment_bytes, all),
+           peer_microseconds(plan, sealed->sealed_seconds),
+           cli_bytes((uint64_t)sealed->sealed_moment_bytes, one),
+           sealed->open_seconds / sealed->sealed_seconds);
+}
+
+static void print_bf16(const peer_plan *plan, const peer_bf16 *b) {
+    char f32[CLI_WORD_BYTES], bf16[CLI_WORD_BYTES], cache[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
+    printf("\nbf16      forward %s tokens/s with rows in bf16 (%s; f32 %s; last cache %s): %.2f "
+           "times as fast\n"
+           "          as with f32; outputs differ by at most %.2g of their length\n",
+           cli_count((uint64_t)peer_tokens_per_s(plan, b->bf16_seconds), rate),
+           cli_bytes((uint64_t)b->bf16_bytes, bf16), cli_bytes((uint64_t)b->f32_bytes, f32),
+           cli_bytes((uint64_t)bench_cache_bytes(), cache), b->f32_seconds / b->bf16_seconds,
+           b->difference);
+}
+
+static void print_avx2(const peer_plan *plan, const peer_findings *f) {
+    const peer_avx2 *avx2 = &f->avx2;
+    const peer_sample *all = &peer_run_all(f)->median;
+    char forward[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
+    if (avx2->missing.status != REEF_OK) {
+        printf("\navx2      not measured: %s\n", avx2->missing.message);
+        return;
+    }
+    printf(
+        "\navx2      forward %s tokens/s, training step %s, with OpenBLAS for %s: avx512 is %.2f "
+        "and %.2f\n"
+        "          times as fast\n",
+        cli_count((uint64_t)avx2->forward_tokens_per_s, forward),
+        cli_count((uint64_t)avx2->step_tokens_per_s, step), avx2->blas,
+        peer_tokens_per_s(plan, all->pass[PASS_FORWARD]) / avx2->forward_tokens_per_s,
+        peer_tokens_per_s(plan, all->pass[PASS_STEP]) / avx2->step_tokens_per_s);
+}
+
+void peer_print(const peer_plan *plan, const peer_findings *findings) {
+    const reef_router_shape *shape = &plan->shape;
+    char experts[CLI_WORD_BYTES];
+    printf("layer     %s experts of width %zu, %zu heads of %zu, d_key %zu\n",
+           cli_count((uint64_t)shape->side * shape->side, experts), shape->d_model,
+           shape->head_count, shape->topk, shape->d_key);
+    printf("machine   %s kernels, OpenBLAS for %s, %zu threads, load %.1f before\n",
+           reef_kernels_name(), reef_gemm_name(), plan->threads, findings->load);
+    if (plan->parts & PEER_LAYER) print_layer(plan, findings);
+    if (plan->parts & PEER_SEALED) print_sealed(plan, &findings->sealed);
+    if (plan->parts & PEER_BF16) print_bf16(plan, &findings->bf16);
+    if (plan->parts & PEER_AVX2) print_avx2(plan, findings);
+}

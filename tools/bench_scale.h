@@ -1,0 +1,67 @@
+// The parts of `reef bench scale`: what it was asked for, what it found, and who measures and shows what.
+#ifndef REEF_BENCH_SCALE_H
+#define REEF_BENCH_SCALE_H
+
+#include "bench_layer.h"
+
+#define SCALE_SIDES_MAX 32
+#define SCALE_NARROW_D_MODEL 64 // of the second series, in bf16
+#define SCALE_NARROW_SIDES 3    // the largest sides have a point in the second series
+
+typedef struct scale_plan {
+    reef_router_shape shape; // all but the side
+    size_t sides[SCALE_SIDES_MAX];
+    size_t side_count; // rising
+    size_t tokens, piece_tokens;
+    uint64_t repeat;
+    bool narrow, exhaustive; // the second series; the searches
+} scale_plan;
+
+/** One size of the layer; times are microseconds per token, medians of repetitions. */
+typedef struct scale_point {
+    size_t side, d_model;
+    reef_dtype dtype;       // of the rows
+    double wanted_bytes;    // of the rows, in this type
+    bool measured;          // false: they do not fit into memory, and there are no figures
+    double available_bytes; // before
+    double huge_bytes;      // of the process on huge pages, while this was measured
+    double us, us_retrieval, us_experts;
+    double us_query, us_scores; // the products of retrieval by themselves
+    double tokens_per_s;
+} scale_point;
+
+/** A search through all experts at one size. */
+typedef struct scale_search {
+    size_t side;
+    bool keys;              // with a key of each expert written out
+    size_t tokens;          // that it was measured with
+    double us;              // per token: the query network, all scores, the best of them
+    double us_product_keys; // retrieval of the layer of this size
+    double agreement;       // share of places at which both chose the same expert
+} scale_search;
+
+typedef struct scale_findings {
+    scale_point points[2 * SCALE_SIDES_MAX];
+    size_t point_count;
+    scale_search searches[2 * SCALE_SIDES_MAX];
+    size_t search_count;
+    size_t threads;
+    double load; // of the machine before we began
+} scale_findings;
+
+// ---- bench_scale.c -------------------------------------------------------------------------------
+
+REEF_MUST_CHECK reef_status scale_measure(const scale_plan *plan,
+                                          reef_workers *workers,
+                                          scale_findings *out,
+                                          reef_error *err);
+
+/** Microseconds per token at side 4096 over those at 1024, d_model 64 in bf16; NaN without both. */
+double scale_ratio(const scale_findings *findings);
+
+// ---- bench_scale_table.c -------------------------------------------------------------------------
+
+const char *scale_dtype_name(reef_dtype dtype);
+void scale_print(const scale_plan *plan, const scale_findings *findings);
+
+#endif

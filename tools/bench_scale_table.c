@@ -1,0 +1,129 @@
+// The findings of `reef bench scale` for people: tables, and a picture of bars; see bench_scale.h.
+#include "bench_scale.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BAR_CELLS 48
+
+const char *scale_dtype_name(reef_dtype dtype) {
+    return dtype == REEF_BF16 ? "bf16" : "f32";
+}
+
+static void print_points(const scale_findings *f) {
+    static const char *const HEADING[] = {
+        "side",     "experts",   "width", "rows",   "in memory", "on huge pages", "tokens/s",
+        "us/token", "retrieval", "query", "scores", "choice",    "experts"};
+    char experts[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
+    cli_table *table = cli_table_new(">>><>>>>>>>>>", HEADING);
+    for (size_t i = 0; i < f->point_count; i++) {
+        const scale_point *p = &f->points[i];
+        if (!p->measured) continue;
+        cli_table_cell(table, "%zu", p->side);
+        cli_table_cell(table, "%s", cli_count((uint64_t)p->side * p->side, experts));
+        cli_table_cell(table, "%zu", p->d_model);
+        cli_table_cell(table, "%s", scale_dtype_name(p->dtype));
+        cli_table_cell(table, "%s", cli_bytes((uint64_t)p->wanted_bytes, bytes));
+        cli_table_cell(table, "%s", cli_bytes((uint64_t)p->huge_bytes, bytes));
+        cli_table_cell(table, "%s", cli_count((uint64_t)p->tokens_per_s, rate));
+        const double times[] = {p->us,
+                                p->us_retrieval,
+                                p->us_query,
+                                p->us_scores,
+                                p->us_retrieval - p->us_query - p->us_scores,
+                                p->us_experts};
+        for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++)
+            cli_table_cell(table, "%.1f", times[t]);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static void print_missing(const scale_findings *f) {
+    char need[CLI_WORD_BYTES], there[CLI_WORD_BYTES];
+    for (size_t i = 0; i < f->point_count; i++) {
+        const scale_point *p = &f->points[i];
+        if (p->measured) continue;
+        printf("does not fit: %zu x %zu experts of width %zu take %s in %s, and %s are free\n",
+               p->side, p->side, p->d_model, cli_bytes((uint64_t)p->wanted_bytes, need),
+               scale_dtype_name(p->dtype), cli_bytes((uint64_t)p->available_bytes, there));
+    }
+}
+
+static void print_searches(const scale_findings *f) {
+    static const char *const HEADING[] = {"side",          "experts",      "exhaustive search",
+                                          "us/token",      "product keys", "times",
+                                          "same choice, %"};
+    char experts[CLI_WORD_BYTES];
+    cli_table *table = cli_table_new(">><>>>>", HEADING);
+    for (size_t i = 0; i < f->search_count; i++) {
+        const scale_search *s = &f->searches[i];
+        cli_table_cell(table, "%zu", s->side);
+        cli_table_cell(table, "%s", cli_count((uint64_t)s->side * s->side, experts));
+        cli_table_cell(table, "%s", s->keys ? "all keys" : "all sums of sub-key scores");
+        cli_table_cell(table, "%.1f", s->us);
+        cli_table_cell(table, "%.1f", s->us_product_keys);
+        cli_table_cell(table, "%.1f", s->us / s->us_product_keys);
+        cli_table_cell(table, "%.2f", 100 * s->agreement);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+/** One bar of the picture. */
+typedef struct bar {
+    size_t side;
+    const char *name;
+    double us;
+} bar;
+
+static void print_bar(const bar *b, double low, double high) {
+    double share = high > low ? log(b->us / low) / log(high / low) : 1;
+    int cells = 1 + (int)(share * (BAR_CELLS - 1) + 0.5);
+    printf("%6zu  %-14s ", b->side, b->name);
+    for (int c = 0; c < cells; c++) fputs("\xe2\x96\x88", stdout); // a full block
+    printf(" %.1f\n", b->us);
+}
+
+// Retrieval at each side: product keys, and the searches through all experts.
+static void print_picture(const scale_plan *plan, const scale_findings *f) {
+    bar bars[3 * SCALE_SIDES_MAX];
+    size_t count = 0;
+    double low = INFINITY, high = 0;
+    for (size_t i = 0; i < plan->side_count; i++) {
+        const scale_point *p = &f->points[i];
+        if (p->measured) bars[count++] = (bar){p->side, "product keys", p->us_retrieval};
+        for (size_t s = 0; s < f->search_count; s++)
+            if (f->searches[s].side == p->side)
+                bars[count++] = (bar){p->side, f->searches[s].keys ? "all keys" : "all sums",
+                                      f->searches[s].us};
+    }
+    for (size_t i = 0; i < count; i++) {
+        low = fmin(low, bars[i].us);
+        high = fmax(high, bars[i].us);
+    }
+    if (count == 0) return;
+    printf("\nretrieval, microseconds per token, logarithmic from %.1f to %.1f\n", low, high);
+    for (size_t i = 0; i < count; i++) print_bar(&bars[i], low, high);
+}
+
+void scale_print(const scale_plan *plan, const scale_findings *findings) {
+    const reef_router_shape *shape = &plan->shape;
+    printf("layer     %zu heads of %zu, d_key %zu; forward passes of %zu tokens\n",
+           shape->head_count, shape->topk, shape->d_key, plan->tokens);
+    printf("machine   %s kernels, OpenBLAS for %s, %zu threads, load %.1f before\n\n",
+           reef_kernels_name(), reef_gemm_name(), findings->threads, findings->load);
+    print_points(findings);
+    print_missing(findings);
+    if (findings->search_count > 0) {
+        putchar('\n');
+        print_searches(findings);
+    }
+    print_picture(plan, findings);
+    double ratio = scale_ratio(findings);
+    if (isfinite(ratio))
+        printf("\nwidth %d in bf16: a token takes %.2f times as long with 4096 x 4096 experts as "
+               "with 1024 x 1024\n",
+               SCALE_NARROW_D_MODEL, ratio);
+}

@@ -1,0 +1,165 @@
+// reef bench scale: the time of a token as the pool of one PEER layer grows to millions of experts.
+#include "bench_scale.h"
+#include "commands.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIDE_FIRST 128
+
+static const cli_option OPTIONS[] = {
+    {"sides", "LIST", "sub-keys per side with commas between, such as 128,512,2048"},
+    {"side-max", "N", "instead: 128, 256, ... up to N (default: 4096)"},
+    {"d-model", "N", "width of a token in the first series (default: 256)"},
+    {"heads", "N", "heads (default: 8)"},
+    {"topk", "N", "experts per head (default: 16)"},
+    {"d-key", "N", "width of a query (default: 128)"},
+    {"tokens", "N", "tokens of one pass (default: 2048)"},
+    {"repeat", "N", "repetitions of each size, of which the median counts (default: 5)"},
+    {"no-narrow", NULL, "leave out the second series"},
+    {"no-exhaustive", NULL, "leave out the searches through all experts"},
+    {0},
+};
+
+const cli_manual bench_scale_manual = {
+    .about =
+        "Measures the forward pass of one PEER layer with random weights at growing numbers of "
+        "experts:\n"
+        "tokens a second, and microseconds per token of retrieval and of the experts. Rows are in "
+        "f32\n"
+        "while they take at most 60 % of the memory that is free, then in bf16; what does not fit "
+        "is\n"
+        "left out and said. A second series has tokens of width 64 and rows in bf16, at the three "
+        "largest\n"
+        "sides, which lie in memory together and take turns.\n"
+        "\n"
+        "Beside it a search through all experts, which product keys make needless: once every "
+        "expert's\n"
+        "score is the sum of those of its sub-keys (up to side 2048), once it is the product with "
+        "a key of\n"
+        "its own (up to side 512). The former must choose exactly what product keys choose.",
+    .options = OPTIONS,
+    .example = "reef bench scale\n"
+               "reef bench scale --sides 256,1024 --no-exhaustive --json\n"
+               "reef bench scale --side-max 1024 --d-model 128 --repeat 9",
+};
+
+// ---- options -------------------------------------------------------------------------------------
+
+// Whole numbers that rise, with commas between them.
+static reef_status read_list(const char *text, scale_plan *plan, reef_error *err) {
+    const char *at = text;
+    for (;;) {
+        char *end = NULL;
+        unsigned long side = isdigit((unsigned char)*at) ? strtoul(at, &end, 10) : 0;
+        size_t before = plan->side_count > 0 ? plan->sides[plan->side_count - 1] : 0;
+        if (!end || (*end != ',' && *end != '\0') || side == 0 || side > BENCH_SIDE_MAX)
+            return reef_fail(err, REEF_INVALID,
+                             "--sides is '%.64s'; choose numbers from 1 to %d with commas between",
+                             text, BENCH_SIDE_MAX);
+        if (side <= before)
+            return reef_fail(err, REEF_INVALID, "--sides is '%.64s', and %lu does not rise", text,
+                             side);
+        if (plan->side_count == SCALE_SIDES_MAX)
+            return reef_fail(err, REEF_INVALID, "--sides has more than %d numbers",
+                             SCALE_SIDES_MAX);
+        plan->sides[plan->side_count++] = side;
+        if (*end == '\0') return REEF_OK;
+        at = end + 1;
+    }
+}
+
+static reef_status read_sides(const cli_call *cli, scale_plan *plan, reef_error *err) {
+    const char *list = cli_text(cli, "sides");
+    uint64_t last = 4096;
+    if (list && cli_text(cli, "side-max"))
+        return reef_fail(err, REEF_INVALID, "--sides and --side-max exclude each other");
+    if (list) return read_list(list, plan, err);
+    reef_status status = cli_integer(cli, "side-max", 1, BENCH_SIDE_MAX, &last, err);
+    if (status != REEF_OK) return status;
+    for (size_t side = SIDE_FIRST; side <= last; side *= 2) plan->sides[plan->side_count++] = side;
+    if (plan->side_count == 0) plan->sides[plan->side_count++] = (size_t)last;
+    return REEF_OK;
+}
+
+static reef_status read_plan(const cli_call *cli, scale_plan *plan, reef_error *err) {
+    *plan = (scale_plan){
+        .shape = {.d_model = 256, .head_count = 8, .topk = 16, .d_key = 128, .batch_norm = true},
+        .tokens = 2048,
+        .repeat = 5,
+        .narrow = !cli_text(cli, "no-narrow"),
+        .exhaustive = !cli_text(cli, "no-exhaustive")};
+    reef_status status = bench_shape_read(cli, &plan->shape, &plan->tokens, err);
+    if (status == REEF_OK)
+        status = cli_integer(cli, "repeat", 1, BENCH_REPEAT_MAX, &plan->repeat, err);
+    if (status == REEF_OK) status = read_sides(cli, plan, err);
+    if (status != REEF_OK) return status;
+    plan->piece_tokens = bench_piece_tokens(plan->tokens);
+    plan->shape.side = plan->sides[0]; // the smallest is the one that may have too few experts
+    return reef_router_shape_check(&plan->shape, err);
+}
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static json_t *point_json(const scale_point *p) {
+    return json_pack(
+        "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "side",
+        (json_int_t)p->side, "experts", (json_int_t)(p->side * p->side), "d_model",
+        (json_int_t)p->d_model, "dtype", scale_dtype_name(p->dtype), "residency", "resident",
+        "us_per_token", cli_real(p->us), "us_retrieval", cli_real(p->us_retrieval),
+        "us_query_product", cli_real(p->us_query), "us_score_product", cli_real(p->us_scores),
+        "us_experts", cli_real(p->us_experts), "tokens_per_s", cli_real(p->tokens_per_s),
+        "resident_bytes", cli_real(p->wanted_bytes), "huge_page_bytes", cli_real(p->huge_bytes));
+}
+
+static json_t *missing_json(const scale_point *p) {
+    return json_pack("{s:I, s:I, s:s, s:o, s:o}", "side", (json_int_t)p->side, "d_model",
+                     (json_int_t)p->d_model, "dtype", scale_dtype_name(p->dtype), "wanted_bytes",
+                     cli_real(p->wanted_bytes), "available_bytes", cli_real(p->available_bytes));
+}
+
+static json_t *search_json(const scale_search *s) {
+    return json_pack("{s:I, s:I, s:s, s:I, s:o, s:o, s:o}", "side", (json_int_t)s->side, "experts",
+                     (json_int_t)(s->side * s->side), "scores", s->keys ? "keys" : "sums", "tokens",
+                     (json_int_t)s->tokens, "us_per_token", cli_real(s->us),
+                     "us_per_token_product_keys", cli_real(s->us_product_keys), "same_choice",
+                     cli_real(s->agreement));
+}
+
+static json_t *findings_json(const scale_plan *plan, const scale_findings *f) {
+    json_t *points = json_array(), *missing = json_array(), *searches = json_array();
+    for (size_t i = 0; i < f->point_count; i++) {
+        const scale_point *p = &f->points[i];
+        if (p->measured)
+            json_array_append_new(points, point_json(p));
+        else
+            json_array_append_new(missing, missing_json(p));
+    }
+    for (size_t i = 0; i < f->search_count; i++)
+        json_array_append_new(searches, search_json(&f->searches[i]));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "heads",
+                     (json_int_t)plan->shape.head_count, "topk", (json_int_t)plan->shape.topk,
+                     "d_key", (json_int_t)plan->shape.d_key, "tokens", (json_int_t)plan->tokens,
+                     "repeat", (json_int_t)plan->repeat, "threads", (json_int_t)f->threads,
+                     "kernels", reef_kernels_name(), "blas", reef_gemm_name(), "load_before",
+                     cli_real(f->load), "points", points, "does_not_fit", missing, "exhaustive",
+                     searches, "scale_ratio", cli_real(scale_ratio(f)));
+}
+
+reef_status cmd_bench_scale(cli_call *cli, reef_error *err) {
+    scale_plan plan;
+    scale_findings *f = cli_alloc(1, sizeof(*f));
+    reef_workers *workers = NULL;
+    reef_status status = read_plan(cli, &plan, err);
+    if (status == REEF_OK) status = reef_workers_new(&workers, cli->threads, err);
+    if (status == REEF_OK) status = scale_measure(&plan, workers, f, err);
+    if (status == REEF_OK && cli->json)
+        status = cli_answer(cli, findings_json(&plan, f), err);
+    else if (status == REEF_OK)
+        scale_print(&plan, f);
+    reef_workers_free(workers);
+    free(f);
+    return status;
+}
