@@ -3,7 +3,11 @@
 // Each measurement is one job for the workers with a piece per thread, so that a piece has scratch of its
 // own; inside, pieces take chunks of work from one counter until none is left, as the layer's pieces are
 // taken. Memory is measured by touching one word in each cache line, which is the least that makes the
-// line arrive; rows are prefetched some rows ahead, and the best distance counts.
+// line arrive. What can be done in several ways is done in all of them, and the best counts: a limit that
+// the layer passes would be none.
+//
+// Which rows are gathered, and in which order, is the choice of a router with random weights as those of
+// the layer, so that rows come back within a pass as often and as late as the layer's.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // madvise: small pages; getloadavg
 
@@ -22,23 +26,28 @@
 #define PAGE_ALIGNMENT ((size_t)2 << 20)
 #define STREAM_BYTES_MAX ((size_t)1 << 30) // read in order
 #define STREAM_CHUNK_BYTES ((size_t)1 << 20)
-#define GATHER_CHUNK_ROWS 2048
 
-// Rows between the prefetch of a row and its use, all tried.
-static const size_t DISTANCES[] = {2, 4, 8, 16};
+// How rows are prefetched: how many rows before their use, into which cache, and whether a row at once or
+// a line with each line that is used.
+typedef struct gather_form {
+    size_t distance;
+    bool second_level, by_line;
+} gather_form;
+
+static const gather_form GATHER_FORMS[] = {
+    {4, false, false}, {4, true, false}, {8, true, false}, {16, true, false}, {32, true, false},
+    {4, true, true},   {8, true, true},  {16, true, true}, {32, true, true},  {8, false, true},
+};
 
 struct bench_limits {
     reef_router_shape shape;
     size_t tokens, piece_tokens, width;
-    size_t tile_rows, tile_stride; // as the router's
     size_t row_bytes, row_count, gather_count;
-    const char *rows; // the layer's, huge pages
-    char *small_rows; // as many bytes on small pages
-    uint32_t *ids;    // (gather_count) random
-    float *x, *w_query, *query;
+    const char *rows;      // the layer's, huge pages
+    char *small_rows;      // as many bytes on small pages
+    reef_router_tape tape; // queries; tiles as the router's; the choice, where there are rows
+    float *x, *w_query, *query_bias;
     float *sub_keys; // (2, side, d_key / 2)
-    float *tiles;    // (threads, 2, tile_rows, tile_stride)
-    size_t tile_threads;
 };
 
 // ---- memory --------------------------------------------------------------------------------------
@@ -54,32 +63,35 @@ static char *small_pages_new(size_t bytes) {
     return block;
 }
 
-static float *floats_new(size_t count) {
+// Uniform values of variance `scale` squared.
+static float *floats_new(size_t count, float scale, uint64_t seed) {
     float *values = cli_alloc(count, sizeof(float));
-    for (size_t i = 0; i < count; i++) values[i] = 1e-3f * (float)(i % 1021);
+    uint64_t state = seed;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
+        values[i] = scale * sqrtf(3) * ((float)(state >> 40) / 8388608.0f - 1.0f);
+    }
     return values;
 }
 
-static uint32_t *ids_new(size_t count, size_t bound) {
-    uint32_t *ids = cli_alloc(count, sizeof(*ids));
-    uint64_t state = 1;
-    for (size_t i = 0; i < count; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
-        ids[i] = (uint32_t)((state >> 33) % bound);
-    }
-    return ids;
+// The rows that are gathered.
+static reef_status choose(bench_limits *limits, reef_error *err) {
+    const reef_router_shape *shape = &limits->shape;
+    reef_router_params params = {.w_query = limits->w_query,
+                                 .query_bias = limits->query_bias,
+                                 .sub_keys_a = limits->sub_keys,
+                                 .sub_keys_b = limits->sub_keys + shape->side * shape->d_key / 2};
+    return reef_router_forward(shape, &params, REEF_ROUTER_FOLDED, NULL, limits->tokens, limits->x,
+                               NULL, &limits->tape, err);
 }
 
-// As many queries as the layer scores at a time, and how far apart their scores lie.
-static reef_status find_tiles(bench_limits *limits, reef_error *err) {
-    reef_router_tape tape;
-    reef_status status = reef_router_tape_init(&tape, &limits->shape, limits->piece_tokens,
-                                               limits->piece_tokens, false, err);
-    if (status != REEF_OK) return status;
-    limits->tile_rows = tape.tile_rows;
-    limits->tile_stride = tape.tile_stride;
-    reef_router_tape_release(&tape);
-    return REEF_OK;
+static reef_status add_rows(bench_limits *limits, const void *rows, reef_error *err) {
+    limits->rows = rows;
+    limits->small_rows = small_pages_new(limits->row_count * limits->row_bytes);
+    if (!limits->small_rows)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for a second table of %zu rows",
+                         limits->row_count);
+    return choose(limits, err);
 }
 
 reef_status bench_limits_new(bench_limits **out,
@@ -96,21 +108,17 @@ reef_status bench_limits_new(bench_limits **out,
                              .width = shape->head_count * shape->d_key,
                              .row_bytes = 2 * shape->d_model * sizeof(float),
                              .row_count = shape->side * shape->side,
-                             .gather_count = tokens * shape->head_count * shape->topk,
-                             .rows = rows};
-    reef_status status = find_tiles(limits, err);
+                             .gather_count = tokens * shape->head_count * shape->topk};
+    limits->x = floats_new(tokens * shape->d_model, 1, 1);
+    limits->w_query =
+        floats_new(shape->d_model * limits->width, 1 / sqrtf((float)shape->d_model), 2);
+    limits->query_bias = cli_alloc(limits->width, sizeof(float));
+    limits->sub_keys =
+        floats_new(shape->side * shape->d_key, 1 / sqrtf(3 * (float)shape->d_key), 3);
+    reef_status status =
+        reef_router_tape_init(&limits->tape, shape, tokens, piece_tokens, false, err);
+    if (status == REEF_OK && rows) status = add_rows(limits, rows, err);
     if (status != REEF_OK) goto cleanup;
-    if (rows) limits->small_rows = small_pages_new(limits->row_count * limits->row_bytes);
-    if (rows && !limits->small_rows) {
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for a second table of %zu rows",
-                           limits->row_count);
-        goto cleanup;
-    }
-    limits->ids = ids_new(limits->gather_count, limits->row_count);
-    limits->x = floats_new(tokens * shape->d_model);
-    limits->w_query = floats_new(shape->d_model * limits->width);
-    limits->query = floats_new(tokens * limits->width);
-    limits->sub_keys = floats_new(shape->side * shape->d_key);
     *out = limits;
     limits = NULL; // the caller owns it now
 
@@ -122,12 +130,11 @@ cleanup:
 void bench_limits_free(bench_limits *limits) {
     if (!limits) return;
     free(limits->small_rows);
-    free(limits->ids);
+    reef_router_tape_release(&limits->tape);
     free(limits->x);
     free(limits->w_query);
-    free(limits->query);
+    free(limits->query_bias);
     free(limits->sub_keys);
-    free(limits->tiles);
     free(limits);
 }
 
@@ -138,9 +145,10 @@ typedef struct job {
     atomic_size_t next; // chunk
     size_t chunk_count;
     void (*chunk)(struct job *job, size_t thread, size_t chunk);
+    size_t tile_rows;  // of scores
     const char *bytes; // that are read
     size_t byte_count; // in order
-    size_t distance;   // at random: rows of prefetch
+    gather_form form;  // at random
     atomic_uint seen;  // of what was read, so that it has to be read
 } job;
 
@@ -150,9 +158,11 @@ static void run_thread(void *context, size_t thread) {
     while ((chunk = atomic_fetch_add(&j->next, 1)) < j->chunk_count) j->chunk(j, thread, chunk);
 }
 
+// The router, too, works on no more pieces at once than its tape has room for.
 static double run(job *j, reef_workers *workers) {
+    size_t threads = reef_workers_count(workers), room = j->limits->tape.slot_count;
     double started = cli_clock();
-    reef_workers_run(workers, reef_workers_count(workers), run_thread, j);
+    reef_workers_run(workers, threads < room ? threads : room, run_thread, j);
     return cli_clock() - started;
 }
 
@@ -162,21 +172,21 @@ static void project_chunk(job *j, size_t thread, size_t chunk) {
     const bench_limits *l = j->limits;
     size_t D = l->shape.d_model, first = chunk * l->piece_tokens;
     reef_gemm(false, false, l->piece_tokens, l->width, D, 1, l->x + first * D, D, l->w_query,
-              l->width, 0, l->query + first * l->width, l->width);
+              l->width, 0, l->tape.query + first * l->width, l->width);
 }
 
 static void score_chunk(job *j, size_t thread, size_t chunk) {
     const bench_limits *l = j->limits;
     size_t d_key = l->shape.d_key, half = d_key / 2, side = l->shape.side;
     size_t queries = l->piece_tokens * l->shape.head_count, first = chunk * queries;
-    float *tile = l->tiles + thread * 2 * l->tile_rows * l->tile_stride;
-    for (size_t at = 0; at < queries; at += l->tile_rows) {
-        size_t count = queries - at < l->tile_rows ? queries - at : l->tile_rows;
+    float *tiles = l->tape.scratch + thread * l->tape.slot_floats; // two, one for each table
+    for (size_t at = 0; at < queries; at += j->tile_rows) {
+        size_t count = queries - at < j->tile_rows ? queries - at : j->tile_rows;
         for (size_t table = 0; table < 2; table++)
             reef_gemm(false, true, count, side, half, 1,
-                      l->query + (first + at) * d_key + table * half, d_key,
+                      l->tape.query + (first + at) * d_key + table * half, d_key,
                       l->sub_keys + table * side * half, half, 0,
-                      tile + table * l->tile_rows * l->tile_stride, l->tile_stride);
+                      tiles + table * l->tape.tile_rows * l->tape.tile_stride, l->tape.tile_stride);
     }
 }
 
@@ -197,24 +207,41 @@ static void stream_chunk(job *j, size_t thread, size_t chunk) {
     atomic_fetch_xor_explicit(&j->seen, seen, memory_order_relaxed);
 }
 
-static void prefetch(const char *row, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += LINE_BYTES) __builtin_prefetch(row + at);
+static void prefetch(const char *row, size_t bytes, bool second_level) {
+    if (second_level)
+        for (size_t at = 0; at < bytes; at += LINE_BYTES) __builtin_prefetch(row + at, 0, 2);
+    else
+        for (size_t at = 0; at < bytes; at += LINE_BYTES) __builtin_prefetch(row + at, 0, 3);
 }
 
+// Use one row and prefetch another.
+static unsigned take_row(const char *row, const char *next, size_t bytes, gather_form form) {
+    if (!form.by_line) {
+        prefetch(next, bytes, form.second_level);
+        return touch(row, bytes);
+    }
+    unsigned seen = 0;
+    for (size_t at = 0; at < bytes; at += LINE_BYTES) {
+        prefetch(next + at, LINE_BYTES, form.second_level);
+        seen ^= touch(row + at, LINE_BYTES);
+    }
+    return seen;
+}
+
+// The rows of one piece of tokens, as the layer takes them.
 static void gather_chunk(job *j, size_t thread, size_t chunk) {
     (void)thread;
     const bench_limits *l = j->limits;
-    size_t first = chunk * GATHER_CHUNK_ROWS, rest = l->gather_count - first;
-    size_t count = rest < GATHER_CHUNK_ROWS ? rest : GATHER_CHUNK_ROWS;
-    const uint32_t *ids = l->ids + first;
+    size_t count = l->piece_tokens * l->shape.head_count * l->shape.topk, bytes = l->row_bytes;
+    const reef_expert_id *ids = l->tape.indices + chunk * count;
+    size_t ahead = j->form.distance < count ? j->form.distance : count;
     unsigned seen = 0;
-    for (size_t i = 0; i < count && i < j->distance; i++)
-        prefetch(j->bytes + ids[i] * l->row_bytes, l->row_bytes);
-    for (size_t i = 0; i < count; i++) {
-        if (i + j->distance < count)
-            prefetch(j->bytes + ids[i + j->distance] * l->row_bytes, l->row_bytes);
-        seen ^= touch(j->bytes + ids[i] * l->row_bytes, l->row_bytes);
-    }
+    for (size_t i = 0; i < ahead; i++)
+        prefetch(j->bytes + ids[i] * bytes, bytes, j->form.second_level);
+    for (size_t i = 0; i < count - ahead; i++)
+        seen ^=
+            take_row(j->bytes + ids[i] * bytes, j->bytes + ids[i + ahead] * bytes, bytes, j->form);
+    for (size_t i = count - ahead; i < count; i++) seen ^= touch(j->bytes + ids[i] * bytes, bytes);
     atomic_fetch_xor_explicit(&j->seen, seen, memory_order_relaxed);
 }
 
@@ -229,20 +256,24 @@ static double score_flops(const bench_limits *l) {
     return 2.0 * (double)l->tokens * (double)l->width * (double)l->shape.side;
 }
 
+// Of all selections: a row that comes back counts again, and where it is still in a cache, the layer
+// finds it there as well.
 static double gather_bytes(const bench_limits *l) {
     return (double)l->gather_count * (double)l->row_bytes;
 }
 
 static double gather_rate(bench_limits *limits, reef_workers *workers, const char *rows) {
     double best = 0;
-    for (size_t i = 0; i < sizeof(DISTANCES) / sizeof(DISTANCES[0]); i++) {
-        size_t chunks = (limits->gather_count + GATHER_CHUNK_ROWS - 1) / GATHER_CHUNK_ROWS;
+    for (size_t i = 0; i < sizeof(GATHER_FORMS) / sizeof(GATHER_FORMS[0]); i++) {
         job j = {.limits = limits,
-                 .chunk_count = chunks,
+                 .chunk_count = limits->tokens / limits->piece_tokens,
                  .chunk = gather_chunk,
                  .bytes = rows,
-                 .distance = DISTANCES[i]};
+                 .form = GATHER_FORMS[i]};
         double rate = gather_bytes(limits) / run(&j, workers);
+        if (getenv("DBG"))
+            fprintf(stderr, "%d %zu %d %d %.2f\n", rows == limits->rows, j.form.distance,
+                    j.form.second_level, j.form.by_line, rate * 1e-9);
         if (rate > best) best = rate;
     }
     return best;
@@ -259,20 +290,26 @@ static double stream_rate(bench_limits *limits, reef_workers *workers) {
     return (double)bytes / run(&j, workers);
 }
 
-static void tiles_for(bench_limits *limits, size_t threads) {
-    if (threads <= limits->tile_threads) return;
-    free(limits->tiles);
-    limits->tiles = floats_new(threads * 2 * limits->tile_rows * limits->tile_stride);
-    limits->tile_threads = threads;
+// In tiles as high as the router's and in tiles of half the height, which suit another cache better.
+static double score_rate(bench_limits *limits, reef_workers *workers) {
+    double best = 0;
+    for (size_t part = 1; part <= 2; part++) {
+        job j = {.limits = limits,
+                 .chunk_count = limits->tokens / limits->piece_tokens,
+                 .chunk = score_chunk,
+                 .tile_rows = (limits->tape.tile_rows + part - 1) / part};
+        double rate = score_flops(limits) / run(&j, workers);
+        if (getenv("DBG")) fprintf(stderr, "tile %zu %.2f\n", j.tile_rows, rate * 1e-9);
+        if (rate > best) best = rate;
+    }
+    return best;
 }
 
 void bench_limits_products(bench_limits *limits, reef_workers *workers, bench_rates *out) {
-    tiles_for(limits, reef_workers_count(workers));
     size_t pieces = limits->tokens / limits->piece_tokens;
     job project = {.limits = limits, .chunk_count = pieces, .chunk = project_chunk};
-    job score = {.limits = limits, .chunk_count = pieces, .chunk = score_chunk};
     out->project_flops = project_flops(limits) / run(&project, workers);
-    out->score_flops = score_flops(limits) / run(&score, workers);
+    out->score_flops = score_rate(limits, workers); // of the queries that the line above made
 }
 
 void bench_limits_memory(bench_limits *limits, reef_workers *workers, bench_rates *out) {

@@ -19,14 +19,21 @@ static double row_bytes(size_t side, size_t d_model, reef_dtype dtype) {
     return (double)side * (double)side * 2 * (double)d_model * (double)value;
 }
 
-// Floats while they fit, then half their bytes.
-static void choose_dtype(scale_point *point) {
-    point->available_bytes = bench_available_bytes();
-    double limit =
-        point->available_bytes > 0 ? MEMORY_SHARE_MAX * point->available_bytes : INFINITY;
+// Floats while they fit, then half their bytes, then the disk. A process that reads from there may hold
+// what it was given, or else a quarter of the rows: fewer than there are.
+static void choose_residency(const scale_plan *plan, scale_point *point) {
+    double memory = bench_available_bytes();
+    if (plan->memory_bytes > 0 && (memory == 0 || (double)plan->memory_bytes < memory))
+        memory = (double)plan->memory_bytes;
+    point->available_bytes = memory;
+    double limit = memory > 0 ? MEMORY_SHARE_MAX * memory : INFINITY;
     if (row_bytes(point->side, point->d_model, point->dtype) > limit) point->dtype = REEF_BF16;
     point->wanted_bytes = row_bytes(point->side, point->d_model, point->dtype);
     point->measured = point->wanted_bytes <= limit;
+    point->mapped = !point->measured;
+    if (!point->mapped) return;
+    point->limit_bytes =
+        plan->memory_bytes > 0 ? (double)plan->memory_bytes : fmin(limit, point->wanted_bytes / 4);
 }
 
 // ---- one layer -----------------------------------------------------------------------------------
@@ -69,7 +76,7 @@ static reef_status subject_init(subject *s,
     *s = (subject){.shape = plan->shape};
     s->shape.side = point->side;
     s->shape.d_model = point->d_model;
-    choose_dtype(point);
+    choose_residency(plan, point);
     if (!point->measured) return REEF_OK;
     s->times = cli_alloc((size_t)plan->repeat + 1, sizeof(*s->times));
     reef_layer_bench_options options = {.shape = s->shape,
@@ -163,17 +170,19 @@ static reef_status measure_group(const scale_plan *plan,
     double huge_bytes = bench_huge_bytes();
     for (uint64_t r = 0; r <= plan->repeat; r++)
         for (size_t i = 0; i < count && status == REEF_OK; i++)
-            if (points[i].measured)
+            if (!points[i].mapped)
                 status = take_times(subjects[i].layer, subjects[i].limits, workers,
                                     subjects[i].times[r], err);
     for (size_t i = 0; i < count && status == REEF_OK; i++) {
-        if (!points[i].measured) continue;
+        if (points[i].mapped) continue;
         points[i].huge_bytes = huge_bytes;
         take_medians(plan, &subjects[i], &points[i]);
         if (searches)
             measure_searches(plan, &points[i], &subjects[i].shape, subjects[i].layer, workers, out);
     }
     for (size_t i = 0; i < count; i++) subject_release(&subjects[i]);
+    for (size_t i = 0; i < count && status == REEF_OK; i++)
+        if (points[i].mapped) status = scale_measure_disk(plan, &points[i], workers, err);
     return status;
 }
 

@@ -14,16 +14,24 @@ typedef struct scale_plan {
     size_t side_count; // rising
     size_t tokens, piece_tokens;
     uint64_t repeat;
+    uint64_t memory_bytes;   // that the process may hold; 0: what is free
     bool narrow, exhaustive; // the second series; the searches
 } scale_plan;
 
 /** One size of the layer; times are microseconds per token, medians of repetitions. */
 typedef struct scale_point {
     size_t side, d_model;
-    reef_dtype dtype;       // of the rows
-    double wanted_bytes;    // of the rows, in this type
-    bool measured;          // false: they do not fit into memory, and there are no figures
-    double available_bytes; // before
+    reef_dtype dtype;    // of the rows
+    double wanted_bytes; // of the rows, in this type
+    bool mapped;         // they do not fit into memory, and are read in place from a pool on disk
+    bool measured;       // false: they do not fit on the disk either, and there are no figures
+    double available_bytes; // of memory, before
+    double free_bytes;      // of the disk, before; mapped only, as all that follows here
+    double limit_bytes;     // what the process may hold while it reads
+    double peak_bytes;      // what it held at most
+    uint64_t drops;         // how often it let go of all rows
+    double write_seconds;   // of the pool
+    double us_cold;         // with nothing in the system's cache; `us` is that of the passes after
     double huge_bytes;      // of the process on huge pages, while this was measured
     double us, us_retrieval, us_experts;
     double us_query, us_scores; // the products of retrieval by themselves
@@ -58,6 +66,14 @@ REEF_MUST_CHECK reef_status scale_measure(const scale_plan *plan,
 
 /** Microseconds per token at side 4096 over those at 1024, d_model 64 in bf16; NaN without both. */
 double scale_ratio(const scale_findings *findings);
+
+// ---- bench_scale_disk.c --------------------------------------------------------------------------
+
+/** Measure a mapped point with a temporary pool; where the disk has too little room it stays unmeasured. */
+REEF_MUST_CHECK reef_status scale_measure_disk(const scale_plan *plan,
+                                               scale_point *point,
+                                               reef_workers *workers,
+                                               reef_error *err);
 
 // ---- bench_scale_table.c -------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // The findings of `reef bench scale` for people: tables, and a picture of bars; see bench_scale.h.
 #include "bench_scale.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,8 @@ const char *scale_dtype_name(reef_dtype dtype) {
 
 static void print_points(const scale_findings *f) {
     static const char *const HEADING[] = {
-        "side",     "experts",   "width", "rows",   "in memory", "on huge pages", "tokens/s",
-        "us/token", "retrieval", "query", "scores", "choice",    "experts"};
+        "side",     "experts",   "width", "rows",   "bytes",  "on huge pages", "tokens/s",
+        "us/token", "retrieval", "query", "scores", "choice", "experts"};
     char experts[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
     cli_table *table = cli_table_new(">>><>>>>>>>>>", HEADING);
     for (size_t i = 0; i < f->point_count; i++) {
@@ -23,7 +24,7 @@ static void print_points(const scale_findings *f) {
         cli_table_cell(table, "%zu", p->side);
         cli_table_cell(table, "%s", cli_count((uint64_t)p->side * p->side, experts));
         cli_table_cell(table, "%zu", p->d_model);
-        cli_table_cell(table, "%s", scale_dtype_name(p->dtype));
+        cli_table_cell(table, "%s%s", scale_dtype_name(p->dtype), p->mapped ? ", disk" : "");
         cli_table_cell(table, "%s", cli_bytes((uint64_t)p->wanted_bytes, bytes));
         cli_table_cell(table, "%s", cli_bytes((uint64_t)p->huge_bytes, bytes));
         cli_table_cell(table, "%s", cli_count((uint64_t)p->tokens_per_s, rate));
@@ -33,21 +34,40 @@ static void print_points(const scale_findings *f) {
                                 p->us_scores,
                                 p->us_retrieval - p->us_query - p->us_scores,
                                 p->us_experts};
+        bool products = p->us_scores > 0; // measured by themselves
         for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++)
-            cli_table_cell(table, "%.1f", times[t]);
+            cli_table_cell(table, products || t < 2 || t == 5 ? "%.1f" : "-", times[t]);
     }
     cli_table_print(table, stdout);
     cli_table_free(table);
 }
 
+static void print_mapped(const scale_findings *f) {
+    char limit[CLI_WORD_BYTES], peak[CLI_WORD_BYTES];
+    for (size_t i = 0; i < f->point_count; i++) {
+        const scale_point *p = &f->points[i];
+        if (!p->measured || !p->mapped) continue;
+        printf("%zu x %zu on disk: %.0f tokens/s with nothing in the system's cache, then %.0f; a "
+               "process that may\n"
+               "hold %s held %s at most and let go of all rows %" PRIu64 " times (written in %.0f "
+               "s)\n",
+               p->side, p->side, 1e6 / p->us_cold, p->tokens_per_s,
+               cli_bytes((uint64_t)p->limit_bytes, limit), cli_bytes((uint64_t)p->peak_bytes, peak),
+               p->drops, p->write_seconds);
+    }
+}
+
 static void print_missing(const scale_findings *f) {
-    char need[CLI_WORD_BYTES], there[CLI_WORD_BYTES];
+    char need[CLI_WORD_BYTES], memory[CLI_WORD_BYTES], disk[CLI_WORD_BYTES];
     for (size_t i = 0; i < f->point_count; i++) {
         const scale_point *p = &f->points[i];
         if (p->measured) continue;
-        printf("does not fit: %zu x %zu experts of width %zu take %s in %s, and %s are free\n",
+        printf("skipped: %zu x %zu experts of width %zu take %s in %s; %s of memory is too little, "
+               "and\n"
+               "%s free on the disk as well (set TMPDIR to a larger one)\n",
                p->side, p->side, p->d_model, cli_bytes((uint64_t)p->wanted_bytes, need),
-               scale_dtype_name(p->dtype), cli_bytes((uint64_t)p->available_bytes, there));
+               scale_dtype_name(p->dtype), cli_bytes((uint64_t)p->available_bytes, memory),
+               cli_bytes((uint64_t)p->free_bytes, disk));
     }
 }
 
@@ -115,6 +135,7 @@ void scale_print(const scale_plan *plan, const scale_findings *findings) {
     printf("machine   %s kernels, OpenBLAS for %s, %zu threads, load %.1f before\n\n",
            reef_kernels_name(), reef_gemm_name(), findings->threads, findings->load);
     print_points(findings);
+    print_mapped(findings);
     print_missing(findings);
     if (findings->search_count > 0) {
         putchar('\n');

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,9 +30,14 @@ const cli_manual bench_scale_manual = {
         "experts:\n"
         "tokens a second, and microseconds per token of retrieval and of the experts. Rows are in "
         "f32\n"
-        "while they take at most 60 % of the memory that is free, then in bf16; what does not fit "
-        "is\n"
-        "left out and said. A second series has tokens of width 64 and rows in bf16, at the three "
+        "while they take at most 60 % of the memory that is free (or of --memory), then in bf16; "
+        "what does\n"
+        "not fit is written to a temporary pool below TMPDIR and read in place by a process that "
+        "may hold\n"
+        "--memory, or else a quarter of the rows; when the disk has no room for more than twice "
+        "the rows,\n"
+        "the point is left out and said. A second series has tokens of width 64 and rows in bf16, "
+        "at the three "
         "largest\n"
         "sides, which lie in memory together and take turns.\n"
         "\n"
@@ -94,6 +100,7 @@ static reef_status read_plan(const cli_call *cli, scale_plan *plan, reef_error *
     reef_status status = bench_shape_read(cli, &plan->shape, &plan->tokens, err);
     if (status == REEF_OK)
         status = cli_integer(cli, "repeat", 1, BENCH_REPEAT_MAX, &plan->repeat, err);
+    plan->memory_bytes = cli->memory_bytes;
     if (status == REEF_OK) status = read_sides(cli, plan, err);
     if (status != REEF_OK) return status;
     plan->piece_tokens = bench_piece_tokens(plan->tokens);
@@ -104,20 +111,30 @@ static reef_status read_plan(const cli_call *cli, scale_plan *plan, reef_error *
 // ---- answers -------------------------------------------------------------------------------------
 
 static json_t *point_json(const scale_point *p) {
-    return json_pack(
+    json_t *document = json_pack(
         "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "side",
         (json_int_t)p->side, "experts", (json_int_t)(p->side * p->side), "d_model",
-        (json_int_t)p->d_model, "dtype", scale_dtype_name(p->dtype), "residency", "resident",
-        "us_per_token", cli_real(p->us), "us_retrieval", cli_real(p->us_retrieval),
-        "us_query_product", cli_real(p->us_query), "us_score_product", cli_real(p->us_scores),
-        "us_experts", cli_real(p->us_experts), "tokens_per_s", cli_real(p->tokens_per_s),
-        "resident_bytes", cli_real(p->wanted_bytes), "huge_page_bytes", cli_real(p->huge_bytes));
+        (json_int_t)p->d_model, "dtype", scale_dtype_name(p->dtype), "residency",
+        p->mapped ? "mapped" : "resident", "us_per_token", cli_real(p->us), "us_retrieval",
+        cli_real(p->us_retrieval), "us_query_product", cli_real(p->mapped ? NAN : p->us_query),
+        "us_score_product", cli_real(p->mapped ? NAN : p->us_scores), "us_experts",
+        cli_real(p->us_experts), "tokens_per_s", cli_real(p->tokens_per_s), "resident_bytes",
+        cli_real(p->mapped ? p->peak_bytes : p->wanted_bytes), "huge_page_bytes",
+        cli_real(p->huge_bytes));
+    if (!p->mapped) return document;
+    json_object_set_new(document, "row_bytes", cli_real(p->wanted_bytes));
+    json_object_set_new(document, "limit_bytes", cli_real(p->limit_bytes));
+    json_object_set_new(document, "drops", json_integer((json_int_t)p->drops));
+    json_object_set_new(document, "us_per_token_cold", cli_real(p->us_cold));
+    json_object_set_new(document, "write_seconds", cli_real(p->write_seconds));
+    return document;
 }
 
 static json_t *missing_json(const scale_point *p) {
-    return json_pack("{s:I, s:I, s:s, s:o, s:o}", "side", (json_int_t)p->side, "d_model",
+    return json_pack("{s:I, s:I, s:s, s:o, s:o, s:o}", "side", (json_int_t)p->side, "d_model",
                      (json_int_t)p->d_model, "dtype", scale_dtype_name(p->dtype), "wanted_bytes",
-                     cli_real(p->wanted_bytes), "available_bytes", cli_real(p->available_bytes));
+                     cli_real(p->wanted_bytes), "available_bytes", cli_real(p->available_bytes),
+                     "disk_free_bytes", cli_real(p->free_bytes));
 }
 
 static json_t *search_json(const scale_search *s) {

@@ -215,11 +215,11 @@ static void draw_piece(void *context, size_t piece) {
     }
 }
 
-static void draw_tokens(reef_layer_bench *layer) {
+void reef_layer_bench_draw_tokens(reef_layer_bench *layer, uint64_t seed) {
     size_t wide = layer->options.tokens * layer->D;
     memset(layer->tokens, 0, carve_tokens(layer, layer->tokens) * sizeof(float));
-    reef_random_normal(wide, layer->x, 1.0f, layer->options.seed, STREAM_X);
-    reef_random_normal(wide, layer->target, 1.0f, layer->options.seed, STREAM_TARGET);
+    reef_random_normal(wide, layer->x, 1.0f, seed, STREAM_X);
+    reef_random_normal(wide, layer->target, 1.0f, seed, STREAM_TARGET);
 }
 
 static void draw_router(reef_layer_bench *layer) {
@@ -239,7 +239,7 @@ static void draw_router(reef_layer_bench *layer) {
 static void initialise(reef_layer_bench *layer, reef_workers *workers) {
     const size_t piece = (size_t)SLABS_PER_PIECE * VALUES_PER_SLAB;
     memset(layer->activations, 0, carve_activations(layer, layer->activations) * sizeof(float));
-    if (layer->tokens != NULL) draw_tokens(layer);
+    if (layer->tokens != NULL) reef_layer_bench_draw_tokens(layer, layer->options.seed);
     draw_router(layer);
     if (layer->experts != NULL)
         reef_workers_run(workers, (row_value_count(layer) + piece - 1) / piece, draw_piece, layer);

@@ -75,7 +75,8 @@ static void keep_within(reef_pager *pager) {
     (void)strtoull(text, &rest, 10); // address space
     uint64_t resident = strtoull(rest, &rest, 10) * pager->page_bytes;
     uint64_t mapped = strtoull(rest, &rest, 10) * pager->page_bytes;
-    if (resident <= pager->resident_bytes_max || mapped < MAPPED_BYTES_MIN) return;
+    uint64_t enough = pager->resident_bytes_max / 4 * 3; // the others go on mapping meanwhile
+    if (resident <= enough || mapped < MAPPED_BYTES_MIN) return;
     (void)madvise(pager->first, pager->page_count * pager->page_bytes, MADV_DONTNEED);
     memset(pager->asked, 0, (pager->page_count + 63) / 64 * sizeof *pager->asked);
     atomic_fetch_add_explicit(&pager->drops, 1, memory_order_relaxed);

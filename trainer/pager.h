@@ -9,8 +9,9 @@
 typedef struct reef_pager reef_pager;
 
 /**
- * resident_bytes_max  what the whole process may hold in memory; when it holds more, the pages of the map
- *                     go (the system may keep them in its cache). What lies elsewhere cannot be let go.
+ * resident_bytes_max  what the whole process may hold in memory; when it holds three quarters of that,
+ *                     the pages of the map go (the system may keep them in its cache). What lies
+ *                     elsewhere cannot be let go.
  * Errors: NO_MEMORY, also when the thread cannot be started.
  */
 REEF_MUST_CHECK reef_status reef_pager_new(reef_pager **out,

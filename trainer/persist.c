@@ -400,7 +400,7 @@ reef_status reef_persist_load(reef_gen **out,
 
 // ---- in place ------------------------------------------------------------------------------------
 
-// A layer's last block may be short, and short records lie at odd addresses: it is copied.
+// A layer's last block may be short, and short records lie at any even address: it is copied.
 static reef_status copy_last_block(
     reef_peer *peer, const block *b, reef_txn *txn, size_t bytes, reef_error *err) {
     reef_key key = block_key(b, REEF_DB_EXPERTS);

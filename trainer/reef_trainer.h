@@ -362,6 +362,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_new(reef_layer_bench **out
                                                           reef_workers *workers, // draw the values
                                                           reef_error *err);
 REEF_API void reef_layer_bench_free(reef_layer_bench *layer); // accepts NULL
+/** Other tokens and targets, for a layer that has its own: those of a new layer with this seed. */
+REEF_API void reef_layer_bench_draw_tokens(reef_layer_bench *layer, uint64_t seed);
 /** The layer's own rows, (side * side, 2 * d_model) of its type; they change with each step. Or NULL. */
 REEF_API const void *reef_layer_bench_rows(const reef_layer_bench *layer);
 /** Bytes of the layer's own rows; of the moments of rows and router, 0 in a sealed layer. */
