@@ -63,11 +63,13 @@ typedef struct reef_kernel_table {
 /** The table in use. */
 const reef_kernel_table *reef_kernels(void);
 
+// NOLINTBEGIN(readability-identifier-naming): tables that one is chosen of, no constants.
 extern const reef_kernel_table reef_kernels_scalar;
 #if defined(__x86_64__)
 extern const reef_kernel_table reef_kernels_avx2;
 extern const reef_kernel_table reef_kernels_avx512;
 #endif
+// NOLINTEND(readability-identifier-naming)
 
 // exp(x) = 2^n exp(r), r = x - n log 2, |r| <= log(2) / 2; the polynomial is that of expf in the Cephes
 // library (Moshier 1992). Log 2 is split in two so that n * log 2 loses nothing.

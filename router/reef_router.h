@@ -160,7 +160,13 @@ REEF_API void reef_router_update_stats(const reef_router_shape *shape,
 
 #define REEF_USAGE_SCORE_ONE 1048576u // accumulated scores are fixed point with 20 fraction bits
 
-/** How often an expert was chosen, and z' of He 2024 section 3.3: the sum of its router scores. */
+// The most that one selection adds: a ReLU score has no bound of its own. 2^32 selections fit the sum.
+#define REEF_USAGE_SCORE_MAX 4096.0
+
+/**
+ * How often an expert was chosen, and z' of He 2024 section 3.3: the sum of its router scores, each cut to
+ * REEF_USAGE_SCORE_MAX.
+ */
 typedef struct reef_usage {
     uint64_t count;
     uint64_t score; // in 1/REEF_USAGE_SCORE_ONE

@@ -252,7 +252,8 @@ static void every_json_answer_is_one_document_with_its_keys(void **state) {
     expect_keys(reef_json("bench", "peer", TINY_LAYER, "--repeat", "2", "--threads", "2", NULL),
                 "forward_tokens_per_s step_tokens_per_s forward_limit_share thread_speedup "
                 "forward_thread_speedup limits by_threads experts_touched load_before "
-                "sealed90_step_ratio bf16_forward_ratio rival_forward_ratio rival_step_ratio "
+                "sealed90_step_ratio sealed90_bf16_step_ratio bf16_forward_ratio "
+                "bf16_experts_ratio rival_forward_ratio rival_step_ratio "
                 "avx2_forward_ratio avx2_step_ratio rival sealed90 bf16 avx2");
     expect_keys(reef_json("bench", "scale", TINY_SCALE, "--sides", "8", NULL),
                 "heads topk d_key tokens repeat threads kernels blas load_before points "
@@ -405,6 +406,7 @@ static void what_is_left_out_of_a_measurement_is_null(void **state) {
     assert_true(is_null(document, "rival_step_ratio"));
     assert_true(is_null(document, "avx2_forward_ratio"));
     assert_true(number(document, "bf16_forward_ratio") > 0);
+    assert_true(number(document, "bf16_experts_ratio") > 0);
     assert_true(number(document, "sealed90_step_ratio") > 0);
     json_decref(document);
 }
@@ -424,6 +426,12 @@ static void a_pool_sealed_to_nine_tenths_has_a_tenth_of_the_moments(void **state
     assert_true(number(sealed, "all_open_moment_bytes") == 10 * one);
     double ratio = number(sealed, "all_open_s") / number(sealed, "one_open_s");
     assert_true(fabs(number(document, "sealed90_step_ratio") / ratio - 1) < 1e-9);
+    ratio = number(sealed, "all_open_s") / number(sealed, "one_open_bf16_s");
+    assert_true(fabs(number(document, "sealed90_bf16_step_ratio") / ratio - 1) < 1e-9);
+    // Retrieval and experts, forward and backward: nothing of a sealed generation learns.
+    expect_keys(json_incref(json_object_get(sealed, "sealed_us_per_token")),
+                "retrieval experts experts_backward retrieval_backward");
+    assert_int_equal(json_object_size(json_object_get(sealed, "sealed_bf16_us_per_token")), 4);
     json_decref(document);
 }
 

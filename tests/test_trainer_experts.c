@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -573,6 +574,39 @@ static void usage_totals_are_exact(void **state) {
     }
 }
 
+// A ReLU score has no bound: what one selection adds has, up to an infinite score.
+static void usage_of_huge_scores_is_cut_and_exact_in_any_order(void **state) {
+    fixture *f = *state;
+    static const float GATES[] = {INFINITY, 4097, 4096, FLT_MAX, 0.25f, 0};
+    static const uint64_t UNITS[] = {4096, 4096, 4096, 4096, 0, 0}; // whole ones
+    enum { COUNT = sizeof(GATES) / sizeof(GATES[0]) };
+    uint64_t expected[N] = {0};
+    reef_usage forwards[N];
+    forward(f);
+    backward(f);
+    for (size_t i = 0; i < ROWS * P; i++) {
+        f->gate[i] = GATES[i % COUNT];
+        expected[f->indices[i]] += UNITS[i % COUNT] << 20;
+        if (GATES[i % COUNT] == 0.25f) expected[f->indices[i]] += 1 << 18;
+    }
+    update_with(f, NULL, &(reef_expert_update){.adam = ADAM, .usage = f->usage});
+    for (size_t e = 0; e < N; e++) assert_true(f->usage[e].score == expected[e]);
+
+    memcpy(forwards, f->usage, sizeof(forwards));
+    memset(f->usage, 0, sizeof(forwards));
+    for (size_t i = 0; i < ROWS * P / 2; i++) { // the same selections from the end
+        size_t other = ROWS * P - 1 - i;
+        float gate = f->gate[i];
+        reef_expert_id id = f->indices[i];
+        f->gate[i] = f->gate[other];
+        f->gate[other] = gate;
+        f->indices[i] = f->indices[other];
+        f->indices[other] = id;
+    }
+    update_with(f, NULL, &(reef_expert_update){.adam = ADAM, .usage = f->usage});
+    assert_memory_equal(forwards, f->usage, sizeof(forwards));
+}
+
 static void clipping_bounds_the_norm_of_each_row(void **state) {
     fixture *f = *state;
     const float clip = 1.5f;
@@ -685,6 +719,7 @@ static int run_with(reef_expert_kind kind, const char *name) {
         TEST(too_many_selections_for_32_bits_are_refused),
         TEST(frozen_rows_do_not_change_by_one_bit),
         TEST(usage_totals_are_exact),
+        TEST(usage_of_huge_scores_is_cut_and_exact_in_any_order),
         TEST(clipping_bounds_the_norm_of_each_row),
         TEST(lazy_adam_equals_dense_adam_with_the_row_s_own_count),
         TEST(any_number_of_threads_gives_the_same_bits),

@@ -1,10 +1,7 @@
 // The promises of the lifelong loop, on real pools: as-of is exact to the bit for ever, the stream alone
 // decides the bits (not threads, cuts, commits or restarts), boundaries are found, a domain that comes
 // back is recognised, frozen experts stand still.
-#include "drift.h"
-#include "persist.h"
-#include "reef_trainer.h"
-#include "reservoir.h"
+#include "learner.h"
 #include "temp_dir.h"
 
 #include <setjmp.h>
@@ -520,6 +517,37 @@ static void sealing_as_it_is_costs_not_one_bit(void **state) {
     }
 }
 
+// Sum of squares of what the first step left in the first moments: (1 - beta1) * clipped gradient.
+// `least` is the smallest share of a tensor.
+static double moment_squares(const reef_gen *gen, double *least) {
+    double sum = 0.0;
+    *least = INFINITY;
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        double squares = 0.0;
+        if (tensor->adam_m == NULL) continue;
+        for (size_t j = 0; j < tensor->count; j++)
+            squares += (double)tensor->adam_m[j] * (double)tensor->adam_m[j];
+        if (squares < *least) *least = squares;
+        sum += squares;
+    }
+    *least /= sum;
+    return sum;
+}
+
+static void the_norm_of_all_tensors_together_is_bounded(void **state) {
+    lifelong_fixture *f = *state;
+    double least;
+    f->config.clip = 0.001f;
+    make_pool(f, 2);
+    feed_kind(f, 0, 4 * 16 + 1, 1); // one step
+    assert_int_equal(status_of(f).step, 1);
+    double norm = sqrt(moment_squares(f->trainer->net.gens[0], &least));
+    double bound = (1.0 - (double)f->config.beta1) * (double)f->config.clip;
+    assert_true(least > 2e-6); // whichever is left out shows as 1e-6 or more
+    assert_true(fabs(norm / bound - 1.0) < 3e-7);
+}
+
 static void an_unknown_type_of_rows_is_refused(void **state) {
     lifelong_fixture *f = *state;
     reef_error err;
@@ -914,6 +942,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(sealing_measures_with_the_gate_forced_open, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(sealing_as_it_is_costs_not_one_bit, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_norm_of_all_tensors_together_is_bounded, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_unknown_type_of_rows_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_boundary_that_is_found_rounds_and_measures_as_well, setup,
                                         teardown),

@@ -117,9 +117,9 @@ static size_t whole_blocks(size_t count) {
 }
 
 // -INFINITY behind the scores of each row, up to a whole block.
-static void fill_up(float *tile, size_t rows, size_t stride, size_t count) {
+static void fill_up(float *tile, size_t rows, size_t stride, size_t keys) {
     for (size_t r = 0; r < rows; r++)
-        for (size_t j = count; j < whole_blocks(count); j++) tile[r * stride + j] = -INFINITY;
+        for (size_t j = keys; j < whole_blocks(keys); j++) tile[r * stride + j] = -INFINITY;
 }
 
 // ---- the two searches ----------------------------------------------------------------------------

@@ -27,17 +27,17 @@
 #define STREAM_BYTES_MAX ((size_t)1 << 30) // read in order
 #define STREAM_CHUNK_BYTES ((size_t)1 << 20)
 
-// How rows are prefetched: how many rows before their use, into which cache, and whether a row at once or
-// a line with each line that is used.
+// How rows are gathered: how many rows ahead they are prefetched, into which cache, and in how many parts
+// the rows of a token are used: the first part of each, then the next. In one part a row is used at once;
+// in two, as the layer does, what a full queue of misses did not prefetch has longer to arrive.
 typedef struct gather_form {
-    size_t distance;
-    bool second_level, by_line;
+    size_t distance, parts;
+    bool second_level;
 } gather_form;
 
-static const gather_form GATHER_FORMS[] = {
-    {4, false, false}, {4, true, false}, {8, true, false}, {16, true, false}, {32, true, false},
-    {4, true, true},   {8, true, true},  {16, true, true}, {32, true, true},  {8, false, true},
-};
+static const gather_form GATHER_FORMS[] = {{4, 1, false}, {8, 1, true}, {32, 1, true},
+                                           {8, 2, false}, {8, 2, true}, {16, 2, true},
+                                           {8, 4, true}};
 
 struct bench_limits {
     reef_router_shape shape;
@@ -207,41 +207,49 @@ static void stream_chunk(job *j, size_t thread, size_t chunk) {
     atomic_fetch_xor_explicit(&j->seen, seen, memory_order_relaxed);
 }
 
-static void prefetch(const char *row, size_t bytes, bool second_level) {
+// Inlined before the compiler looks for calls without effect: GCC takes a function that only prefetches for
+// one of those and leaves the calls out.
+__attribute__((always_inline)) static inline void prefetch(const char *row,
+                                                           size_t bytes,
+                                                           bool second_level) {
     if (second_level)
         for (size_t at = 0; at < bytes; at += LINE_BYTES) __builtin_prefetch(row + at, 0, 2);
     else
         for (size_t at = 0; at < bytes; at += LINE_BYTES) __builtin_prefetch(row + at, 0, 3);
 }
 
-// Use one row and prefetch another.
-static unsigned take_row(const char *row, const char *next, size_t bytes, gather_form form) {
-    if (!form.by_line) {
-        prefetch(next, bytes, form.second_level);
-        return touch(row, bytes);
-    }
+// One part of each row of a token; with the first part the rows after them are prefetched.
+//
+// ids  `left` rows up to the end of the chunk; the first `count` are of this token
+static unsigned gather_part(
+    const job *j, const reef_expert_id *ids, size_t count, size_t left, size_t part) {
+    size_t row_bytes = j->limits->row_bytes, lines = (row_bytes + LINE_BYTES - 1) / LINE_BYTES;
+    size_t part_bytes = (lines + j->form.parts - 1) / j->form.parts * LINE_BYTES;
+    size_t at = part * part_bytes;
+    if (at >= row_bytes) return 0;
+    size_t bytes = row_bytes - at < part_bytes ? row_bytes - at : part_bytes;
     unsigned seen = 0;
-    for (size_t at = 0; at < bytes; at += LINE_BYTES) {
-        prefetch(next + at, LINE_BYTES, form.second_level);
-        seen ^= touch(row + at, LINE_BYTES);
+    for (size_t i = 0; i < count; i++) {
+        if (part == 0 && i + j->form.distance < left)
+            prefetch(j->bytes + ids[i + j->form.distance] * row_bytes, row_bytes,
+                     j->form.second_level);
+        seen ^= touch(j->bytes + ids[i] * row_bytes + at, bytes);
     }
     return seen;
 }
 
-// The rows of one piece of tokens, as the layer takes them.
+// The rows of one piece of tokens, in the layer's order.
 static void gather_chunk(job *j, size_t thread, size_t chunk) {
     (void)thread;
     const bench_limits *l = j->limits;
-    size_t count = l->piece_tokens * l->shape.head_count * l->shape.topk, bytes = l->row_bytes;
+    size_t chosen = l->shape.head_count * l->shape.topk, count = l->piece_tokens * chosen;
     const reef_expert_id *ids = l->tape.indices + chunk * count;
-    size_t ahead = j->form.distance < count ? j->form.distance : count;
     unsigned seen = 0;
-    for (size_t i = 0; i < ahead; i++)
-        prefetch(j->bytes + ids[i] * bytes, bytes, j->form.second_level);
-    for (size_t i = 0; i < count - ahead; i++)
-        seen ^=
-            take_row(j->bytes + ids[i] * bytes, j->bytes + ids[i + ahead] * bytes, bytes, j->form);
-    for (size_t i = count - ahead; i < count; i++) seen ^= touch(j->bytes + ids[i] * bytes, bytes);
+    for (size_t i = 0; i < count && i < j->form.distance; i++)
+        prefetch(j->bytes + ids[i] * l->row_bytes, l->row_bytes, j->form.second_level);
+    for (size_t i = 0; i < count; i += chosen)
+        for (size_t part = 0; part < j->form.parts; part++)
+            seen ^= gather_part(j, ids + i, chosen, count - i, part);
     atomic_fetch_xor_explicit(&j->seen, seen, memory_order_relaxed);
 }
 
@@ -271,9 +279,6 @@ static double gather_rate(bench_limits *limits, reef_workers *workers, const cha
                  .bytes = rows,
                  .form = GATHER_FORMS[i]};
         double rate = gather_bytes(limits) / run(&j, workers);
-        if (getenv("DBG"))
-            fprintf(stderr, "%d %zu %d %d %.2f\n", rows == limits->rows, j.form.distance,
-                    j.form.second_level, j.form.by_line, rate * 1e-9);
         if (rate > best) best = rate;
     }
     return best;
@@ -299,7 +304,6 @@ static double score_rate(bench_limits *limits, reef_workers *workers) {
                  .chunk = score_chunk,
                  .tile_rows = (limits->tape.tile_rows + part - 1) / part};
         double rate = score_flops(limits) / run(&j, workers);
-        if (getenv("DBG")) fprintf(stderr, "tile %zu %.2f\n", j.tile_rows, rate * 1e-9);
         if (rate > best) best = rate;
     }
     return best;

@@ -1,6 +1,7 @@
 // What the machine allows a PEER layer: matrix products at the layer's own shapes, and memory as it is
 // read in order and at random. `reef bench peer` measures these beside the layer, in the same moments,
-// and says what share of them the layer reaches.
+// and says what share of them the layer reaches. Each is the best of some ways to do the same, so that the
+// layer stays below it.
 #ifndef REEF_BENCH_LIMITS_H
 #define REEF_BENCH_LIMITS_H
 
@@ -15,15 +16,17 @@ typedef struct bench_limits bench_limits;
 /** Rates of all threads together. */
 typedef struct bench_rates {
     double project_flops; // per second: tokens times the query network
-    double score_flops;   // per second: queries times the sub-keys
+    double score_flops;   // per second: queries times the sub-keys, in tiles as the router's
     double sequential;    // bytes per second, in order
-    double gather;        // bytes per second, random rows on small pages
-    double gather_huge;   // bytes per second, random rows on huge pages
+    // Bytes per second of the rows that a router with random weights chooses, a row that it chooses again
+    // counted again: on small pages, on huge pages.
+    double gather, gather_huge;
 } bench_rates;
 
 /**
  * Memory to measure with: beside the layer's own arrays a table as large as its experts, on small pages.
- * Without rows only products can be measured.
+ * Without rows only products can be measured. A router with random weights, drawn as the layer's, chooses
+ * the rows that are gathered.
  *
  * shape  of the layer; tokens in pieces of piece_tokens, as the layer cuts them
  * rows   (side * side, 2 * d_model) floats, the layer's experts on huge pages, only read; or NULL
@@ -41,7 +44,10 @@ void bench_limits_products(bench_limits *limits, reef_workers *workers, bench_ra
 void bench_limits_memory(bench_limits *limits, reef_workers *workers, bench_rates *out);
 void bench_limits_sample(bench_limits *limits, reef_workers *workers, bench_rates *out);
 
-/** Seconds of a forward pass that is nothing but its products and its gathering at these rates. */
+/**
+ * Seconds of a forward pass that is nothing but its products and its gathering at these rates: of the rows
+ * of all selections, since repetitions are in the rate as well.
+ */
 double bench_limits_forward(const bench_limits *limits, const bench_rates *rates);
 
 /** Seconds of the products of one pass alone: tokens times the query network, queries times sub-keys. */

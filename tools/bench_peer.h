@@ -76,18 +76,28 @@ typedef struct peer_layer {
     reef_error rival_error; // the first failure ends the turns of the rival
 } peer_layer;
 
+// The pools of ten generations that are measured.
+typedef enum peer_pool {
+    POOL_OPEN,   // all learn
+    POOL_SEALED, // nine are sealed, their rows in float
+    POOL_BF16,   // nine are sealed, their rows in bf16
+    POOL_COUNT
+} peer_pool;
+
 /** What a training step costs when nine of ten generations are sealed. */
 typedef struct peer_sealed {
-    reef_error missing; // why there are no figures; OK when there are
-    size_t side;        // of each generation
-    double open_seconds, sealed_seconds;
-    double open_moment_bytes, sealed_moment_bytes;
+    reef_error missing;              // why there are no figures; OK when there are
+    size_t side;                     // of each generation
+    double seconds[POOL_COUNT];      // of a step
+    double moment_bytes[POOL_COUNT]; // of all generations
+    double sealed_stage[POOL_COUNT][PEER_STAGE_COUNT]; // seconds of one sealed generation; open: 0
 } peer_sealed;
 
 /** A forward pass with rows in bf16. */
 typedef struct peer_bf16 {
     double f32_seconds, bf16_seconds;
-    double f32_bytes, bf16_bytes; // of rows
+    double f32_experts_seconds, bf16_experts_seconds; // without retrieval
+    double f32_bytes, bf16_bytes;                     // of rows
     double
         difference; // largest over tokens of |y of bf16 - y of f32| / |y of f32|, Euclidean norms
 } peer_bf16;
@@ -135,6 +145,8 @@ REEF_MUST_CHECK reef_status peer_sealed_measure(const peer_plan *plan,
                                                 reef_workers *workers,
                                                 peer_sealed *out,
                                                 reef_error *err);
+/** How much faster a step of that pool is than with all generations open; NaN when not measured. */
+double peer_sealed_ratio(const peer_sealed *sealed, peer_pool which);
 
 // ---- bench_peer_bf16.c ---------------------------------------------------------------------------
 

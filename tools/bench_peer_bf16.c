@@ -19,13 +19,19 @@ static double largest_difference(const peer_plan *plan, const float *y, const fl
     return largest;
 }
 
-static reef_status forward(reef_layer_bench *layer,
-                           reef_workers *workers,
-                           double *seconds,
-                           reef_error *err) {
+// One turn: of both layers the whole pass and its experts.
+typedef struct turn {
+    double seconds[2], experts[2];
+} turn;
+
+#define TURN_FIELDS (sizeof(turn) / sizeof(double))
+
+static reef_status forward(
+    reef_layer_bench *layer, reef_workers *workers, size_t n, turn *out, reef_error *err) {
     reef_layer_seconds parts;
     reef_status status = reef_layer_bench_forward(layer, workers, &parts, err);
-    *seconds = bench_seconds_sum(&parts);
+    out->seconds[n] = bench_seconds_sum(&parts);
+    out->experts[n] = parts.experts;
     return status;
 }
 
@@ -35,14 +41,17 @@ static reef_status measure(reef_layer_bench *const layers[2],
                            reef_workers *workers,
                            peer_bf16 *out,
                            reef_error *err) {
-    double(*seconds)[2] = cli_alloc((size_t)repeat + 1, sizeof(*seconds));
+    turn *turns = cli_alloc((size_t)repeat + 1, sizeof(*turns));
     reef_status status = REEF_OK;
     for (uint64_t i = 0; i <= repeat; i++)
         for (size_t n = 0; n < 2 && status == REEF_OK; n++)
-            status = forward(layers[n], workers, &seconds[i][n], err);
-    out->f32_seconds = bench_median(&seconds[1][0], (size_t)repeat, 2);
-    out->bf16_seconds = bench_median(&seconds[1][1], (size_t)repeat, 2);
-    free(seconds);
+            status = forward(layers[n], workers, n, &turns[i], err);
+    const turn *first = &turns[1];
+    out->f32_seconds = bench_median(&first->seconds[0], (size_t)repeat, TURN_FIELDS);
+    out->bf16_seconds = bench_median(&first->seconds[1], (size_t)repeat, TURN_FIELDS);
+    out->f32_experts_seconds = bench_median(&first->experts[0], (size_t)repeat, TURN_FIELDS);
+    out->bf16_experts_seconds = bench_median(&first->experts[1], (size_t)repeat, TURN_FIELDS);
+    free(turns);
     return status;
 }
 

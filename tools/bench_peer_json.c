@@ -70,15 +70,26 @@ static void add_layer(json_t *document, const peer_plan *plan, const peer_findin
     json_decref(figures);
 }
 
-static json_t *sealed_json(const peer_sealed *sealed) {
+// The parts of one sealed generation's step; the loss is the pool's.
+static json_t *sealed_stages_json(const peer_plan *plan, const double stages[PEER_STAGE_COUNT]) {
+    json_t *object = stages_json(plan, stages);
+    json_object_del(object, STAGE_KEYS[PEER_STAGE_loss]);
+    return object;
+}
+
+static json_t *sealed_json(const peer_plan *plan, const peer_sealed *sealed) {
     if (sealed->missing.status != REEF_OK)
         return json_pack("{s:I, s:s}", "side", (json_int_t)sealed->side, "missing",
                          sealed->missing.message);
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "generations", PEER_GENERATION_COUNT, "side",
-                     (json_int_t)sealed->side, "all_open_s", cli_real(sealed->open_seconds),
-                     "one_open_s", cli_real(sealed->sealed_seconds), "all_open_moment_bytes",
-                     cli_real(sealed->open_moment_bytes), "one_open_moment_bytes",
-                     cli_real(sealed->sealed_moment_bytes));
+    return json_pack(
+        "{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "generations",
+        (json_int_t)PEER_GENERATION_COUNT, "side", (json_int_t)sealed->side, "all_open_s",
+        cli_real(sealed->seconds[POOL_OPEN]), "one_open_s", cli_real(sealed->seconds[POOL_SEALED]),
+        "one_open_bf16_s", cli_real(sealed->seconds[POOL_BF16]), "all_open_moment_bytes",
+        cli_real(sealed->moment_bytes[POOL_OPEN]), "one_open_moment_bytes",
+        cli_real(sealed->moment_bytes[POOL_SEALED]), "sealed_us_per_token",
+        sealed_stages_json(plan, sealed->sealed_stage[POOL_SEALED]), "sealed_bf16_us_per_token",
+        sealed_stages_json(plan, sealed->sealed_stage[POOL_BF16]));
 }
 
 static json_t *bf16_json(const peer_plan *plan, const peer_bf16 *b) {
@@ -103,12 +114,14 @@ static json_t *ratios_json(const peer_plan *plan, const peer_findings *f) {
     double forward = peer_tokens_per_s(plan, all->pass[PASS_FORWARD]);
     double step = peer_tokens_per_s(plan, all->pass[PASS_STEP]);
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "forward_tokens_per_s",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "forward_tokens_per_s",
         cli_real(forward), "step_tokens_per_s", cli_real(step), "forward_limit_share",
         cli_real(all->limit_share), "thread_speedup", cli_real(peer_speedup(f, PASS_STEP)),
         "forward_thread_speedup", cli_real(peer_speedup(f, PASS_FORWARD)), "sealed90_step_ratio",
-        cli_real(f->sealed.open_seconds / f->sealed.sealed_seconds), "bf16_forward_ratio",
-        cli_real(f->bf16.f32_seconds / f->bf16.bf16_seconds), "rival_forward_ratio",
+        cli_real(peer_sealed_ratio(&f->sealed, POOL_SEALED)), "sealed90_bf16_step_ratio",
+        cli_real(peer_sealed_ratio(&f->sealed, POOL_BF16)), "bf16_forward_ratio",
+        cli_real(f->bf16.f32_seconds / f->bf16.bf16_seconds), "bf16_experts_ratio",
+        cli_real(f->bf16.f32_experts_seconds / f->bf16.bf16_experts_seconds), "rival_forward_ratio",
         cli_real(peer_rival_ratio(plan, f, PASS_FORWARD, RIVAL_FORWARD)), "rival_step_ratio",
         cli_real(peer_rival_ratio(plan, f, PASS_STEP, RIVAL_STEP)), "avx2_forward_ratio",
         cli_real(forward / f->avx2.forward_tokens_per_s), "avx2_step_ratio",
@@ -130,7 +143,7 @@ json_t *peer_json(const peer_plan *plan, const peer_findings *findings) {
     json_decref(ratios);
     if (plan->parts & PEER_LAYER) add_layer(document, plan, findings);
     if (plan->parts & PEER_SEALED)
-        json_object_set_new(document, "sealed90", sealed_json(&findings->sealed));
+        json_object_set_new(document, "sealed90", sealed_json(plan, &findings->sealed));
     if (plan->parts & PEER_BF16)
         json_object_set_new(document, "bf16", bf16_json(plan, &findings->bf16));
     if (plan->parts & PEER_AVX2) json_object_set_new(document, "avx2", avx2_json(&findings->avx2));

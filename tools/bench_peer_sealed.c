@@ -1,8 +1,10 @@
 // What sealing saves: a training step over ten generations, all of which take part in every token. Once
-// all of them are open, once all but the last are sealed, in turns; see bench_peer.h.
+// all of them are open, once all but the last are sealed, once those have rows in bf16, in turns; see
+// bench_peer.h.
 //
-// The sealed layers read the rows of their open twins, so that both pools fit beside each other; their
-// routers are their own, and they have no moments. All layers work on the tokens of the first.
+// The sealed layers in float read the rows of their open twins, so that the pools fit beside each other;
+// those in bf16 have rows of their own. Routers are their own, and there are no moments. All layers work on
+// the tokens of the first.
 #include "bench_peer.h"
 
 #include <math.h>
@@ -11,10 +13,14 @@
 #define MEMORY_SHARE_MAX 0.9 // of what is available
 
 typedef struct pool {
-    reef_layer_bench *open[PEER_GENERATION_COUNT];
-    reef_layer_bench *mixed[PEER_GENERATION_COUNT]; // sealed; the last is that of `open`
-    const void *rows[PEER_GENERATION_COUNT];        // of `open`
+    // The last generation is the same open layer in all of them.
+    reef_layer_bench *layers[POOL_COUNT][PEER_GENERATION_COUNT];
+    const void *rows[PEER_GENERATION_COUNT]; // of the open ones
 } pool;
+
+double peer_sealed_ratio(const peer_sealed *sealed, peer_pool which) {
+    return sealed->seconds[POOL_OPEN] / sealed->seconds[which];
+}
 
 // A tenth of the experts in each generation.
 static size_t generation_side(const reef_router_shape *shape) {
@@ -22,14 +28,16 @@ static size_t generation_side(const reef_router_shape *shape) {
     return (size_t)lround(sqrt(experts / PEER_GENERATION_COUNT));
 }
 
-// Rows and two moments of each generation; of each of all layers the queries before and after the batch
-// norm and their gradients, and the gradients of the sub-keys of sixteen groups of pieces.
+// Rows and two moments of each generation, and half as many bytes of rows again in bf16; of each of all
+// layers the queries before and after the batch norm and their gradients, and the gradients of the sub-keys
+// of sixteen groups of pieces.
 static double bytes_wanted(const peer_plan *plan, const reef_router_shape *shape) {
     double rows = (double)shape->side * (double)shape->side * 2 * (double)shape->d_model;
     double queries = (double)plan->tokens * (double)shape->head_count * (double)shape->d_key;
     double keys = (double)shape->side * (double)shape->d_key;
-    double layers = 2 * PEER_GENERATION_COUNT - 1;
-    return sizeof(float) * (PEER_GENERATION_COUNT * 3 * rows + layers * (3 * queries + 16 * keys));
+    double layers = POOL_COUNT * (PEER_GENERATION_COUNT - 1) + 1;
+    return sizeof(float) *
+           (PEER_GENERATION_COUNT * 3.5 * rows + layers * (3 * queries + 16 * keys));
 }
 
 static reef_status check(const peer_plan *plan, const reef_router_shape *shape, reef_error *why) {
@@ -47,9 +55,37 @@ static reef_status check(const peer_plan *plan, const reef_router_shape *shape, 
     return REEF_OK;
 }
 
+// Those beside another one first.
 static void release(pool *p) {
-    for (size_t g = 0; g + 1 < PEER_GENERATION_COUNT; g++) reef_layer_bench_free(p->mixed[g]);
-    for (size_t g = PEER_GENERATION_COUNT; g > 0; g--) reef_layer_bench_free(p->open[g - 1]);
+    for (size_t g = 0; g + 1 < PEER_GENERATION_COUNT; g++) {
+        reef_layer_bench_free(p->layers[POOL_BF16][g]);
+        reef_layer_bench_free(p->layers[POOL_SEALED][g]);
+    }
+    for (size_t g = PEER_GENERATION_COUNT; g > 0; g--)
+        reef_layer_bench_free(p->layers[POOL_OPEN][g - 1]);
+}
+
+// One generation of every pool, drawn alike.
+static reef_status fill_generation(
+    pool *p, size_t g, reef_layer_bench_options options, reef_workers *workers, reef_error *err) {
+    options.seed = BENCH_SEED + g;
+    options.beside = p->layers[POOL_OPEN][0];
+    reef_status status = reef_layer_bench_new(&p->layers[POOL_OPEN][g], &options, workers, err);
+    if (status != REEF_OK) return status;
+    if (g + 1 == PEER_GENERATION_COUNT) {
+        p->layers[POOL_SEALED][g] = p->layers[POOL_BF16][g] = p->layers[POOL_OPEN][g];
+        return REEF_OK;
+    }
+    options.sealed = true;
+    options.beside = p->layers[POOL_OPEN][0];
+    options.dtype = REEF_BF16;
+    status = reef_layer_bench_new(&p->layers[POOL_BF16][g], &options, workers, err);
+    if (status != REEF_OK) return status;
+    p->rows[g] = reef_layer_bench_rows(p->layers[POOL_OPEN][g]);
+    options.dtype = REEF_F32;
+    options.row_blocks = &p->rows[g];
+    options.row_block_shift = 32;
+    return reef_layer_bench_new(&p->layers[POOL_SEALED][g], &options, workers, err);
 }
 
 static reef_status fill(pool *p,
@@ -57,35 +93,40 @@ static reef_status fill(pool *p,
                         const reef_router_shape *shape,
                         reef_workers *workers,
                         reef_error *err) {
+    reef_layer_bench_options options = {
+        .shape = *shape, .tokens = plan->tokens, .piece_tokens = plan->piece_tokens};
     reef_status status = REEF_OK;
-    for (size_t g = 0; g < PEER_GENERATION_COUNT && status == REEF_OK; g++) {
-        reef_layer_bench_options options = {.shape = *shape,
-                                            .tokens = plan->tokens,
-                                            .piece_tokens = plan->piece_tokens,
-                                            .seed = BENCH_SEED + g,
-                                            .beside = p->open[0]};
-        status = reef_layer_bench_new(&p->open[g], &options, workers, err);
-        if (status != REEF_OK) return status;
-        if (g + 1 == PEER_GENERATION_COUNT) break;
-        p->rows[g] = reef_layer_bench_rows(p->open[g]);
-        options.sealed = true;
-        options.row_blocks = &p->rows[g];
-        options.row_block_shift = 32;
-        options.beside = p->open[0];
-        status = reef_layer_bench_new(&p->mixed[g], &options, workers, err);
-    }
-    p->mixed[PEER_GENERATION_COUNT - 1] = p->open[PEER_GENERATION_COUNT - 1];
+    for (size_t g = 0; g < PEER_GENERATION_COUNT && status == REEF_OK; g++)
+        status = fill_generation(p, g, options, workers, err);
     return status;
 }
 
-static reef_status step(reef_layer_bench *const *layers,
-                        reef_workers *workers,
-                        double *seconds,
-                        reef_error *err) {
+// One turn of one pool.
+typedef struct turn {
+    double seconds;
+    double stage[PEER_STAGE_COUNT]; // of the first generation alone, where it is sealed
+} turn;
+
+#define TURN_FIELDS (sizeof(turn) / sizeof(double))
+
+static void take_stages(const reef_layer_seconds *seconds, double stages[PEER_STAGE_COUNT]) {
+#define STAGE_TAKE(field, text) stages[PEER_STAGE_##field] = seconds->field;
+    PEER_STAGE_LIST(STAGE_TAKE)
+#undef STAGE_TAKE
+}
+
+// The pool's step, and then one of a sealed generation by itself, which shows where the time goes.
+static reef_status take_turn(
+    const pool *p, size_t which, reef_workers *workers, turn *out, reef_error *err) {
+    reef_layer_bench *const *layers = p->layers[which];
     reef_layer_seconds parts;
     reef_status status =
         reef_layer_bench_step_all(PEER_GENERATION_COUNT, layers, workers, &parts, err);
-    *seconds = bench_seconds_sum(&parts);
+    if (status != REEF_OK) return status;
+    out->seconds = bench_seconds_sum(&parts);
+    if (which == POOL_OPEN) return REEF_OK;
+    status = reef_layer_bench_step(layers[0], workers, &parts, err);
+    take_stages(&parts, out->stage);
     return status;
 }
 
@@ -96,26 +137,32 @@ static double moment_bytes(reef_layer_bench *const *layers) {
     return bytes;
 }
 
+// The turns of one pool lie POOL_COUNT turns apart.
+static void take_medians(
+    const pool *p, size_t which, const turn *first, size_t count, peer_sealed *out) {
+    const size_t stride = POOL_COUNT * TURN_FIELDS;
+    out->seconds[which] = bench_median(&first->seconds, count, stride);
+    for (size_t i = 0; i < PEER_STAGE_COUNT; i++)
+        out->sealed_stage[which][i] = bench_median(&first->stage[i], count, stride);
+    out->moment_bytes[which] = moment_bytes(p->layers[which]);
+}
+
 // In turns; the first of each only warms up.
 static reef_status measure(
     const pool *p, uint64_t repeat, reef_workers *workers, peer_sealed *out, reef_error *err) {
-    double(*seconds)[2] = cli_alloc((size_t)repeat + 1, sizeof(*seconds));
+    turn(*turns)[POOL_COUNT] = cli_alloc((size_t)repeat + 1, sizeof(*turns));
     reef_status status = REEF_OK;
     cli_progress progress;
     cli_progress_start(&progress, "sealing nine of ten", repeat + 1, "turns");
     for (uint64_t i = 0; i <= repeat && status == REEF_OK; i++) {
-        status = step(p->open, workers, &seconds[i][0], err);
-        if (status == REEF_OK) status = step(p->mixed, workers, &seconds[i][1], err);
+        for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
+            status = take_turn(p, which, workers, &turns[i][which], err);
         cli_progress_show(&progress, i + 1);
     }
     cli_progress_end(&progress);
-    if (status == REEF_OK) {
-        out->open_seconds = bench_median(&seconds[1][0], (size_t)repeat, 2);
-        out->sealed_seconds = bench_median(&seconds[1][1], (size_t)repeat, 2);
-        out->open_moment_bytes = moment_bytes(p->open);
-        out->sealed_moment_bytes = moment_bytes(p->mixed);
-    }
-    free(seconds);
+    for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
+        take_medians(p, which, &turns[1][which], (size_t)repeat, out);
+    free(turns);
     return status;
 }
 

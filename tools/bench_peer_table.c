@@ -112,6 +112,22 @@ static void print_layer(const peer_plan *plan, const peer_findings *f) {
     if (plan->rival) print_rival(plan, f);
 }
 
+// A sealed generation by itself; the loss is the pool's.
+static void print_sealed_stages(const peer_plan *plan, const peer_sealed *sealed) {
+    static const char *const HEADING[] = {"one sealed generation, us per token", "f32", "bf16"};
+    cli_table *table = cli_table_new("<>>", HEADING);
+    for (size_t i = 0; i < PEER_STAGE_COUNT; i++) {
+        double f32 = sealed->sealed_stage[POOL_SEALED][i],
+               bf16 = sealed->sealed_stage[POOL_BF16][i];
+        if (i == PEER_STAGE_loss || f32 <= 0) continue; // not part of it
+        cli_table_cell(table, "%s", STAGE_NAMES[i]);
+        cli_table_cell(table, "%.2f", peer_microseconds(plan, f32));
+        cli_table_cell(table, "%.2f", peer_microseconds(plan, bf16));
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
 static void print_sealed(const peer_plan *plan, const peer_sealed *sealed) {
     char all[CLI_WORD_BYTES], one[CLI_WORD_BYTES];
     if (sealed->missing.status != REEF_OK) {
@@ -122,24 +138,29 @@ static void print_sealed(const peer_plan *plan, const peer_sealed *sealed) {
            "takes\n"
            "          %.1f us a token when all are open (moments of %s), and\n"
            "          %.1f us when one is and the others are sealed (moments of %s): %.2f times "
-           "as fast\n",
+           "as fast;\n"
+           "          %.1f us when the sealed rows are in bf16: %.2f times as fast\n\n",
            PEER_GENERATION_COUNT, sealed->side, sealed->side,
-           peer_microseconds(plan, sealed->open_seconds),
-           cli_bytes((uint64_t)sealed->open_moment_bytes, all),
-           peer_microseconds(plan, sealed->sealed_seconds),
-           cli_bytes((uint64_t)sealed->sealed_moment_bytes, one),
-           sealed->open_seconds / sealed->sealed_seconds);
+           peer_microseconds(plan, sealed->seconds[POOL_OPEN]),
+           cli_bytes((uint64_t)sealed->moment_bytes[POOL_OPEN], all),
+           peer_microseconds(plan, sealed->seconds[POOL_SEALED]),
+           cli_bytes((uint64_t)sealed->moment_bytes[POOL_SEALED], one),
+           peer_sealed_ratio(sealed, POOL_SEALED),
+           peer_microseconds(plan, sealed->seconds[POOL_BF16]),
+           peer_sealed_ratio(sealed, POOL_BF16));
+    print_sealed_stages(plan, sealed);
 }
 
 static void print_bf16(const peer_plan *plan, const peer_bf16 *b) {
     char f32[CLI_WORD_BYTES], bf16[CLI_WORD_BYTES], cache[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
     printf("\nbf16      forward %s tokens/s with rows in bf16 (%s; f32 %s; last cache %s): %.2f "
            "times as fast\n"
-           "          as with f32; outputs differ by at most %.2g of their length\n",
+           "          as with f32, its experts alone %.2f times; outputs differ by at most %.2g of "
+           "their length\n",
            cli_count((uint64_t)peer_tokens_per_s(plan, b->bf16_seconds), rate),
            cli_bytes((uint64_t)b->bf16_bytes, bf16), cli_bytes((uint64_t)b->f32_bytes, f32),
            cli_bytes((uint64_t)bench_cache_bytes(), cache), b->f32_seconds / b->bf16_seconds,
-           b->difference);
+           b->f32_experts_seconds / b->bf16_experts_seconds, b->difference);
 }
 
 static void print_avx2(const peer_plan *plan, const peer_findings *f) {

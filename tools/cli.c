@@ -438,7 +438,7 @@ reef_status cli_help_all(cli_call *cli, reef_error *err) {
            "usage: reef COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n");
     for (size_t i = 0; i < count; i++) printf("  %-18s%s\n", commands[i].name, commands[i].summary);
     printf(
-        "\nA pool is a directory: the first argument, or --pool, or REEF_POOL. REEF_ISA (plain,\n"
+        "\nA pool is a directory: the first argument, or --pool, or REEF_POOL. REEF_ISA (scalar,\n"
         "avx2, avx512) chooses the kernels. `reef COMMAND --help` explains a command; reefd is\n"
         "the daemon that trains a pool.\n");
     return REEF_OK;

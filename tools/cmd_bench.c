@@ -3,6 +3,7 @@
 // The pool is a temporary one, removed at the end, on success and on failure. A rival takes turns with
 // ours, and every figure of either is a median, so that other load on the machine meets both alike.
 #include "bench.h"
+#include "bench_layer.h"
 #include "bench_rival.h"
 #include "commands.h"
 
@@ -63,17 +64,6 @@ typedef struct rival {
     double step_median;
     reef_error error; // the first failure ends its turns
 } rival;
-
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// Sorts the values.
-static double median(double *values, size_t count) {
-    qsort(values, count, sizeof(*values), by_size);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
 
 // At least `steps` steps; *run says how many. The text ends before they do only by a mistake of ours.
 //
@@ -159,12 +149,12 @@ static reef_status measure_training(reef_trainer *trainer,
     cli_progress_start(&progress, "training", m->rounds * (m->steps + WARMUP_STEPS), "steps");
     for (uint64_t round = 0; round < m->rounds && status == REEF_OK; round++) {
         status = measure_steps(trainer, text, count, m, &progress, err);
-        m->round_seconds[round] = median(m->step_seconds, m->steps);
+        m->round_seconds[round] = bench_median(m->step_seconds, (size_t)m->steps, 1);
         if (status == REEF_OK) measure_rival(config, m, r);
     }
     cli_progress_end(&progress);
     if (status != REEF_OK) return status;
-    m->step_median = median(m->round_seconds, m->rounds);
+    m->step_median = bench_median(m->round_seconds, (size_t)m->rounds, 1);
     reef_commit commit;
     double started = cli_clock();
     status = reef_trainer_commit(trainer, &commit, err);
@@ -237,7 +227,7 @@ static void judge_rival(const measurement *m, rival *r) {
     if (r->count == 0) return;
     double *seconds = cli_alloc(r->count, sizeof(*seconds));
     for (size_t i = 0; i < r->count; i++) seconds[i] = r->results[i].seconds;
-    r->step_median = median(seconds, r->count);
+    r->step_median = bench_median(seconds, r->count, 1);
     free(seconds);
 }
 

@@ -261,6 +261,7 @@ static reef_status evaluate_once(
     note(&r->waited, waited_between(begin, opened));
     note(&r->waited, waited_between(opened, scored));
     if (r->score.count == 1) r->first_bits = score.bits;
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits are what must be the same.
     r->same_bits = r->same_bits && memcmp(&r->first_bits, &score.bits, sizeof(double)) == 0;
     return status;
 }

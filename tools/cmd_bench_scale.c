@@ -113,7 +113,7 @@ static reef_status read_plan(const cli_call *cli, scale_plan *plan, reef_error *
 static json_t *point_json(const scale_point *p) {
     json_t *document = json_pack(
         "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "side",
-        (json_int_t)p->side, "experts", (json_int_t)(p->side * p->side), "d_model",
+        (json_int_t)p->side, "experts", (json_int_t)p->side * (json_int_t)p->side, "d_model",
         (json_int_t)p->d_model, "dtype", scale_dtype_name(p->dtype), "residency",
         p->mapped ? "mapped" : "resident", "us_per_token", cli_real(p->us), "us_retrieval",
         cli_real(p->us_retrieval), "us_query_product", cli_real(p->mapped ? NAN : p->us_query),
@@ -139,8 +139,8 @@ static json_t *missing_json(const scale_point *p) {
 
 static json_t *search_json(const scale_search *s) {
     return json_pack("{s:I, s:I, s:s, s:I, s:o, s:o, s:o}", "side", (json_int_t)s->side, "experts",
-                     (json_int_t)(s->side * s->side), "scores", s->keys ? "keys" : "sums", "tokens",
-                     (json_int_t)s->tokens, "us_per_token", cli_real(s->us),
+                     (json_int_t)s->side * (json_int_t)s->side, "scores", s->keys ? "keys" : "sums",
+                     "tokens", (json_int_t)s->tokens, "us_per_token", cli_real(s->us),
                      "us_per_token_product_keys", cli_real(s->us_product_keys), "same_choice",
                      cli_real(s->agreement));
 }

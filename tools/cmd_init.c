@@ -12,7 +12,8 @@ const cli_manual init_manual = {
              "seed. The configuration is written once and cannot be changed later.",
     .options = NULL,
     .example = "reef init reef.pool\n"
-               "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7",
+               "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
+               "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16",
 };
 
 static uint64_t experts_of(const reef_config *config) {

@@ -4,8 +4,7 @@
 #include <inttypes.h>
 
 static const cli_option OPTIONS[] = {
-    {"seal-dtype", "TYPE",
-     "rows of the sealed experts: f32, or bf16 at half the bytes (default: the pool's choice)"},
+    {"seal-dtype", "TYPE", "its rows: f32, or bf16 at half the bytes (default: the pool's choice)"},
     {0},
 };
 

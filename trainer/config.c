@@ -46,8 +46,7 @@
     X(adapters, INTEGER, "16", 0, 4096, "rank of later generations' corrections of attention")     \
     X(batch_norm, BOOLEAN, "true", 0, 1, "batch norm on queries")                                  \
     X(expert, TEXT, "gelu", 0, 0, "what an expert is: gelu, relu, or glu (gated, a third vector)") \
-    X(score, TEXT, "softmax", 0, 0,                                                                \
-      "weight of a retrieved expert by its score: softmax, sigmoid or relu")                       \
+    X(score, TEXT, "softmax", 0, 0, "weight of an expert by its score: softmax, sigmoid or relu")  \
     X(learning_rate, NUMBER, "0.002", 0, 10, "Adam's rate for dense parameters after warm-up")     \
     X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \
     X(warmup, INTEGER, "80", 0, 1e9, "steps of each generation over which the rate rises")         \

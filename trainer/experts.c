@@ -414,11 +414,15 @@ typedef struct update_pass {
     const reef_expert_update *update;
 } update_pass;
 
+// The bound comes before the conversion, which of more than 64 bits hold would be undefined.
+static uint64_t usage_score(float gate) {
+    return (uint64_t)(fmin((double)gate, REEF_USAGE_SCORE_MAX) * REEF_USAGE_SCORE_ONE + 0.5);
+}
+
 // Scores are rounded one by one to fixed point, so that sums are exact in any order and any grouping.
 static void usage_add(reef_usage *usage, size_t count, const reef_pair *pairs, const float *gate) {
     uint64_t score = 0;
-    for (size_t i = 0; i < count; i++)
-        score += (uint64_t)((double)gate[reef_pair_index(pairs[i])] * REEF_USAGE_SCORE_ONE + 0.5);
+    for (size_t i = 0; i < count; i++) score += usage_score(gate[reef_pair_index(pairs[i])]);
     usage->count += count;
     usage->score += score;
 }

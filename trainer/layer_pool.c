@@ -1,10 +1,10 @@
 // A pool of nothing but the rows of one sealed layer, drawn at random, for `reef bench scale`: more
 // experts than fit memory, read in place the way a model reads its sealed generations.
 #include "model.h"
-#include "pager.h"
 #include "persist.h"
 #include "random.h"
 #include "reef_trainer.h"
+#include "residency.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -146,18 +146,10 @@ reef_status reef_layer_pool_write(const char *path,
 
 // ---- reading -------------------------------------------------------------------------------------
 
-// From the first block to the end of the last but one, wherever they lie: the last one is a copy.
 static reef_status cover(reef_layer_pool *pool, reef_error *err) {
-    const reef_peer *peer = &pool->gen->peers[0];
-    size_t bytes = (peer->row_values * sizeof(reef_bf16)) << peer->rows.block_shift;
-    uintptr_t first = UINTPTR_MAX, end = 0;
-    for (size_t b = 0; b + 1 < peer->block_count; b++) {
-        uintptr_t at = (uintptr_t)peer->blocks[b];
-        first = at < first ? at : first;
-        end = at + bytes > end ? at + bytes : end;
-    }
-    return end == 0 ? REEF_OK
-                    : reef_pager_cover(pool->pager, (const void *)first, end - first, err);
+    reef_map_span all = {0};
+    reef_map_span_widen(&all, &pool->gen->peers[0]);
+    return reef_pager_cover(pool->pager, all.first, (size_t)(all.end - all.first), err);
 }
 
 reef_status reef_layer_pool_open(reef_layer_pool **out,

@@ -87,8 +87,7 @@ typedef struct reef_net {
 } reef_net;
 
 static inline bool reef_layer_is_peer(const reef_config *config, uint32_t layer) {
-    char letter = config->ffw[1] == '\0' ? config->ffw[0] : config->ffw[layer];
-    return letter == 'p';
+    return config->ffw[config->ffw[1] == '\0' ? 0 : layer] == 'p';
 }
 
 reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side);

@@ -196,7 +196,7 @@ reef_status reef_pager_cover(reef_pager *pager, const void *first, size_t bytes,
     free(pager->asked);
     pager->asked = asked;
     pager->page_count = count;
-    pager->first = (uint8_t *)(uintptr_t)first - before; // advice changes no byte of it
+    pager->first = (uint8_t *)first - before; // advice changes no byte of it
     // Rows lie far apart: what the system would read around each is of no use.
     if (count > 0) (void)madvise(pager->first, count * page, MADV_RANDOM);
     return REEF_OK;

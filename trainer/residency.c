@@ -77,19 +77,14 @@ reef_status reef_residency_decide(reef_residency *residency,
 
 // ---- in place ------------------------------------------------------------------------------------
 
-/** The part of the map that rows lie in. */
-typedef struct span {
-    uintptr_t first, end;
-} span;
-
 // The last block of a layer is not in the map.
-static void widen(span *all, const reef_peer *peer) {
+void reef_map_span_widen(reef_map_span *all, const reef_peer *peer) {
     size_t bytes = (peer->row_values * reef_rows_value_bytes(peer->rows.dtype))
                    << peer->rows.block_shift;
     for (size_t b = 0; b + 1 < peer->block_count; b++) {
-        uintptr_t at = (uintptr_t)peer->blocks[b];
-        if (at < all->first) all->first = at;
-        if (at + bytes > all->end) all->end = at + bytes;
+        const uint8_t *at = peer->blocks[b];
+        if (all->first == NULL || at < all->first) all->first = at;
+        if (all->end == NULL || at + bytes > all->end) all->end = at + bytes;
     }
 }
 
@@ -98,18 +93,16 @@ static bool is_in_place(const reef_gen *gen) {
 }
 
 static reef_status locate(reef_residency *residency, reef_net *net, reef_error *err) {
-    span all = {.first = UINTPTR_MAX};
+    reef_map_span all = {0};
     for (size_t g = 0; g < net->gen_count; g++) {
         reef_gen *gen = net->gens[g];
         if (!is_in_place(gen)) continue;
         reef_gen_drop_rows(gen);
         reef_status status = reef_persist_locate(gen, residency->txn, &net->config, err);
         if (status != REEF_OK) return status;
-        for (uint32_t l = 0; l < net->config.layers; l++) widen(&all, &gen->peers[l]);
+        for (uint32_t l = 0; l < net->config.layers; l++) reef_map_span_widen(&all, &gen->peers[l]);
     }
-    bool any = all.end > 0;
-    return reef_pager_cover(residency->pager, any ? (const void *)all.first : NULL,
-                            any ? all.end - all.first : 0, err);
+    return reef_pager_cover(residency->pager, all.first, (size_t)(all.end - all.first), err);
 }
 
 reef_status reef_residency_hold(reef_residency *residency, reef_net *net, reef_error *err) {

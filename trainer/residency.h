@@ -14,6 +14,12 @@ typedef struct reef_residency {
     reef_pager *pager;     // NULL until something is read in place
 } reef_residency;
 
+/** The part of the map that rows lie in: what a pager has to cover. NULL: nowhere. */
+typedef struct reef_map_span {
+    const uint8_t *first, *end;
+} reef_map_span;
+void reef_map_span_widen(reef_map_span *all, const reef_peer *peer);
+
 /** Nothing is in place yet. `memory_bytes` 0: what the machine has. */
 void reef_residency_init(reef_residency *residency, reef_store *store, uint64_t memory_bytes);
 void reef_residency_release(reef_residency *residency); // accepts the zeroed one
