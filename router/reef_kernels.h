@@ -47,6 +47,12 @@ REEF_API void reef_gemm(bool transpose_a,
  *  reef_kernels_name, of what bits depend on. */
 REEF_API const char *reef_gemm_name(void);
 
+/**
+ * For functions that do nothing but prefetch: GCC takes one for a call without effect and leaves it out,
+ * unless it was inlined before it looks.
+ */
+#define REEF_PREFETCH_ONLY __attribute__((always_inline))
+
 // ---- rows ----------------------------------------------------------------------------------------
 //
 // Sizes may be anything, 0 too, and arrays aligned for their type only. Denormal numbers are not flushed

@@ -461,13 +461,13 @@ static size_t update_begin(const reef_expert_pairs *pairs, size_t piece) {
 // Into the second-level cache, as in the kernels over rows: the first one tracks too few lines at a time
 // for three rows. A large pool's update takes 56 us a token this way, 68 us with prefetches into the first
 // level (262,144 experts of width 256, one thread, AVX-512 on Zen 4).
-static void prefetch_values(const float *values, size_t count) {
+REEF_PREFETCH_ONLY static inline void prefetch_values(const float *values, size_t count) {
     for (size_t d = 0; d < count; d += LINE_FLOATS) __builtin_prefetch(values + d, 1, 2);
 }
 
 // In a large pool the selected rows lie far apart, and no hardware prefetcher sees the next one; it has
 // a pair or two there, so what the first one reads is worth as much as the row (56 to 50 us).
-static void expert_prefetch(const update_pass *pass, reef_pair first) {
+REEF_PREFETCH_ONLY static inline void expert_prefetch(const update_pass *pass, reef_pair first) {
     const size_t expert = reef_pair_expert(first), row = expert * pass->row_values;
     const uint32_t pair = reef_pair_index(first);
     const size_t D = pass->shape->D, t = pair / (uint32_t)pass->shape->P;
