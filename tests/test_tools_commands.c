@@ -256,7 +256,7 @@ static void every_json_answer_is_one_document_with_its_keys(void **state) {
                 "bf16_experts_ratio rival_forward_ratio rival_step_ratio "
                 "avx2_forward_ratio avx2_step_ratio rival sealed90 bf16 avx2");
     expect_keys(reef_json("bench", "scale", TINY_SCALE, "--sides", "8", NULL),
-                "heads topk d_key tokens repeat threads kernels blas load_before points "
+                "heads topk d_key tokens repeat threads kernels blas load_before limits points "
                 "does_not_fit exhaustive scale_ratio");
     expect_keys(reef_json("version", NULL), "version format kernels blas");
     expect_keys(reef_json("help", NULL), "commands");

@@ -236,6 +236,23 @@ static void a_token_does_not_depend_on_its_neighbours(void **state) {
     }
 }
 
+// A sealed generation passes gradients on and keeps nothing for an update.
+static void backward_without_factors_gives_the_same_bits(void **state) {
+    fixture *f = *state;
+    const size_t wide = ROWS * D * sizeof(float), chosen = ROWS * P * sizeof(float);
+    float *d_x = zeros(ROWS * D, sizeof(*d_x)), *d_gate = zeros(ROWS * P, sizeof(*d_gate));
+    reef_expert_rows experts = rows_of(f);
+    f->active[1] = 0;
+    forward(f);
+    backward(f);
+    reef_experts_backward(&f->shape, ROWS, d_x, d_gate, NULL, f->d_y, f->hidden, f->indices,
+                          f->gate, &experts, f->active);
+    assert_memory_equal(d_x, f->d_x, wide);
+    assert_memory_equal(d_gate, f->d_gate, chosen);
+    free(d_x);
+    free(d_gate);
+}
+
 static void skipped_tokens_do_not_change_by_one_bit(void **state) {
     fixture *f = *state;
     for (size_t i = 0; i < ROWS * D; i++) f->y[i] = f->d_x[i] = i % 2 ? -0.0f : random_float();
@@ -708,6 +725,7 @@ static int run_with(reef_expert_kind kind, const char *name) {
         TEST(more_experts_than_one_chunk_are_summed_completely),
         TEST(forward_without_hidden_gives_the_same_bits),
         TEST(a_token_does_not_depend_on_its_neighbours),
+        TEST(backward_without_factors_gives_the_same_bits),
         TEST(skipped_tokens_do_not_change_by_one_bit),
         TEST(rows_in_blocks_give_the_bits_of_one_block),
         TEST(bf16_rows_give_the_bits_of_equal_float_rows),

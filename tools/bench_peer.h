@@ -4,6 +4,7 @@
 
 #include "bench_layer.h"
 #include "bench_limits.h"
+#include "bench_machine.h"
 #include "bench_rival.h"
 
 #define PEER_RUNS_MAX 2          // with one thread, and with all

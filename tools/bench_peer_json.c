@@ -19,13 +19,10 @@ static json_t *stages_json(const peer_plan *plan, const double stages[PEER_STAGE
 }
 
 static json_t *limits_json(const peer_plan *plan, const peer_sample *s) {
-    const bench_rates *r = &s->rates;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "gemm_query_gflops",
-                     cli_real(1e-9 * r->project_flops), "gemm_scores_gflops",
-                     cli_real(1e-9 * r->score_flops), "sequential_gb_per_s",
-                     cli_real(1e-9 * r->sequential), "gather_gb_per_s", cli_real(1e-9 * r->gather),
-                     "gather_huge_gb_per_s", cli_real(1e-9 * r->gather_huge),
-                     "forward_tokens_per_s", cli_real(peer_tokens_per_s(plan, s->limit)));
+    json_t *limits = bench_rates_json(&s->rates);
+    json_object_set_new(limits, "forward_tokens_per_s",
+                        cli_real(peer_tokens_per_s(plan, s->limit)));
+    return limits;
 }
 
 static json_t *run_json(const peer_plan *plan, const peer_run *run) {

@@ -56,16 +56,9 @@ static void print_limit(cli_table *table, const char *name, double one, double a
 
 static void print_limits(const peer_plan *plan, const peer_findings *f) {
     const peer_sample *one = &f->runs[0].median, *all = &peer_run_all(f)->median;
-    const bench_rates *a = &one->rates, *b = &all->rates;
     static const char *const HEADING[] = {"what the machine does", "1 thread", "all threads"};
     cli_table *table = cli_table_new("<>>", HEADING);
-    print_limit(table, "products, query network, GFLOP/s", 1e-9 * a->project_flops,
-                1e-9 * b->project_flops);
-    print_limit(table, "products, scores, GFLOP/s", 1e-9 * a->score_flops, 1e-9 * b->score_flops);
-    print_limit(table, "reading in order, GB/s", 1e-9 * a->sequential, 1e-9 * b->sequential);
-    print_limit(table, "random rows, small pages, GB/s", 1e-9 * a->gather, 1e-9 * b->gather);
-    print_limit(table, "random rows, huge pages, GB/s", 1e-9 * a->gather_huge,
-                1e-9 * b->gather_huge);
+    bench_rates_rows(table, &one->rates, &all->rates);
     print_limit(table, "composite limit of forward, thousand tokens/s",
                 1e-3 * peer_tokens_per_s(plan, one->limit),
                 1e-3 * peer_tokens_per_s(plan, all->limit));

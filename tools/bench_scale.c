@@ -223,7 +223,10 @@ reef_status scale_measure(const scale_plan *plan,
         cli_progress_show(&progress, done);
     }
     cli_progress_end(&progress);
-    return status;
+    if (status != REEF_OK) return status;
+    reef_router_shape shape = plan->shape;
+    shape.side = plan->sides[plan->side_count - 1];
+    return bench_machine_measure(&shape, plan->tokens, out->threads, &out->machine, err);
 }
 
 static double narrow_us(const scale_findings *findings, size_t side) {

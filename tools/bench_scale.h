@@ -3,6 +3,7 @@
 #define REEF_BENCH_SCALE_H
 
 #include "bench_layer.h"
+#include "bench_machine.h"
 
 #define SCALE_SIDES_MAX 32
 #define SCALE_NARROW_D_MODEL 64 // of the second series, in bf16
@@ -54,7 +55,8 @@ typedef struct scale_findings {
     scale_search searches[2 * SCALE_SIDES_MAX];
     size_t search_count;
     size_t threads;
-    double load; // of the machine before we began
+    bench_machine machine; // at the first series' width
+    double load;           // of the machine before we began
 } scale_findings;
 
 // ---- bench_scale.c -------------------------------------------------------------------------------

@@ -141,6 +141,8 @@ void scale_print(const scale_plan *plan, const scale_findings *findings) {
         putchar('\n');
         print_searches(findings);
     }
+    putchar('\n');
+    bench_machine_print(&findings->machine);
     print_picture(plan, findings);
     double ratio = scale_ratio(findings);
     if (isfinite(ratio))

@@ -4,6 +4,7 @@
 // ours, and every figure of either is a median, so that other load on the machine meets both alike.
 #include "bench.h"
 #include "bench_layer.h"
+#include "bench_machine.h"
 #include "bench_rival.h"
 #include "commands.h"
 
@@ -55,6 +56,7 @@ typedef struct measurement {
     double forward_seconds;
     uint64_t forward_tokens, parameters;
     size_t threads;
+    bench_machine machine; // with one of the model's PEER layers
 } measurement;
 
 typedef struct rival {
@@ -265,16 +267,17 @@ static json_t *measurement_json(const reef_config *config, const measurement *m,
     json_t *parts = json_pack("{s:o, s:o, s:o, s:o, s:o}", "backbone", cli_real(m->backbone),
                               "retrieval", cli_real(m->router), "experts", cli_real(m->experts),
                               "optimiser", cli_real(m->update), "commit", cli_real(m->commit));
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:o, s:o, s:o}",
-                     "ffw", config->ffw, "parameters", (json_int_t)m->parameters, "rounds",
-                     (json_int_t)m->rounds, "steps", (json_int_t)m->steps_run, "tokens_per_step",
-                     (json_int_t)m->step_tokens, "seconds", cli_real(m->seconds), "step_seconds",
-                     cli_real(m->step_median), "step_tokens_per_s", cli_real(ours_per_s(m)),
-                     "forward_tokens_per_s",
-                     cli_real((double)m->forward_tokens / m->forward_seconds), "seconds_in", parts,
-                     "kernels", reef_kernels_name(), "threads", (json_int_t)m->threads,
-                     "rival_step_tokens_per_s", cli_real(rival_per_s(m, r)), "rival_step_ratio",
-                     cli_real(rival_ratio(m, r)), "rival", rival_json(r));
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:I, s:o, s:o, s:o, s:o}",
+        "ffw", config->ffw, "parameters", (json_int_t)m->parameters, "rounds",
+        (json_int_t)m->rounds, "steps", (json_int_t)m->steps_run, "tokens_per_step",
+        (json_int_t)m->step_tokens, "seconds", cli_real(m->seconds), "step_seconds",
+        cli_real(m->step_median), "step_tokens_per_s", cli_real(ours_per_s(m)),
+        "forward_tokens_per_s", cli_real((double)m->forward_tokens / m->forward_seconds),
+        "seconds_in", parts, "kernels", reef_kernels_name(), "blas", reef_gemm_name(), "threads",
+        (json_int_t)m->threads, "limits", bench_machine_json(&m->machine),
+        "rival_step_tokens_per_s", cli_real(rival_per_s(m, r)), "rival_step_ratio",
+        cli_real(rival_ratio(m, r)), "rival", rival_json(r));
 }
 
 static void print_rival(const measurement *m, const rival *r) {
@@ -317,6 +320,8 @@ static void print_measurement(const reef_config *config, const measurement *m, c
     printf("forward   %s tokens/s\n",
            cli_count((uint64_t)((double)m->forward_tokens / m->forward_seconds), words));
     print_rival(m, r);
+    putchar('\n');
+    bench_machine_print(&m->machine);
 }
 
 // ---- the command ---------------------------------------------------------------------------------
@@ -370,6 +375,16 @@ static reef_status measure_in_directory(
     return status;
 }
 
+// What the machine does at the shapes of one of the model's PEER layers, whether it has one or not.
+static reef_status measure_machine(const reef_config *config, measurement *m, reef_error *err) {
+    const reef_router_shape shape = {.d_model = config->d_model,
+                                     .head_count = config->heads,
+                                     .topk = config->topk,
+                                     .d_key = config->d_key,
+                                     .side = config->side};
+    return bench_machine_measure(&shape, (size_t)m->step_tokens, m->threads, &m->machine, err);
+}
+
 reef_status cmd_bench_step(cli_call *cli, reef_error *err) {
     measurement m = {.steps = STEPS_DEFAULT, .rounds = 1};
     rival r = {.script = cli_text(cli, "rival")};
@@ -380,6 +395,7 @@ reef_status cmd_bench_step(cli_call *cli, reef_error *err) {
     m.round_seconds = cli_alloc(m.rounds, sizeof(*m.round_seconds));
     r.results = cli_alloc(m.rounds, sizeof(*r.results));
     status = measure_in_directory(cli, &config, &m, &r, err);
+    if (status == REEF_OK) status = measure_machine(&config, &m, err);
     if (status != REEF_OK) goto cleanup;
     judge_rival(&m, &r);
     if (r.error.status != REEF_OK)

@@ -156,13 +156,14 @@ static json_t *findings_json(const scale_plan *plan, const scale_findings *f) {
     }
     for (size_t i = 0; i < f->search_count; i++)
         json_array_append_new(searches, search_json(&f->searches[i]));
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "heads",
-                     (json_int_t)plan->shape.head_count, "topk", (json_int_t)plan->shape.topk,
-                     "d_key", (json_int_t)plan->shape.d_key, "tokens", (json_int_t)plan->tokens,
-                     "repeat", (json_int_t)plan->repeat, "threads", (json_int_t)f->threads,
-                     "kernels", reef_kernels_name(), "blas", reef_gemm_name(), "load_before",
-                     cli_real(f->load), "points", points, "does_not_fit", missing, "exhaustive",
-                     searches, "scale_ratio", cli_real(scale_ratio(f)));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "heads", (json_int_t)plan->shape.head_count, "topk",
+                     (json_int_t)plan->shape.topk, "d_key", (json_int_t)plan->shape.d_key, "tokens",
+                     (json_int_t)plan->tokens, "repeat", (json_int_t)plan->repeat, "threads",
+                     (json_int_t)f->threads, "kernels", reef_kernels_name(), "blas",
+                     reef_gemm_name(), "load_before", cli_real(f->load), "limits",
+                     bench_machine_json(&f->machine), "points", points, "does_not_fit", missing,
+                     "exhaustive", searches, "scale_ratio", cli_real(scale_ratio(f)));
 }
 
 reef_status cmd_bench_scale(cli_call *cli, reef_error *err) {

@@ -155,8 +155,9 @@ static void experts_window(void *context, size_t w) {
            at = row * reef_expert_hidden_values(&shape);
     if (!b->pass->piece_active[w]) return;
     reef_pass_peer *peer = &b->pass->peers[b->g][b->l];
+    bool open = b->net->gens[b->g]->open;
     reef_experts_backward(&shape, T, b->pass->d_norm + row * D, peer->d_gate + row * P,
-                          peer->factors + row * P * reef_expert_vectors(&shape),
+                          open ? peer->factors + row * P * reef_expert_vectors(&shape) : NULL,
                           b->pass->d_y + row * D, peer->hidden + at, peer->tape.indices + row * P,
                           peer->tape.gate + row * P, &b->net->gens[b->g]->peers[b->l].rows,
                           reef_batch_fire(b->batch, config, b->g, w));

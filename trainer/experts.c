@@ -176,7 +176,7 @@ void reef_experts_backward(const reef_expert_shape *shape,
     for (size_t t = 0; t < rows; t++) {
         if (active && !active[t]) {
             memset(d_gate + t * P, 0, P * sizeof(*d_gate));
-            memset(factors + t * P * vectors, 0, P * vectors * sizeof(*factors));
+            if (factors) memset(factors + t * P * vectors, 0, P * vectors * sizeof(*factors));
             continue;
         }
         for (size_t begin = 0; begin < P; begin += CHUNK) {
@@ -193,7 +193,8 @@ void reef_experts_backward(const reef_expert_shape *shape,
             activate_backward(shape->kind, count, d_down, d_glu, d_activation, down, glu);
             axpy_rows(&g, d_x + t * D, d_down, 0);
             if (vectors == 3) axpy_rows(&g, d_x + t * D, d_glu, 2 * D);
-            keep_factors(count, vectors, factors + at * vectors, d_down, weights, d_glu);
+            if (factors)
+                keep_factors(count, vectors, factors + at * vectors, d_down, weights, d_glu);
         }
     }
 }

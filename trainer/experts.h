@@ -77,7 +77,7 @@ void reef_experts_forward(const reef_expert_shape *shape,
  *           is a multiple of x or d_y by, which the update needs:
  *             d_w_down = factors[0] * x,   d_w_up = factors[1] * d_y,   d_w_gate = factors[2] * x
  *           They lie side by side, because the update meets the pairs in the order of the experts and
- *           finds each one's on a cache line of its own.
+ *           finds each one's on a cache line of its own. NULL where nothing is updated.
  * Skipped tokens (active 0) get d_gate = factors = 0.
  */
 void reef_experts_backward(const reef_expert_shape *shape,

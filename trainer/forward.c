@@ -142,9 +142,9 @@ static reef_status allocate_peer(reef_pass_peer *peer,
                                                pass->training, err);
     if (status != REEF_OK) return status;
     bool ok = floats(&peer->hidden, hidden);
-    if (pass->training)
-        ok = ok && floats(&peer->d_gate, pairs) &&
-             floats(&peer->factors, pairs * reef_expert_vectors(&experts));
+    if (pass->training) ok = ok && floats(&peer->d_gate, pairs);
+    if (pass->training && gen->open)
+        ok = ok && floats(&peer->factors, pairs * reef_expert_vectors(&experts));
     return ok ? REEF_OK
               : reef_fail(err, REEF_NO_MEMORY, "no memory for the routing of %zu pairs", pairs);
 }

@@ -366,11 +366,12 @@ static void backward_piece(void *context, size_t piece) {
     const reef_layer_bench *layer = pass->layer;
     size_t T = layer->options.piece_tokens, D = layer->D, P = layer->P, row = piece * T;
     if (pass->first) memset(layer->d_x + row * D, 0, T * D * sizeof(float));
-    reef_experts_backward(&layer->shape, T, layer->d_x + row * D, layer->d_gate + row * P,
-                          layer->factors + row * P * reef_expert_vectors(&layer->shape),
-                          layer->d_y + row * D, layer->hidden + row * P,
-                          layer->tape.indices + row * P, layer->tape.gate + row * P, &layer->rows,
-                          NULL);
+    reef_experts_backward(
+        &layer->shape, T, layer->d_x + row * D, layer->d_gate + row * P,
+        layer->options.sealed ? NULL
+                              : layer->factors + row * P * reef_expert_vectors(&layer->shape),
+        layer->d_y + row * D, layer->hidden + row * P, layer->tape.indices + row * P,
+        layer->tape.gate + row * P, &layer->rows, NULL);
 }
 
 static void update_piece(void *context, size_t piece) {

@@ -181,7 +181,7 @@ typedef struct reef_pass_peer {
     reef_router_tape tape;
     float *hidden;  // (rows, P)
     float *d_gate;  // (rows, P)
-    float *factors; // (rows, P, reef_expert_vectors)
+    float *factors; // (rows, P, reef_expert_vectors) open generation only
 } reef_pass_peer;
 
 typedef struct reef_pass {

@@ -86,8 +86,18 @@ def peer(source, images, document):
         ("forward, times the rival", "at least 10", document.get("rival_forward_ratio")),
         ("training step, times the rival", "at least 12", document.get("rival_step_ratio")),
         ("forward, share of the composite limit", "at least 0.75", document["forward_limit_share"]),
-        ("nine tenths sealed, step times faster", "at least 1.8", document.get("sealed90_step_ratio")),
+        (
+            "nine tenths sealed in f32, step times faster",
+            "at least 1.8",
+            document.get("sealed90_step_ratio"),
+        ),
+        (
+            "nine tenths sealed in bf16, step times faster",
+            "at least 1.8",
+            document.get("sealed90_bf16_step_ratio"),
+        ),
         ("bf16 rows against f32, forward", "at least 1.4", document.get("bf16_forward_ratio")),
+        ("bf16 rows against f32, its experts alone", "", document.get("bf16_experts_ratio")),
         ("two threads against one, step", "at least 1.8", document["thread_speedup"]),
         ("two threads against one, forward", "at least 1.8", document.get("forward_thread_speedup")),
         ("AVX2 against AVX-512, forward", "at least 0.6", document.get("avx2_forward_ratio")),
@@ -166,6 +176,15 @@ def scale(source, images, document):
             for p in points
         ],
     )
+    for p in points:
+        if p["residency"] == "mapped":
+            lines += [
+                "",
+                f"{p['side']} x {p['side']} experts of width {p['d_model']} are {size(p['row_bytes'])} on disk: "
+                f"{count(1e6 / p['us_per_token_cold'])} tokens/s with nothing in the system's cache, "
+                f"{count(p['tokens_per_s'])} after; a process that may hold {size(p['limit_bytes'])} held "
+                f"{size(p['resident_bytes'])} at most.",
+            ]
     ratio = document.get("scale_ratio")
     if ratio is not None:
         lines += [
