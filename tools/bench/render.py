@@ -24,6 +24,7 @@ matplotlib.rcParams.update(
         "axes.spines.right": False,
         "axes.edgecolor": "#6b6b6b",
         "axes.grid": True,
+        "axes.axisbelow": True,
         "grid.color": "#e4e4e4",
     }
 )
@@ -176,6 +177,21 @@ def scale(source, images, document):
             for p in points
         ],
     )
+    if document["exhaustive"]:
+        kinds = {"sums": "every sum of two sub-key scores", "keys": "a key of each expert"}
+        lines += [""] + table(
+            ["retrieval among", "scores", "microseconds per token", "product keys", "times"],
+            [
+                (
+                    f"{p['side']} x {p['side']}",
+                    kinds[p["scores"]],
+                    f"{p['us_per_token']:.0f}",
+                    f"{p['us_per_token_product_keys']:.1f}",
+                    f"{p['us_per_token'] / p['us_per_token_product_keys']:.1f}",
+                )
+                for p in document["exhaustive"]
+            ],
+        )
     for p in points:
         if p["residency"] == "mapped":
             lines += [
@@ -202,6 +218,7 @@ def plot_scale(path, document):
     series = {}
     for p in document["points"]:
         series.setdefault(p["d_model"], []).append(p)
+    above = True
     for colour, (width, points) in zip([BLUE, RED, "#4f9d69"], series.items()):
         points.sort(key=lambda p: p["side"])
         x, y = [p["side"] ** 2 for p in points], [p["us_per_token"] for p in points]
@@ -211,28 +228,33 @@ def plot_scale(path, document):
                 p["dtype"] if p["residency"] == "resident" else f"{p['dtype']}, {p['residency']}",
                 (p["side"] ** 2, p["us_per_token"]),
                 textcoords="offset points",
-                xytext=(0, 8),
+                xytext=(0, 8 if above else -15),
                 ha="center",
                 fontsize=8,
                 color=colour,
             )
-    exhaustive = [p for p in document.get("exhaustive", []) if p.get("us_per_token")]
-    if exhaustive:
-        axes.plot(
-            [p["side"] ** 2 for p in exhaustive],
-            [p["us_per_token"] for p in exhaustive],
-            color="#6b6b6b",
-            linestyle="--",
-            marker="s",
-            label="exhaustive search, retrieval alone",
-        )
+        above = False
+    for kind, text, marker in (
+        ("sums", "all experts, sums of sub-key scores", "s"),
+        ("keys", "all experts, a key of each", "^"),
+    ):
+        found = [p for p in document["exhaustive"] if p["scores"] == kind]
+        if found:
+            axes.plot(
+                [p["experts"] for p in found],
+                [p["us_per_token"] for p in found],
+                color="#6b6b6b",
+                linestyle="--",
+                marker=marker,
+                label=f"retrieval alone: {text}",
+            )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel("experts")
     axes.set_ylabel("microseconds per token")
     sides = sorted({p["side"] for p in document["points"]})
     axes.set_xticks([s**2 for s in sides], [f"{s}²" for s in sides])
-    axes.legend(frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.12), ncol=2, frameon=False, fontsize=9)
     save(figure, path)
 
 
