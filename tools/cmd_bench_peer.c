@@ -18,7 +18,7 @@ static const cli_option OPTIONS[] = {
     {"tokens", "N", "tokens of one pass (default: 2048)"},
     {"repeat", "N", "repetitions of each pass, of which the median counts (default: 5)"},
     {"only", "PARTS",
-     "of layer,sealed90,bf16,avx2 what to measure; avx2 needs layer (default: all)"},
+     "what to measure of layer,sealed90,bf16,avx2 (default: all)"},
     {"rival", "SCRIPT", "Python script that measures the same layer otherwise"},
     {"rounds", "N", "how often the layer and the rival take turns (default: 1)"},
     {0},
@@ -139,8 +139,6 @@ static reef_status read_plan(const cli_call *cli, peer_plan *plan, reef_error *e
     if (status != REEF_OK) return status;
     plan->shape.side = (size_t)side;
     plan->piece_tokens = bench_piece_tokens(plan->tokens);
-    if (plan->rival && access(plan->rival, R_OK) != 0)
-        return reef_fail(err, REEF_NOT_FOUND, "cannot read %.160s", plan->rival);
     status = reef_router_shape_check(&plan->shape, err);
     return status == REEF_OK ? check_memory(plan, err) : status;
 }
