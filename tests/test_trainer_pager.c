@@ -55,10 +55,12 @@ static void write_file(int fd) {
 
 static int setup(void **state) {
     fixture *f = calloc(1, sizeof *f);
-    char path[] = "/tmp/reef-pager-XXXXXX";
-    f->fd = mkstemp(path);
+    char directory[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
+    temp_dir_new(directory);
+    temp_dir_join(path, directory, "rows");
+    f->fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
     assert_true(f->fd >= 0);
-    unlink(path);
+    temp_dir_remove(directory); // the file lives on until it is closed
     write_file(f->fd);
     f->map = mmap(NULL, FILE_BYTES, PROT_READ, MAP_SHARED, f->fd, 0);
     assert_true(f->map != MAP_FAILED);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +27,19 @@ uint8_t *bench_text(size_t count) {
         word = end ? 0 : word + 1;
     }
     return text;
+}
+
+double bench_proc_bytes(const char *path, const char *field) {
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    char line[256];
+    const size_t length = strlen(field);
+    double kilobytes = 0;
+    while (fgets(line, sizeof(line), file))
+        if (strncmp(line, field, length) == 0 && sscanf(line + length, ": %lf kB", &kilobytes) == 1)
+            break;
+    fclose(file);
+    return 1024 * kilobytes;
 }
 
 reef_status bench_directory_new(char **out, reef_error *err) {

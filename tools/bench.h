@@ -10,6 +10,9 @@
 /** Words of two to nine letters from a fixed generator; on the heap. */
 uint8_t *bench_text(size_t count);
 
+/** What the line `FIELD: N kB` of a file of the system says, in bytes; 0 where there is none. */
+double bench_proc_bytes(const char *path, const char *field);
+
 /** A new directory below TMPDIR; its path is on the heap, NULL when it could not be made. */
 REEF_MUST_CHECK reef_status bench_directory_new(char **out, reef_error *err);
 /** Remove it with everything inside, and free the path. Accepts NULL. */

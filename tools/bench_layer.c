@@ -1,6 +1,8 @@
 // See bench_layer.h.
 #include "bench_layer.h"
 
+#include "bench.h"
+
 #include <stdlib.h>
 
 #define PIECE_TOKENS_MAX 128
@@ -56,15 +58,7 @@ double bench_seconds_sum(const reef_layer_seconds *seconds) {
 }
 
 double bench_available_bytes(void) {
-    FILE *file = fopen("/proc/meminfo", "r");
-    if (!file) return 0;
-    char line[160];
-    unsigned long long kilobytes = 0;
-    while (fgets(line, sizeof(line), file) &&
-           sscanf(line, "MemAvailable: %llu kB", &kilobytes) != 1) {
-    }
-    fclose(file);
-    return 1024.0 * (double)kilobytes;
+    return bench_proc_bytes("/proc/meminfo", "MemAvailable");
 }
 
 double bench_cache_bytes(void) {

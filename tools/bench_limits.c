@@ -13,6 +13,8 @@
 
 #include "bench_limits.h"
 
+#include "bench.h"
+
 #include "cli.h"
 
 #include <assert.h>
@@ -337,15 +339,7 @@ double bench_limits_forward(const bench_limits *limits, const bench_rates *rates
 }
 
 double bench_huge_bytes(void) {
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    if (!file) return 0;
-    char line[160];
-    unsigned long long kilobytes = 0;
-    while (fgets(line, sizeof(line), file) &&
-           sscanf(line, "AnonHugePages: %llu kB", &kilobytes) != 1) {
-    }
-    fclose(file);
-    return 1024.0 * (double)kilobytes;
+    return bench_proc_bytes("/proc/self/smaps_rollup", "AnonHugePages");
 }
 
 double bench_load(void) {

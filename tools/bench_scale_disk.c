@@ -20,14 +20,7 @@
 
 // The largest size of this process in memory since the last reset; 0 where the system does not tell.
 static double peak_bytes(void) {
-    FILE *file = fopen("/proc/self/status", "r");
-    if (!file) return 0;
-    char line[256];
-    double kilobytes = 0;
-    while (fgets(line, sizeof(line), file))
-        if (sscanf(line, "VmHWM: %lf", &kilobytes) == 1) break;
-    fclose(file);
-    return 1024 * kilobytes;
+    return bench_proc_bytes("/proc/self/status", "VmHWM");
 }
 
 static void reset_peak(void) {

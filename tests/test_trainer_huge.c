@@ -1,0 +1,45 @@
+// Memory for arrays that are reached at random: zero, aligned for huge pages from one of them on, and given
+// back with the numbers it was asked for.
+#include "huge.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void arrays_are_zero_and_aligned(void **state) {
+    (void)state;
+    static const size_t counts[] = {1,
+                                    63,
+                                    1000,
+                                    REEF_HUGE_PAGE_BYTES / 4 - 1,
+                                    REEF_HUGE_PAGE_BYTES / 4,
+                                    REEF_HUGE_PAGE_BYTES + 3};
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
+        uint32_t *array = reef_huge_new(counts[n], sizeof *array);
+        assert_non_null(array);
+        size_t page = counts[n] * sizeof *array >= REEF_HUGE_PAGE_BYTES ? REEF_HUGE_PAGE_BYTES : 64;
+        assert_int_equal((uintptr_t)array % page, 0);
+        for (size_t i = 0; i < counts[n]; i++) assert_true(array[i] == 0);
+        memset(array, 0xff, counts[n] * sizeof *array); // all of it is ours
+        reef_huge_free(array, counts[n], sizeof *array);
+    }
+    reef_huge_free(NULL, 5, 4);
+}
+
+static void what_no_machine_has_is_refused(void **state) {
+    (void)state;
+    assert_null(reef_huge_new(SIZE_MAX / 2, 4));
+    assert_null(reef_huge_new(SIZE_MAX / 8, 4));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arrays_are_zero_and_aligned),
+        cmocka_unit_test(what_no_machine_has_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
