@@ -51,7 +51,8 @@ static void the_default_is_complete_and_passes_its_check(void **state) {
     assert_int_equal(config.d_model, 128);
     assert_int_equal(config.heads, 8);
     assert_int_equal(config.topk, 16);
-    assert_true(config.batch_norm && config.drift);
+    assert_true(config.batch_norm);
+    assert_string_equal(config.boundaries, "drift");
     assert_true(config.learning_rate == 2e-3f && config.epsilon == 1e-8f);
     assert_int_equal(config.reservoir_bytes, 1 << 20);
 }
@@ -101,10 +102,12 @@ static void fields_are_set_by_name_with_either_dash(void **state) {
     assert_int_equal(config.d_model, 64);
     assert_set(&config, "bn-momentum", "0.25");
     assert_true(config.bn_momentum == 0.25f);
-    assert_set(&config, "drift", "off");
-    assert_false(config.drift);
-    assert_set(&config, "drift", "true");
-    assert_true(config.drift);
+    assert_set(&config, "boundaries", "given");
+    assert_string_equal(config.boundaries, "given");
+    assert_set(&config, "batch-norm", "off");
+    assert_false(config.batch_norm);
+    assert_set(&config, "batch_norm", "true");
+    assert_true(config.batch_norm);
     assert_set(&config, "ffw", "ppdp");
     assert_string_equal(config.ffw, "ppdp");
     assert_set(&config, "ffw", "d");
@@ -147,7 +150,8 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
         assert_set_fails("layers", INTEGERS[i], "layers");
     for (size_t i = 0; i < sizeof(NUMBERS) / sizeof(NUMBERS[0]); i++)
         assert_set_fails("clip", NUMBERS[i], "clip");
-    assert_set_fails("drift", "maybe", "true or false");
+    assert_set_fails("batch_norm", "maybe", "true or false");
+    assert_set_fails("boundaries", "maybe", "drift, given, budget or capacity");
     assert_set_fails("ffw", "px", "p (PEER) or d (dense)");
     assert_set_fails("ffw", "", "p (PEER) or d (dense)");
     assert_set_fails("ffw", "ppppppppppppppppppppppppppppppppp", "at most 32");
@@ -263,7 +267,8 @@ static void text_gives_back_the_same_bits(void **state) {
     reef_config_default(&config);
     assert_text_gives_back_the_same_bits(&config);
     config.seed = 9007199254740991;
-    config.drift = config.batch_norm = false;
+    config.batch_norm = false;
+    assert_set(&config, "boundaries", "given");
     strcpy(config.ffw, "pdpd");
     assert_set(&config, "expert", "glu");
     assert_set(&config, "score", "sigmoid");
@@ -287,7 +292,7 @@ static void text_is_readable(void **state) {
     assert_non_null(json);
     assert_non_null(strstr(json, "\"learning_rate\": 0.002,"));
     assert_non_null(strstr(json, "\"d_model\": 128,"));
-    assert_non_null(strstr(json, "\"drift\": true,"));
+    assert_non_null(strstr(json, "\"batch_norm\": true,"));
     free(json);
 }
 
@@ -327,7 +332,7 @@ static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **s
     assert_edit_fails("\"d_model\": 128", "\"d_model\": 128.5", "d_model");
     assert_edit_fails("\"d_model\": 128", "\"d_model\": -128", "d_model is -128");
     assert_edit_fails("\"d_model\": 128", "\"d_model\": 8589934720", "d_model is 8589934720");
-    assert_edit_fails("\"drift\": true", "\"drift\": 1", "drift");
+    assert_edit_fails("\"boundaries\": \"drift\"", "\"drift\": 1", "drift");
     assert_edit_fails("\"model\": \"lm\"", "\"model\": 7", "model");
     assert_edit_fails("\"clip\": 1.0", "\"clip\": null", "clip");
     assert_edit_fails("\"d_key\": 64", "\"d_key\": 63", "d_key 63 is odd");
@@ -352,6 +357,20 @@ static void text_from_before_a_choice_existed_means_its_default(void **state) {
     }
     assert_edit_fails("\"model\": \"lm\", ", "", "does not set model");
     assert_edit_fails("\"expert\": \"gelu\"", "\"expert\": \"swish\"", "gelu, relu or glu");
+}
+
+static void the_drift_switch_of_older_pools_means_where_boundaries_come_from(void **state) {
+    (void)state;
+    static const char *const WAS[] = {"\"drift\": true", "\"drift\": false"};
+    static const char *const IS[] = {"drift", "given"};
+    for (size_t i = 0; i < 2; i++) {
+        reef_config config;
+        reef_error err;
+        char *json = edited("\"boundaries\": \"drift\"", WAS[i]);
+        assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_OK);
+        assert_string_equal(config.boundaries, IS[i]);
+        free(json);
+    }
 }
 
 static void whole_numbers_may_be_written_without_a_point(void **state) {
@@ -443,6 +462,7 @@ int main(void) {
         cmocka_unit_test(text_is_readable),
         cmocka_unit_test(text_with_a_missing_unknown_or_wrong_key_is_refused_by_name),
         cmocka_unit_test(text_from_before_a_choice_existed_means_its_default),
+        cmocka_unit_test(the_drift_switch_of_older_pools_means_where_boundaries_come_from),
         cmocka_unit_test(whole_numbers_may_be_written_without_a_point),
         cmocka_unit_test(text_that_is_no_object_is_refused),
         cmocka_unit_test_setup_teardown(a_pool_gives_back_the_configuration_that_was_put,

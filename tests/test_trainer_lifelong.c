@@ -659,7 +659,7 @@ static void a_generation_without_training_is_not_sealed(void **state) {
 
 static void without_drift_nothing_is_opened(void **state) {
     lifelong_fixture *f = *state;
-    f->config.drift = false;
+    strcpy(f->config.boundaries, "given");
     make_pool(f, 1);
     feed_kind(f, 0, 8000, 3);
     feed_kind(f, 1, 8000, 3);
@@ -766,7 +766,7 @@ static double drift_on_leaking_tokens(float retain_weight) {
     reef_error err;
     f->config.retain_weight = retain_weight;
     f->config.leak_max = 0.5f;
-    f->config.drift = false;
+    strcpy(f->config.boundaries, "given");
     make_pool(f, 1);
     feed_kind(f, 0, 8000, 3);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);

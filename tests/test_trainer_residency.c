@@ -41,7 +41,7 @@ static reef_config config_of(const char *seal_dtype) {
         {"d_key", "8"},
         {"side", "48"},
         {"side_new", "24"},
-        {"drift", "false"},
+        {"boundaries", "given"},
         {"adapters", "2"},
         {"leak_max", "0.1"},
         {"reservoir_bytes", "16384"},

@@ -28,8 +28,8 @@ static const cli_option OPTIONS[] = {
 const cli_manual bench_step_manual = {
     .about = "Makes a temporary pool with the given configuration, trains it on generated text and "
              "measures\n"
-             "training steps, a commit and a forward pass. Drift detection is off unless --drift "
-             "is given.\n"
+             "training steps, a commit and a forward pass. No boundaries are looked for unless "
+             "--boundaries is given.\n"
              "\n"
              "tools/bench/torch_step.py of Reef's sources is a rival: the same transformer in "
              "PyTorch\n"
@@ -338,7 +338,7 @@ static reef_status count_threads(const cli_call *cli, size_t *threads, reef_erro
 
 // What differs from the default on this command, and what no rival can follow.
 static reef_status settle_config(const cli_call *cli, reef_config *config, reef_error *err) {
-    if (!cli_text(cli, "drift")) config->drift = false;
+    if (!cli_text(cli, "boundaries")) strcpy(config->boundaries, "given");
     if (!cli_text(cli, "rival")) return REEF_OK;
     if (!cli_text(cli, "rehearse")) config->rehearse = 0;
     if (cli_peer_layers(config) == 0) return REEF_OK;

@@ -381,7 +381,7 @@ reef_status cmd_bench_readers(cli_call *cli, reef_error *err) {
         status = cli_integer(cli, "commit-steps", 1, 1000000, &p.commit_steps, err);
     if (status == REEF_OK) status = cli_config(cli, &config, err);
     if (status != REEF_OK) return status;
-    if (!cli_text(cli, "drift")) config.drift = false;
+    if (!cli_text(cli, "boundaries")) strcpy(config.boundaries, "given");
     status = bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
     char *path = cli_format("%s/pool", directory);

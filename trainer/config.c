@@ -21,55 +21,70 @@
 
 #define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: every JSON reader and a double hold it exactly
 
-// field, kind, default, lowest, highest, help. The order is the order of the JSON text and of help;
-// a new field goes to the end of its group.
+// field, kind, since, default, lowest, highest, help. The order is the order of the JSON text and of help;
+// a new field goes to the end of its group. LATER fields are newer than the first pools: a stored
+// configuration may lack them, and their default is what those pools do.
 #define CONFIG_TABLE(X)                                                                            \
-    X(model, TEXT, "lm", 0, 0, "kind of model: lm, a language model over bytes")                   \
-    X(seed, INTEGER, "1", 0, INTEGER_MAX, "everything random follows from it")                     \
-    X(layers, INTEGER, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                         \
-    X(d_model, INTEGER, "128", 2, 4096, "width of a token")                                        \
-    X(attention_heads, INTEGER, "4", 1, 256, "heads of each block's attention")                    \
-    X(context, INTEGER, "128", 2, 4096, "bytes in a window")                                       \
-    X(previous_bytes, INTEGER, "3", 0, 16, "bytes before it that a token embeds beside its own")   \
-    X(batch, INTEGER, "4", 1, 1024, "windows of the stream in a training step")                    \
-    X(rehearse, INTEGER, "4", 0, 1024, "windows beside them, of the open generation's own past")   \
-    X(ffw, TEXT, "p", 0, 0,                                                                        \
+    X(model, TEXT, FIRST, "lm", 0, 0, "kind of model: lm, a language model over bytes")            \
+    X(seed, INTEGER, FIRST, "1", 0, INTEGER_MAX, "everything random follows from it")              \
+    X(layers, INTEGER, FIRST, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                  \
+    X(d_model, INTEGER, FIRST, "128", 2, 4096, "width of a token")                                 \
+    X(attention_heads, INTEGER, FIRST, "4", 1, 256, "heads of each block's attention")             \
+    X(context, INTEGER, FIRST, "128", 2, 4096, "bytes in a window")                                \
+    X(previous_bytes, INTEGER, FIRST, "3", 0, 16,                                                  \
+      "bytes before it that a token embeds beside its own")                                        \
+    X(batch, INTEGER, FIRST, "4", 1, 1024, "windows of the stream in a training step")             \
+    X(rehearse, INTEGER, FIRST, "4", 0, 1024,                                                      \
+      "windows beside them, of the open generation's own past")                                    \
+    X(ffw, TEXT, FIRST, "p", 0, 0,                                                                 \
       "feed-forward of each block: p (PEER) or d (dense); one letter for all")                     \
-    X(d_ffw, INTEGER, "512", 1, 65536, "hidden width of dense feed-forward networks")              \
-    X(heads, INTEGER, "8", 1, 256, "retrieval heads of a PEER layer")                              \
-    X(topk, INTEGER, "16", 1, 1024, "experts that a head retrieves for a token")                   \
-    X(d_key, INTEGER, "64", 2, 4096,                                                               \
+    X(d_ffw, INTEGER, FIRST, "512", 1, 65536, "hidden width of dense feed-forward networks")       \
+    X(heads, INTEGER, FIRST, "8", 1, 256, "retrieval heads of a PEER layer")                       \
+    X(topk, INTEGER, FIRST, "16", 1, 1024, "experts that a head retrieves for a token")            \
+    X(d_key, INTEGER, FIRST, "64", 2, 4096,                                                        \
       "width of a head's query; each half meets one table of sub-keys")                            \
-    X(side, INTEGER, "64", 1, 65535,                                                               \
+    X(side, INTEGER, FIRST, "64", 1, 65535,                                                        \
       "sub-keys per side of the first generation; side * side experts")                            \
-    X(side_new, INTEGER, "32", 1, 65535, "sub-keys per side of later generations")                 \
-    X(adapters, INTEGER, "16", 0, 4096, "rank of later generations' corrections of attention")     \
-    X(batch_norm, BOOLEAN, "true", 0, 1, "batch norm on queries")                                  \
-    X(expert, TEXT, "gelu", 0, 0, "what an expert is: gelu, relu, or glu (gated, a third vector)") \
-    X(score, TEXT, "softmax", 0, 0, "weight of an expert by its score: softmax, sigmoid or relu")  \
-    X(learning_rate, NUMBER, "0.002", 0, 10, "Adam's rate for dense parameters after warm-up")     \
-    X(expert_rate, NUMBER, "6", 0, 1000, "factor on the learning rate for rows of experts")        \
-    X(warmup, INTEGER, "80", 0, 1e9, "steps of each generation over which the rate rises")         \
-    X(decay, INTEGER, "800", 1, 1e9, "steps; rate = learning_rate / sqrt(1 + steps / decay)")      \
-    X(beta1, NUMBER, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")                      \
-    X(beta2, NUMBER, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")                  \
-    X(epsilon, NUMBER, "1e-08", 1e-16, 1, "Adam: added to the root of the squared gradient")       \
-    X(clip, NUMBER, "1", 0, 1e6, "bound on the norm of the dense gradient; 0 for none")            \
-    X(bn_momentum, NUMBER, "0.05", 0, 1, "share of a batch in the running query statistics")       \
-    X(drift, BOOLEAN, "true", 0, 1, "find where the stream changes and open a generation there")   \
-    X(drift_z, NUMBER, "6", 0, 1000, "robust z-score above which a batch is suspicious")           \
-    X(drift_bits, NUMBER, "0.35", 0, 64, "bits per byte above the median it needs as well")        \
-    X(drift_window, INTEGER, "128", 4, 65536, "batches of history")                                \
-    X(drift_confirm, INTEGER, "40", 1, 4096, "suspicious batches that make a boundary")            \
-    X(drift_warmup, INTEGER, "96", 1, 1e9, "batches of a generation before drift is looked for")   \
-    X(leak_max, NUMBER, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire")        \
-    X(fire_max, INTEGER, "8", 1, 65536, "generations after the first that may fire on one byte")   \
-    X(gate_decay, NUMBER, "0.995", 0, 0.99999, "memory of a gate's mean over the stream")          \
-    X(reservoir_bytes, INTEGER, "1048576", 32, 4294967295.0,                                       \
+    X(side_new, INTEGER, FIRST, "32", 1, 65535, "sub-keys per side of later generations")          \
+    X(adapters, INTEGER, FIRST, "16", 0, 4096,                                                     \
+      "rank of later generations' corrections of attention")                                       \
+    X(batch_norm, BOOLEAN, FIRST, "true", 0, 1, "batch norm on queries")                           \
+    X(expert, TEXT, LATER, "gelu", 0, 0,                                                           \
+      "what an expert is: gelu, relu, or glu (gated, a third vector)")                             \
+    X(score, TEXT, LATER, "softmax", 0, 0,                                                         \
+      "weight of an expert by its score: softmax, sigmoid or relu")                                \
+    X(learning_rate, NUMBER, FIRST, "0.002", 0, 10,                                                \
+      "Adam's rate for dense parameters after warm-up")                                            \
+    X(expert_rate, NUMBER, FIRST, "6", 0, 1000, "factor on the learning rate for rows of experts") \
+    X(warmup, INTEGER, FIRST, "80", 0, 1e9, "steps of each generation over which the rate rises")  \
+    X(decay, INTEGER, FIRST, "800", 1, 1e9,                                                        \
+      "steps; rate = learning_rate / sqrt(1 + steps / decay)")                                     \
+    X(beta1, NUMBER, FIRST, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")               \
+    X(beta2, NUMBER, FIRST, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")           \
+    X(epsilon, NUMBER, FIRST, "1e-08", 1e-16, 1,                                                   \
+      "Adam: added to the root of the squared gradient")                                           \
+    X(clip, NUMBER, FIRST, "1", 0, 1e6, "bound on the norm of the dense gradient; 0 for none")     \
+    X(bn_momentum, NUMBER, FIRST, "0.05", 0, 1,                                                    \
+      "share of a batch in the running query statistics")                                          \
+    X(boundaries, TEXT, LATER, "drift", 0, 0,                                                      \
+      "where a generation ends: drift, given, budget or capacity")                                 \
+    X(drift_z, NUMBER, FIRST, "6", 0, 1000, "robust z-score above which a batch is suspicious")    \
+    X(drift_bits, NUMBER, FIRST, "0.35", 0, 64, "bits per byte above the median it needs as well") \
+    X(drift_window, INTEGER, FIRST, "128", 4, 65536, "batches of history")                         \
+    X(drift_confirm, INTEGER, FIRST, "40", 1, 4096, "suspicious batches that make a boundary")     \
+    X(drift_warmup, INTEGER, FIRST, "96", 1, 1e9,                                                  \
+      "batches of a generation before drift is looked for")                                        \
+    X(leak_max, NUMBER, FIRST, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire") \
+    X(fire_max, INTEGER, FIRST, "8", 1, 65536,                                                     \
+      "generations after the first that may fire on one byte")                                     \
+    X(gate_decay, NUMBER, FIRST, "0.995", 0, 0.99999, "memory of a gate's mean over the stream")   \
+    X(reservoir_bytes, INTEGER, FIRST, "1048576", 32, 4294967295.0,                                \
       "sample of the past that gates are fitted on")                                               \
-    X(reservoir_window, INTEGER, "1024", 16, 1048576, "bytes in one sampled window")               \
-    X(retain_weight, NUMBER, "1", 0, 1000, "weight of silence on old bytes that leak; 0 for none") \
-    X(seal_dtype, TEXT, "f32", 0, 0, "rows of experts once sealed: f32, or bf16 at half the bytes")
+    X(reservoir_window, INTEGER, FIRST, "1024", 16, 1048576, "bytes in one sampled window")        \
+    X(retain_weight, NUMBER, FIRST, "1", 0, 1000,                                                  \
+      "weight of silence on old bytes that leak; 0 for none")                                      \
+    X(seal_dtype, TEXT, LATER, "f32", 0, 0,                                                        \
+      "rows of experts once sealed: f32, or bf16 at half the bytes")
 
 #define FIELD_TYPE_TEXT "text"
 #define FIELD_TYPE_INTEGER "integer"
@@ -77,7 +92,7 @@
 #define FIELD_TYPE_NUMBER "number"
 
 static const reef_config_field FIELDS[] = {
-#define CONFIG_FIELD(field, kind, standard, low, high, help)                                       \
+#define CONFIG_FIELD(field, kind, since, standard, low, high, help)                                \
     {#field,                                                                                       \
      FIELD_TYPE_##kind,                                                                            \
      help,                                                                                         \
@@ -88,6 +103,16 @@ static const reef_config_field FIELDS[] = {
      sizeof(((reef_config *)NULL)->field)},
     CONFIG_TABLE(CONFIG_FIELD)
 #undef CONFIG_FIELD
+};
+
+// By field, beside FIELDS, which is public.
+static const enum since {
+    FIRST,
+    LATER
+} SINCE[] = {
+#define CONFIG_SINCE(field, kind, since, standard, low, high, help) since,
+    CONFIG_TABLE(CONFIG_SINCE)
+#undef CONFIG_SINCE
 };
 
 #define FIELD_COUNT (sizeof(FIELDS) / sizeof(FIELDS[0]))
@@ -165,18 +190,19 @@ static reef_status number_store(reef_config *config,
     return REEF_OK;
 }
 
-// Text fields that are one of a few words. Fields that are newer than the first pools have a default
-// that is what those pools do: a stored configuration may lack them.
+// Text fields that are one of a few words.
 static const struct choice {
     const char *name;
-    const char *words[4]; // up to the first NULL
+    const char *words[10]; // up to the first NULL
     const char *fault;
-    bool may_lack;
 } CHOICES[] = {
-    {"model", {"lm"}, "must be lm", false},
-    {"expert", {"gelu", "relu", "glu"}, "must be gelu, relu or glu", true},
-    {"score", {"softmax", "sigmoid", "relu"}, "must be softmax, sigmoid or relu", true},
-    {"seal_dtype", {"f32", "bf16"}, "must be f32 or bf16", true},
+    {"model", {"lm"}, "must be lm"},
+    {"expert", {"gelu", "relu", "glu"}, "must be gelu, relu or glu"},
+    {"score", {"softmax", "sigmoid", "relu"}, "must be softmax, sigmoid or relu"},
+    {"boundaries",
+     {"drift", "given", "budget", "capacity"},
+     "must be drift, given, budget or capacity"},
+    {"seal_dtype", {"f32", "bf16"}, "must be f32 or bf16"},
 };
 
 static const struct choice *choice_of(const reef_config_field *field) {
@@ -500,9 +526,22 @@ static reef_status field_parse(reef_config *config,
                      is_type(field, FIELD_TYPE_INTEGER) ? "an" : "a", field->type);
 }
 
+// The first pools said "drift": true or false for what is "boundaries": "drift" or "given" today.
+static reef_status translate_drift(json_t *object, reef_error *err) {
+    json_t *drift = json_object_get(object, "drift");
+    if (!json_is_boolean(drift)) return REEF_OK;
+    json_t *boundaries = json_string(json_is_true(drift) ? "drift" : "given");
+    if (json_object_set_new(object, "boundaries", boundaries) != 0)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the configuration");
+    json_object_del(object, "drift");
+    return REEF_OK;
+}
+
 static reef_status object_parse(reef_config *config, json_t *object, reef_error *err) {
     const char *name;
     json_t *value;
+    reef_status translated = translate_drift(object, err);
+    if (translated != REEF_OK) return translated;
     json_object_foreach(object, name, value) {
         bool known = false;
         for (size_t i = 0; i < FIELD_COUNT; i++) known |= strcmp(name, FIELDS[i].name) == 0;
@@ -510,8 +549,7 @@ static reef_status object_parse(reef_config *config, json_t *object, reef_error 
     }
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         value = json_object_get(object, FIELDS[i].name);
-        const struct choice *choice = choice_of(&FIELDS[i]);
-        if (!value && choice && choice->may_lack) continue; // the default, from reef_config_parse
+        if (!value && SINCE[i] == LATER) continue; // the default, from reef_config_parse
         if (!value)
             return reef_fail(err, REEF_INVALID, "the configuration does not set %s",
                              FIELDS[i].name);

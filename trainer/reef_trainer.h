@@ -53,7 +53,7 @@ typedef struct reef_config {
     float clip; // global norm of dense gradients; 0 for none
     float bn_momentum;
     // lifelong policy
-    bool drift;             // find boundaries
+    char boundaries[16];    // where a generation ends: "drift", "given", "budget" or "capacity"
     float drift_z;          // robust z-score above which a batch is suspicious
     float drift_bits;       // and at least this many bits per byte above the median
     uint32_t drift_window;  // batches of history

@@ -114,7 +114,8 @@ static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
 
 static bool is_suspicious(const reef_trainer *trainer, double bits) {
     const reef_config *config = &trainer->net.config;
-    if (!config->drift || trainer->generation_step < config->drift_warmup) return false;
+    if (strcmp(config->boundaries, "drift") != 0 || trainer->generation_step < config->drift_warmup)
+        return false;
     double median, spread;
     reef_drift_level(&trainer->drift, &median, &spread);
     return bits > reef_drift_limit(median, spread, config);
