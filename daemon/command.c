@@ -204,6 +204,7 @@ static json_t *freeze_json(const reef_request *request) {
 
 static void set_sealing(json_t *object, const reef_sealing *sealing) {
     json_object_set_new(object, "sealed", count_json(sealing->generation));
+    json_object_set_new(object, "task", count_json(sealing->task));
     json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(sealing->dtype)));
     json_object_set_new(object, "loss_bytes", count_json(sealing->loss_bytes));
     json_object_set_new(object, "loss_before", reef_json_number(sealing->loss_before));

@@ -2,6 +2,7 @@
 //
 //   resume --> file: uv_fs_read at the offset --> on_file_read --> fill --> resume
 //      |                                               '--> 0 bytes --> on_file_stat --> next source
+//      |-----> vectors: uv_queue_work, which makes records --> on_vectors_made --> as above
 //      '-----> stream: uv_read_start --> on_stream_read --> fill, until the queue is full
 //                                               '--> end --> close --> next source
 //
@@ -102,15 +103,28 @@ static reef_status open_file(reef_input *source, const char *path, reef_error *e
     return REEF_OK;
 }
 
+static reef_status open_vectors(reef_input *source, const char *spec, reef_error *err) {
+    reef_status status = reef_vectors_open(&source->vectors, spec, 0, err);
+    if (status != REEF_OK) return status;
+    reef_vectors_rest(source->vectors); // until it is its turn
+    source->path = spec;
+    source->kind = UV_FILE;
+    source->bytes = reef_vectors_stream_bytes(source->vectors);
+    name_source(source->name, spec);
+    return REEF_OK;
+}
+
 reef_status reef_input_open(reef_input *source, const char *spec, reef_error *err) {
     *source = (reef_input){.fd = -1, .bytes = REEF_BYTES_UNKNOWN};
     if (!strcmp(spec, "-")) return open_standard_input(source, err);
+    if (reef_vectors_is_spec(spec)) return open_vectors(source, spec, err);
     size_t kind = kind_length(spec);
     bool file = kind == 4 && !strncmp(spec, "file", 4);
     if (kind && !file)
         return reef_fail(
             err, REEF_INVALID,
-            "unknown kind of source '%.*s' in '%s': known are file:PATH and - (standard input)",
+            "unknown kind of source '%.*s' in '%.80s': known are file:PATH and - (standard input), "
+            "and for vectors idx:, npy:, csv: and jsonl:",
             (int)kind, spec, spec);
     const char *path = file ? spec + 5 : spec;
     if (!*path) return reef_fail(err, REEF_INVALID, "the source '%s' names no file", spec);
@@ -121,8 +135,27 @@ const char *reef_input_label(const reef_input *source) {
     return source->path ? source->path : "standard input";
 }
 
+reef_status reef_input_check(const reef_input *source, const reef_config *config, reef_error *err) {
+    const char *label = reef_input_label(source);
+    bool wanted = reef_config_is_vector(config);
+    if (wanted && source->vectors)
+        return reef_vectors_check_width(source->vectors, config->inputs, err);
+    if (!wanted && !source->vectors) return REEF_OK;
+    if (wanted)
+        return reef_fail(err, REEF_INVALID,
+                         "'%.100s' is text, but the pool has a vector model: give "
+                         "idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or jsonl:FILE",
+                         label);
+    return reef_fail(err, REEF_INVALID,
+                     "'%.80s' holds vectors, but the pool has a language model: give file:PATH, or "
+                     "make a pool with reef init --model vector --inputs %" PRIu32,
+                     label, reef_vectors_width(source->vectors));
+}
+
 void reef_input_close(reef_input *source) {
     if (source->path && source->fd >= 0) close(source->fd);
+    reef_vectors_close(source->vectors);
+    source->vectors = NULL;
     source->fd = -1;
 }
 
@@ -139,13 +172,17 @@ reef_status reef_input_seek(reef_input *source, uint64_t cursor, reef_error *err
 
 // ---- reading -------------------------------------------------------------------------------------
 
+static void reader_end(reef_reader *reader, const reef_error *err) {
+    reef_reader_stop(reader);
+    reader->on_error(reader->context, err);
+}
+
 static void reader_fail(reef_reader *reader, reef_status status, const char *why) {
     reef_error err;
     (void)reef_fail(&err, status, "reading '%s' at byte %" PRIu64 ": %s",
                     reef_input_label(&reader->sources[reader->current]),
                     reader->sources[reader->current].offset, why);
-    reef_reader_stop(reader);
-    reader->on_error(reader->context, &err);
+    reader_end(reader, &err);
 }
 
 static void next_source(reef_reader *reader) {
@@ -213,6 +250,41 @@ static void read_file(reef_reader *reader) {
     reader->request.data = reader;
     int code =
         uv_fs_read(reader->loop, &reader->request, source->fd, &buffer, 1, offset, on_file_read);
+    reader->busy = code == 0;
+    if (code) reader_fail(reader, REEF_IO, uv_strerror(code));
+}
+
+// On a thread of libuv's: unpacking and parsing may take longer than the loop should wait.
+static void make_vectors(uv_work_t *request) {
+    reef_reader *reader = request->data;
+    reef_input *source = &reader->sources[reader->current];
+    reader->vectors.error.status = reef_vectors_read_bytes(
+        source->vectors, source->offset, reader->vectors.at, reader->vectors.room,
+        &reader->vectors.count, &reader->vectors.error);
+}
+
+static void on_vectors_made(uv_work_t *request, int code) {
+    reef_reader *reader = request->data;
+    reader->busy = false;
+    if (reader->stopped) return;
+    if (code) {
+        reader_fail(reader, REEF_IO, uv_strerror(code));
+    } else if (reader->vectors.error.status != REEF_OK) {
+        reader_end(reader, &reader->vectors.error);
+    } else if (reader->vectors.count == 0) {
+        reef_vectors_rest(reader->sources[reader->current].vectors);
+        next_source(reader);
+    } else {
+        took(reader, reader->vectors.count);
+        reef_reader_resume(reader);
+    }
+}
+
+static void read_vectors(reef_reader *reader) {
+    if (!reef_training_space(reader->training, &reader->vectors.at, &reader->vectors.room))
+        return; // resumed when there is room
+    reader->vectors.request.data = reader;
+    int code = uv_queue_work(reader->loop, &reader->vectors.request, make_vectors, on_vectors_made);
     reader->busy = code == 0;
     if (code) reader_fail(reader, REEF_IO, uv_strerror(code));
 }
@@ -285,7 +357,9 @@ static void read_stream(reef_reader *reader) {
 
 void reef_reader_resume(reef_reader *reader) {
     if (reader->stopped || reader->busy || reader->current == reader->count) return;
-    if (reader->sources[reader->current].kind == UV_FILE)
+    if (reader->sources[reader->current].vectors)
+        read_vectors(reader);
+    else if (reader->sources[reader->current].kind == UV_FILE)
         read_file(reader);
     else
         read_stream(reader);

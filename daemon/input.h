@@ -1,13 +1,16 @@
 // What the stream is read from, and the part of the loop that reads it.
 //
 // Sources are read one after another into the trainer's queue. A file is read from the pool's cursor;
-// standard input, which cannot be read again, from where it stands. When the queue is full reading
-// stops, and so the sender waits.
+// standard input, which cannot be read again, from where it stands. Vectors (reef_vectors.h) are read as
+// the bytes of their records, also from the cursor. When the queue is full reading stops, and so the
+// sender waits.
 #ifndef REEF_INPUT_H
 #define REEF_INPUT_H
 
 #include "reef_error.h"
 #include "reef_store.h"
+#include "reef_trainer.h"
+#include "reef_vectors.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,24 +22,29 @@
 typedef struct reef_training reef_training;
 
 typedef struct reef_input {
-    const char *path;                         // NULL for standard input
+    const char *path;                         // as given, or a spec; NULL for standard input
     char name[REEF_INPUT_NAME_BYTES_MAX + 1]; // what the pool's cursor goes by
-    int fd;
-    uv_handle_type kind; // UV_FILE, or which sort of stream standard input is
-    uint64_t offset;     // position of the next read; starts as the pool's cursor
-    uint64_t bytes;      // size of a file, or REEF_BYTES_UNKNOWN
+    int fd;                                   // -1 for vectors
+    reef_vectors *vectors;                    // NULL for text
+    uv_handle_type kind;                      // UV_FILE, or which sort of stream standard input is
+    uint64_t offset; // position of the next read; starts as the pool's cursor
+    uint64_t bytes;  // size of a file, or REEF_BYTES_UNKNOWN
 } reef_input;
 
 /**
- * Open what `spec` names: "file:PATH", "PATH" or "-".
+ * Open what `spec` names: "file:PATH", "PATH" or "-", or vectors such as "csv:FILE".
  *
  * Errors: INVALID an unknown kind of source; NOT_FOUND it cannot be read (absent, no permission, a
- * directory, a pipe).
+ * directory, a pipe); those of reef_vectors_open.
  */
 REEF_MUST_CHECK reef_status reef_input_open(reef_input *source, const char *spec, reef_error *err);
 void reef_input_close(reef_input *source);
 /** What people call it: its path, or "standard input". */
 const char *reef_input_label(const reef_input *source);
+/** INVALID when a pool with this configuration cannot be trained on the source. */
+REEF_MUST_CHECK reef_status reef_input_check(const reef_input *source,
+                                             const reef_config *config,
+                                             reef_error *err);
 
 /** Go on from the pool's cursor. CORRUPT when the file is shorter than that. */
 REEF_MUST_CHECK reef_status reef_input_seek(reef_input *source, uint64_t cursor, reef_error *err);
@@ -55,8 +63,14 @@ typedef struct reef_reader {
     // its own
     size_t current;
     bool stopped;
-    bool busy; // a file request is under way
+    bool busy; // a file request, or one for vectors, is under way
     uv_fs_t request;
+    struct {
+        uv_work_t request;
+        uint8_t *at; // space that the queue has lent
+        size_t room, count;
+        reef_error error;
+    } vectors;
     bool stream_open, stream_reading;
     int stream_flags; // of standard input before libuv made it non-blocking
     union {

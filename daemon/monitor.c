@@ -73,6 +73,16 @@ static json_t *sources_json(const reef_monitor *monitor) {
     return list;
 }
 
+// A vector model has a share of wrong predictions where a language model has bits per byte.
+static void set_losses(json_t *object, const reef_trainer_status *status, bool vectors) {
+    double median = status->bits_per_byte, last = status->last_bits_per_byte;
+    json_object_set_new(object, "bits_per_byte", reef_json_number(vectors ? (double)NAN : median));
+    json_object_set_new(object, "last_bits_per_byte",
+                        reef_json_number(vectors ? (double)NAN : last));
+    json_object_set_new(object, "error_share", reef_json_number(vectors ? median : (double)NAN));
+    json_object_set_new(object, "last_error_share", reef_json_number(vectors ? last : (double)NAN));
+}
+
 static void set_trainer_fields(json_t *object, const reef_trainer_status *status) {
 #define SET_COUNT(field)                                                                           \
     json_object_set_new(object, #field, json_integer((json_int_t)status->field))
@@ -84,9 +94,9 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
     SET_COUNT(generation);
     SET_COUNT(generation_step);
     SET_COUNT(opened_at);
+    json_object_set_new(object, "strategy", json_string(status->strategy));
+    SET_COUNT(task);
     SET_COUNT(suspicious);
-    SET_NUMBER(bits_per_byte);
-    SET_NUMBER(last_bits_per_byte);
     SET_NUMBER(learning_rate);
     SET_COUNT(experts);
     SET_COUNT(experts_open);
@@ -119,7 +129,11 @@ json_t *reef_monitor_status(reef_monitor *monitor) {
     json_object_set_new(object, "queue_bytes", json_integer((json_int_t)view.queue_bytes));
     json_object_set_new(object, "bytes_per_s", reef_json_number(rate));
     json_object_set_new(object, "eta_s", reef_json_number(seconds_left(&sum, rate)));
+    json_object_set_new(object, "record_bytes",
+                        monitor->record_bytes ? json_integer((json_int_t)monitor->record_bytes)
+                                              : json_null());
     set_trainer_fields(object, &view.trainer);
+    set_losses(object, &view.trainer, monitor->record_bytes > 0);
     json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
     json_object_set_new(object, "commit_error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());
@@ -170,8 +184,12 @@ void reef_monitor_line(reef_monitor *monitor, char *out, size_t room) {
     format_share(share, sizeof(share), &sum);
     format_bytes(speed, sizeof(speed), rate);
     format_left(left, sizeof(left), seconds_left(&sum, rate));
-    snprintf(out, room, "%s%s, gen %" PRIu32 ", %s, %s/s, eta %s, %.2f bits/byte, step %" PRIu64,
+    char loss[48];
+    if (monitor->record_bytes)
+        snprintf(loss, sizeof(loss), "%.1f %% wrong", 100 * view.trainer.bits_per_byte);
+    else
+        snprintf(loss, sizeof(loss), "%.2f bits/byte", view.trainer.bits_per_byte);
+    snprintf(out, room, "%s%s, gen %" PRIu32 ", %s, %s/s, eta %s, %s, step %" PRIu64,
              reef_training_state_text(view.state), view.failing[0] ? ", commit failing" : "",
-             view.trainer.generation, share, speed, left, view.trainer.bits_per_byte,
-             view.trainer.step);
+             view.trainer.generation, share, speed, left, loss, view.trainer.step);
 }

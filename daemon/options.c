@@ -27,6 +27,14 @@ static const char HELP[] =
     "Sources are read in the order given, each from where the pool has got to:\n"
     "  file:PATH or PATH     a regular file\n"
     "  -                     standard input; what comes in continues the stream\n"
+    "and for vector models ('reef init --model vector'):\n"
+    "  idx:IMAGES,LABELS     IDX files, plain or gzip, such as those of MNIST\n"
+    "  npy:X.npy,Y.npy       NumPy arrays\n"
+    "  csv:FILE              a line per example; the label is the last column\n"
+    "  jsonl:FILE            a line per example: {\"vector\": [0.5, 1], \"label\": 3}\n"
+    "  Options follow after '?', joined by '&': label=COLUMN, names=A,B, header=yes|no, "
+    "scale=1/255,\n"
+    "  classes=0,1, shuffle=SEED, skip=N, first=N, permute=SEED; README.md explains them.\n"
     "\n"
     "Options:\n"
     "  --pool DIR            the pool, made by 'reef init'\n"
@@ -54,7 +62,9 @@ static const char HELP[] =
     "or nothing in any source; 71 memory; 73 disk full; 74 input or output; 75 pool in use.\n"
     "\n"
     "Example:\n"
-    "  reef init reef.pool && reefd --pool reef.pool --source file:corpus.txt\n";
+    "  reef init reef.pool && reefd --pool reef.pool --source file:corpus.txt\n"
+    "  reef init mnist.pool --model vector --inputs 784 &&\n"
+    "      reefd --pool mnist.pool --source idx:train-images.gz,train-labels.gz\n";
 
 enum {
     OPT_POOL = 256,

@@ -20,7 +20,7 @@ typedef enum reef_options_action {
 typedef struct reef_options {
     reef_options_action action;
     const char *pool;
-    const char *sources[REEF_INPUT_COUNT_MAX]; // as given: "file:PATH", "PATH" or "-"
+    const char *sources[REEF_INPUT_COUNT_MAX]; // as given: "file:PATH", "PATH", "-" or vectors
     size_t source_count;
     size_t threads;        // 0: one per core
     uint64_t memory_bytes; // 0: what the machine has

@@ -137,10 +137,25 @@ static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
     return REEF_OK;
 }
 
+// Whether the pool's model can be trained on every source, before anything is.
+static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
+    reef_config config;
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, daemon->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_config_read(txn, &config, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK && reef_config_is_vector(&config))
+        daemon->monitor.record_bytes = reef_vector_record_bytes(&config);
+    for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
+        status = reef_input_check(&daemon->sources[i], &config, err);
+    return status;
+}
+
 static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
     const reef_options *options = &daemon->options;
     reef_status status =
         reef_store_open(&daemon->store, options->pool, &(reef_store_options){.write = true}, err);
+    if (status == REEF_OK) status = check_sources(daemon, err);
     if (status != REEF_OK) return status;
     status = reef_trainer_open(&daemon->trainer, daemon->store,
                                &(reef_trainer_options){.threads = daemon->monitor.threads,

@@ -196,6 +196,7 @@ typedef struct reef_gate {
     float *weights; // (REEF_GATE_ORDERS, REEF_GATE_BUCKETS) owned
     float bias;
     float decay; // of the causal mean, such as 0.995
+    float prior; // tokens of old data that the start of a stream weighs like
     float start; // the mean before any evidence: what old data scores on average
     float threshold;
 } reef_gate;
@@ -215,7 +216,8 @@ REEF_API void reef_gate_reset(const reef_gate *gate, reef_gate_state *state);
 
 /**
  * Score `count` bytes of a stream in order. margin[t] = causal mean after byte t minus the threshold;
- * the gate fires at t when margin[t] > 0. `state` is carried on.
+ * the gate fires at t when margin[t] > 0. `state` is carried on. A gate that is all zero, without weights,
+ * never fires and costs nothing.
  */
 REEF_API void reef_gate_score(const reef_gate *gate,
                               reef_gate_state *state,
@@ -230,13 +232,17 @@ typedef struct reef_gate_windows {
     const size_t *sizes;         // (count)
 } reef_gate_windows;
 
+#define REEF_GATE_NEGATIVES_MAX 64u
+
 typedef struct reef_gate_fit {
-    float leak_max;  // bound on the share of old tokens that fire
-    uint32_t epochs; // passes over the windows; 0 means 3
-    float decay;     // 0 means 0.995
+    float leak_max;     // bound on the share of old tokens that fire
+    uint32_t epochs;    // passes over the windows; 0 means 3
+    float decay;        // 0: the shortest of a few memories that tells old data from new
+    uint32_t negatives; // how often more than others old windows are read on which it nearly fires
     // written:
     float leak;   // measured on old_calibrate
-    float detect; // share of tokens of the new windows that fire
+    float detect; // share of tokens of new windows that fire; measured, where there are enough, on the
+                  // second half of them, by a gate that was fitted to the first
 } reef_gate_fit;
 
 /**
@@ -244,7 +250,7 @@ typedef struct reef_gate_fit {
  * the smallest value at which at most `leak_max` of the tokens of `old_calibrate` fire, raised to half
  * way towards the new data where there is room. Deterministic in its arguments.
  *
- * Errors: INVALID when a set is empty; NO_MEMORY.
+ * Errors: INVALID when a set is empty, or a number of `fit` out of its bounds; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_gate_train(reef_gate *gate,
                                                      const reef_gate_windows *old_fit,

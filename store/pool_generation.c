@@ -3,6 +3,9 @@
 // Generations are 0 .. count - 1 and only the last may be open: so "sealed" is one number of a
 // transaction, and every write can be checked against it. Numbers from REEF_SNAPSHOT_GENERATION on are
 // copies that belong to snapshots; they are written by pool_snapshot.c and never counted here.
+//
+// One transaction may replace a sealed generation, and empty those before it. The numbers of the emptied
+// ones stay, so that no other generation, and nothing that names one, has to change.
 #include "store_private.h"
 
 #include "store_bytes.h"
@@ -101,7 +104,8 @@ reef_status reef_generation_put(reef_txn *txn, const reef_generation *generation
         return reef_fail(err, REEF_INVALID,
                          "cannot write generation %" PRIu32 ": a pool has at most %u", number,
                          REEF_GENERATION_COUNT_MAX);
-    if (number < txn->sealed_count)
+    bool replaced = txn->replaced != 0 && number == txn->replaced;
+    if (number < txn->sealed_count && !replaced)
         return reef_fail(err, REEF_INVALID, "cannot write generation %" PRIu32 ": it is sealed",
                          number);
     if (number > txn->sealed_count)
@@ -123,25 +127,34 @@ reef_status reef_generation_put(reef_txn *txn, const reef_generation *generation
     return status;
 }
 
-// Each pass asks for the first one anew: a cursor does not survive the deletion of its record.
-static reef_status moments_drop(reef_txn *txn, uint32_t generation, reef_error *err) {
-    uint8_t from[4];
-    reef_put_be32(from, generation);
+// Remove what one database holds of a generation, whose number is `skip` bytes into the key. Each pass asks
+// for the first one anew: a cursor does not survive the deletion of its record.
+static reef_status records_drop(
+    reef_txn *txn, reef_db db, uint32_t generation, size_t skip, reef_error *err) {
+    uint8_t from[16] = {0};
+    reef_put_be32(from + skip, generation);
     for (;;) {
         reef_cursor cursor;
         reef_key key = {0};
         char name[REEF_NAME_BYTES_MAX + 1];
-        reef_status status =
-            reef_cursor_open(&cursor, txn, REEF_DB_MOMENTS, from, sizeof(from), err);
+        reef_status status = reef_cursor_open(&cursor, txn, db, from, skip + 4, err);
         bool found = status == REEF_OK && !cursor.done;
         if (found)
-            status = reef_key_decode(REEF_DB_MOMENTS, cursor.key.mv_data, cursor.key.mv_size, &key,
-                                     name, err);
+            status = reef_key_decode(db, cursor.key.mv_data, cursor.key.mv_size, &key, name, err);
         reef_cursor_close(&cursor);
-        if (status != REEF_OK || !found || key.generation != generation) return status;
+        bool its = found && key.generation == generation && key.level == 0 && key.window == 0;
+        if (status != REEF_OK || !its) return status;
         status = reef_record_remove(txn, &key, err);
         if (status != REEF_OK) return status;
     }
+}
+
+reef_status reef_generation_drop(reef_txn *txn, uint32_t generation, reef_error *err) {
+    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS};
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
+        status = records_drop(txn, parts[i], generation, 0, err);
+    return status;
 }
 
 reef_status reef_generation_seal(
@@ -150,16 +163,86 @@ reef_status reef_generation_seal(
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK) status = reef_generation_read(txn, generation, &record, err);
     if (status != REEF_OK) return status;
-    if (record.sealed || generation != txn->sealed_count)
+    bool replaced = txn->replaced != 0 && generation == txn->replaced;
+    if (record.sealed || (generation != txn->sealed_count && !replaced))
         return reef_fail(err, REEF_INVALID,
                          "cannot seal generation %" PRIu32 ": it is sealed already", generation);
-    status = moments_drop(txn, generation, err);
+    status = records_drop(txn, REEF_DB_MOMENTS, generation, 0, err);
     if (status == REEF_OK) status = reef_generation_root(txn, generation, record.root, err);
     if (status != REEF_OK) return status;
     record.sealed = true;
     record.sealed_step = step;
     record.sealed_at = at;
     status = reef_generation_store(txn, &record, err);
-    if (status == REEF_OK) txn->sealed_count++;
+    if (status != REEF_OK) return status;
+    if (replaced)
+        txn->replaced = 0;
+    else
+        txn->sealed_count++;
+    return REEF_OK;
+}
+
+// ---- giving generations up -----------------------------------------------------------------------
+
+#define USAGE_KEY_GENERATION 12 // after level u32 and window u64
+
+// Leave the number, and what it says of the stream: when the generation was opened and sealed.
+static reef_status empty(reef_txn *txn, uint32_t generation, reef_error *err) {
+    reef_generation record;
+    reef_status status = reef_generation_read(txn, generation, &record, err);
+    if (status == REEF_OK) status = reef_generation_drop(txn, generation, err);
+    if (status == REEF_OK)
+        status = records_drop(txn, REEF_DB_USAGE, generation, USAGE_KEY_GENERATION, err);
+    if (status == REEF_OK) status = reef_generation_root(txn, generation, record.root, err);
+    if (status != REEF_OK) return status;
+    record.side = 0;
+    return reef_generation_store(txn, &record, err);
+}
+
+typedef struct sharers {
+    uint32_t first;
+    const char *path;
+} sharers;
+
+static reef_status on_sharer(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    const sharers *s = context;
+    if (snapshot->sealed_count <= s->first) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "cannot give up generation %" PRIu32 " of pool %s: snapshot %s needs it",
+                     s->first, s->path, snapshot->name);
+}
+
+static reef_status check_replace(reef_txn *txn, uint32_t first, uint32_t last, reef_error *err) {
+    if (first == 0 || first > last || last >= txn->sealed_count)
+        return reef_fail(err, REEF_INVALID,
+                         "cannot give up generations %" PRIu32 " to %" PRIu32
+                         ": sealed ones after generation 0 can be, which are 1 to %" PRId64,
+                         first, last, (int64_t)txn->sealed_count - 1);
+    if (txn->replaced != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "cannot give up generations %" PRIu32 " to %" PRIu32
+                         ": generation %" PRIu32 " is not sealed again yet",
+                         first, last, txn->replaced);
+    sharers s = {.first = first, .path = txn->store->path};
+    return reef_snapshot_scan(txn, on_sharer, &s, err);
+}
+
+reef_status reef_generations_replace(reef_txn *txn,
+                                     uint32_t first,
+                                     uint32_t last,
+                                     reef_error *err) {
+    reef_status status = reef_txn_writable(txn, err);
+    if (status == REEF_OK) status = check_replace(txn, first, last, err);
+    if (status != REEF_OK) return status;
+    for (uint32_t g = first; status == REEF_OK && g <= last; g++) status = empty(txn, g, err);
+    if (status == REEF_OK) {
+        txn->replaced = last;
+        return REEF_OK;
+    }
+    // Half of it must not be committed.
+    reef_error reason;
+    (void)reef_fail(&reason, status, "generations %" PRIu32 " to %" PRIu32 " were not given up",
+                    first, last);
+    if (txn->failure.status == REEF_OK) txn->failure = reason;
     return status;
 }

@@ -261,6 +261,25 @@ reef_status reef_snapshot_create(reef_txn *txn,
     return REEF_OK;
 }
 
+reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *err) {
+    reef_snapshot snapshot;
+    reef_status status = reef_txn_writable(txn, err);
+    if (status == REEF_OK) status = reef_snapshot_read(txn, name, &snapshot, err);
+    if (status != REEF_OK) return status;
+    bool changed = txn->hashed_changed; // neither snapshots nor their copies are in the root hash
+    const reef_key copy = {.db = REEF_DB_GENERATIONS, .generation = snapshot.copy};
+    const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = name};
+    if (snapshot.copy != 0) status = reef_generation_drop(txn, snapshot.copy, err);
+    if (status == REEF_OK && snapshot.copy != 0) status = reef_record_remove(txn, &copy, err);
+    if (status == REEF_OK) status = reef_record_remove(txn, &key, err);
+    txn->hashed_changed = changed;
+    if (status == REEF_OK) return REEF_OK;
+    reef_error reason; // half a snapshot must not be committed
+    (void)reef_fail(&reason, status, "snapshot %s was not removed", name);
+    if (txn->failure.status == REEF_OK) txn->failure = reason;
+    return status;
+}
+
 reef_status reef_snapshots_finish(reef_txn *txn, const reef_commit *commit, reef_error *err) {
     reef_key_bytes from = {0};
     for (;;) { // seeks anew after each write, as copy_database does

@@ -243,6 +243,24 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_count(reef_txn *txn,
 REEF_API REEF_MUST_CHECK reef_status reef_generation_seal(
     reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err);
 
+/** Was it given up for a later one? It is a number and its place in the stream, and computes nothing. */
+static inline bool reef_generation_is_empty(const reef_generation *generation) {
+    return generation->side == 0;
+}
+
+/**
+ * Give up the sealed generations first .. last for one new one, `last`. Their tensors, experts, flags and
+ * usage are removed; those before `last` stay as numbers without content (side 0, sealed, the root of
+ * nothing). Then write the new one as if it were open: this transaction can commit once it is sealed.
+ * Generations after `last` are not touched.
+ *
+ * Errors: INVALID the range is not of sealed generations from 1 on, or a snapshot shares one of them.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_generations_replace(reef_txn *txn,
+                                                              uint32_t first,
+                                                              uint32_t last,
+                                                              reef_error *err);
+
 typedef struct reef_snapshot {
     char name[REEF_NAME_BYTES_MAX + 1];
     uint64_t commit, step, stream_bytes, unix_ms;
@@ -271,6 +289,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_read(reef_txn *txn,
                                                         const char *name,
                                                         reef_snapshot *out,
                                                         reef_error *err);
+/** Remove a snapshot and the copy it holds; NOT_FOUND. The root hash does not change. */
+REEF_API REEF_MUST_CHECK reef_status reef_snapshot_remove(reef_txn *txn,
+                                                          const char *name,
+                                                          reef_error *err);
 typedef reef_status (*reef_snapshot_visit)(void *context,
                                            const reef_snapshot *snapshot,
                                            reef_error *err);

@@ -22,6 +22,7 @@ struct reef_txn {
     uint32_t generation_count, sealed_count; // sealed ones are 0 .. sealed_count - 1
     bool hashed_changed;                     // something in the root hash was written or removed
     bool snapshot_unfinished; // a snapshot of this very commit waits for its number and root
+    uint32_t replaced;        // generation that reef_generations_replace left to be sealed; 0: none
     reef_error failure;       // of the first write that LMDB refused: then there is no commit
 };
 
@@ -78,6 +79,10 @@ REEF_MUST_CHECK reef_status reef_txn_generations_load(reef_txn *txn, reef_error 
 REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,
                                                   const reef_generation *generation,
                                                   reef_error *err);
+/** Remove tensors, experts and flags of a generation or of a snapshot's copy. */
+REEF_MUST_CHECK reef_status reef_generation_drop(reef_txn *txn,
+                                                 uint32_t generation,
+                                                 reef_error *err);
 /** Give snapshots made in this transaction the commit they belong to. */
 REEF_MUST_CHECK reef_status reef_snapshots_finish(reef_txn *txn,
                                                   const reef_commit *commit,

@@ -126,6 +126,11 @@ static reef_status lmdb_commit(reef_txn *txn, reef_error *err) {
 reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err) {
     uint8_t bytes[COMMIT_BYTES];
     reef_status status = reef_txn_writable(txn, err);
+    if (status == REEF_OK && txn->replaced != 0)
+        status = reef_fail(err, REEF_INVALID,
+                           "cannot commit: generation %" PRIu32
+                           " was given up to be replaced and is not sealed again",
+                           txn->replaced);
     if (status != REEF_OK) goto cleanup;
     commit->number = txn->commit;
     commit->bytes_written = txn->bytes_written;
@@ -391,7 +396,8 @@ static reef_status change_check(const reef_txn *txn, const reef_key *key, reef_e
     if (key->generation >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_INVALID, "cannot change %s: a pool has at most %u generations",
                          text, REEF_GENERATION_COUNT_MAX);
-    if (key->generation < txn->sealed_count)
+    bool replaced = txn->replaced != 0 && key->generation == txn->replaced;
+    if (key->generation < txn->sealed_count && !replaced)
         return reef_fail(err, REEF_INVALID, "cannot change %s: generation %" PRIu32 " is sealed",
                          text, key->generation);
     return REEF_OK;

@@ -84,6 +84,7 @@ static void status_has_every_field(void **state) {
                                          "generation",
                                          "generation_step",
                                          "opened_at",
+                                         "task",
                                          "suspicious",
                                          "experts",
                                          "dirty_since_step",
@@ -103,6 +104,7 @@ static void status_has_every_field(void **state) {
     assert_string_equal(json_string_value(json_object_get(status, "pool")), run->box.pool);
     assert_string_equal(json_string_value(json_object_get(status, "state")), "training");
     assert_true(json_is_string(json_object_get(status, "version")));
+    assert_string_equal(json_string_value(json_object_get(status, "strategy")), "generations");
     assert_true(json_is_string(json_object_get(status, "kernels")));
     assert_true(json_is_null(json_object_get(status, "commit_error")));
     json_t *source = json_array_get(json_object_get(status, "sources"), 0);

@@ -190,16 +190,19 @@ static void margins_equal_the_plain_definition(void **state) {
     gate.threshold = 0.125f;
     text t = {calloc(3000, 1), 3000};
     for (size_t i = 0; i < t.size; i++) t.bytes[i] = (uint8_t)random_below(256);
-    const float decays[] = {0.9f, 0.995f}; // a short memory, and one that the start does not fill
-    for (size_t d = 0; d < 2; d++) {
+    // A short memory, one that the start does not fill, and how the first stored gates were read.
+    const float decays[] = {0.9f, 0.995f, 0.995f}, priors[] = {8, 8, 64};
+    for (size_t d = 0; d < 3; d++) {
         gate.decay = decays[d];
+        gate.prior = priors[d];
         float *margins = margins_of(&gate, &t);
         double mean = -0.5;
         for (size_t i = 0; i < t.size; i++) {
             double logit = 0.25;
             for (size_t order = 1; order <= REEF_GATE_ORDERS && order <= i + 1; order++)
                 logit += (double)gate.weights[bucket_of(order, t.bytes + i)];
-            mean += fmax(1.0 - (double)decays[d], 1.0 / (65.0 + (double)i)) * (logit - mean);
+            double young = 1.0 / ((double)priors[d] + 1.0 + (double)i);
+            mean += fmax(1.0 - (double)decays[d], young) * (logit - mean);
             assert_true(fabs((double)margins[i] - (mean - 0.125)) < 1e-5);
         }
         free(margins);
@@ -271,11 +274,105 @@ static void weights_of_unseen_n_grams_stay_zero(void **state) {
     for (size_t i = 0; i < REEF_GATE_WEIGHTS; i++) assert_true(fabsf(f->gate.weights[i]) < 20);
 }
 
+// One byte in each window that no other window has: a weight that stays 0 is a window that was not read.
+static void every_window_is_read_in_every_pass(void **state) {
+    fixture *f = *state;
+    for (size_t count = 1; count <= 24; count++) {
+        uint8_t windows[24][40];
+        const uint8_t *bytes[24];
+        size_t sizes[24];
+        reef_error err;
+        for (size_t i = 0; i < count; i++) {
+            memset(windows[i], '.', sizeof(windows[i]));
+            windows[i][20] = (uint8_t)(1 + i);
+            bytes[i] = windows[i];
+            sizes[i] = sizeof(windows[i]);
+        }
+        reef_gate_windows old = {count, bytes, sizes}, new = {1, f->new_windows.view.bytes, sizes};
+        reef_gate_fit fit = {.leak_max = 0.01f, .epochs = 1};
+        assert_int_equal(reef_gate_train(&f->gate, &old, &old, &new, &fit, &err), REEF_OK);
+        for (size_t i = 0; i < count; i++) assert_true(f->gate.weights[1 + i] < 0);
+    }
+}
+
+// Text in which each word is of the first language with this chance, otherwise of the second.
+static text mixed(uint64_t first, uint64_t second, uint32_t percent, uint64_t seed, size_t size) {
+    text a = synthetic(first, seed, size), b = synthetic(second, seed + 1, size);
+    text t = {calloc(size, 1), 0};
+    assert_non_null(t.bytes);
+    size_t at[2] = {0, 0};
+    random_state = seed;
+    while (t.size < size) {
+        size_t which = random_below(100) < percent ? 0 : 1;
+        const text *from = which == 0 ? &a : &b;
+        for (bool word = true; word && t.size < size; at[which]++) {
+            t.bytes[t.size++] = from->bytes[at[which]];
+            word = from->bytes[at[which]] != ' ';
+        }
+    }
+    text_release(&a);
+    text_release(&b);
+    return t;
+}
+
+static void a_memory_is_as_long_as_the_pair_needs(void **state) {
+    fixture *f = *state, close;
+    fixture_train(f);
+    assert_true(f->gate.decay == 0.98f); // languages with few words in common
+    fixture_init(&close, mixed(1, 2, 75, 51, 256 * KIB), mixed(1, 2, 25, 61, 128 * KIB), 256 * KIB,
+                 128 * KIB);
+    fixture_train(&close); // the same words in another proportion
+    assert_true(close.gate.decay > 0.98f);
+    text old = mixed(1, 2, 75, 71, 64 * KIB), new = mixed(1, 2, 25, 81, 64 * KIB);
+    double leak = fire_share(&close.gate, &old, 0), detect = fire_share(&close.gate, &new, 1000);
+    printf("a close pair: decay %.3f, leak %.4f, detection %.4f\n", (double)close.gate.decay, leak,
+           detect);
+    assert_true(leak <= 0.005 && detect >= 0.99);
+    text_release(&old);
+    text_release(&new);
+    fixture_release(&close);
+}
+
+static double mean_margin(const reef_gate *gate, const uint8_t *bytes) {
+    float margins[WINDOW];
+    double sum = 0;
+    reef_gate_state fresh;
+    reef_gate_reset(gate, &fresh);
+    reef_gate_score(gate, &fresh, WINDOW, bytes, margins);
+    for (size_t t = 0; t < WINDOW; t++) sum += (double)margins[t] + (double)gate->threshold;
+    return sum / WINDOW;
+}
+
+// Of 128 old windows four are half in the language of the new text. They are found and weigh more: the
+// gate moves away from them, further than it moves on average.
+static void hard_negatives_are_found_and_pushed_away(void **state) {
+    (void)state;
+    text rare = mixed(2, 3, 50, 41, 8 * KIB);
+    fixture f;
+    fixture_init(&f, synthetic(1, 46, 256 * KIB), synthetic(2, 47, 64 * KIB), 256 * KIB, 64 * KIB);
+    for (size_t i = 0; i < 4; i++) f.old_fit.bytes[32 * i] = rare.bytes + 2 * i * WINDOW;
+    double hard[2] = {0}, other[2] = {0};
+    for (uint32_t i = 0; i < 2; i++) {
+        reef_error err;
+        reef_gate_fit fit = {.leak_max = 0.005f, .epochs = 1, .decay = 0.98f, .negatives = 8 * i};
+        assert_int_equal(reef_gate_train(&f.gate, &f.old_fit.view, &f.old_calibrate.view,
+                                         &f.new_windows.view, &fit, &err),
+                         REEF_OK);
+        for (size_t w = 0; w < f.old_fit.view.count; w++)
+            *(w % 32 == 0 ? &hard[i] : &other[i]) += mean_margin(&f.gate, f.old_fit.bytes[w]);
+    }
+    double hard_change = (hard[1] - hard[0]) / 4;
+    double other_change = (other[1] - other[0]) / (double)(f.old_fit.view.count - 4);
+    assert_true(hard_change < -0.5 && hard_change < 2 * other_change);
+    fixture_release(&f);
+    text_release(&rare);
+}
+
 static void evidence_starts_at_what_old_windows_score(void **state) {
     fixture *f = *state;
     fixture_train(f);
     reef_gate plain = f->gate; // borrows the weights
-    plain.decay = plain.threshold = 0;
+    plain.decay = plain.prior = plain.threshold = 0;
     double sum = 0;
     for (size_t i = 0; i < f->old_calibrate.view.count; i++) {
         float logits[WINDOW];
@@ -396,6 +493,9 @@ static void nothing_to_learn_from_is_refused(void **state) {
     assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_INVALID);
     fit = (reef_gate_fit){.leak_max = NAN};
     assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_INVALID);
+    fit = (reef_gate_fit){.leak_max = 0.01f, .negatives = REEF_GATE_NEGATIVES_MAX + 1};
+    assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "negatives"));
     assert_true(f->gate.threshold == INFINITY); // and the gate still never fires
 }
 
@@ -478,6 +578,9 @@ int main(void) {
         TEST(how_a_stream_is_cut_does_not_change_one_bit),
         TEST(training_depends_on_nothing_but_its_arguments),
         TEST(weights_of_unseen_n_grams_stay_zero),
+        TEST(every_window_is_read_in_every_pass),
+        TEST(a_memory_is_as_long_as_the_pair_needs),
+        cmocka_unit_test(hard_negatives_are_found_and_pushed_away),
         TEST(evidence_starts_at_what_old_windows_score),
         TEST(unlike_texts_are_told_apart_on_unseen_text),
         TEST(a_stream_is_recognised_again_after_each_change),

@@ -155,12 +155,25 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("ffw", "px", "p (PEER) or d (dense)");
     assert_set_fails("ffw", "", "p (PEER) or d (dense)");
     assert_set_fails("ffw", "ppppppppppppppppppppppppppppppppp", "at most 32");
-    assert_set_fails("model", "vector", "must be lm");
+    assert_set_fails("model", "image", "must be lm or vector");
     assert_set_fails("expert", "swiglu_of_many_letters", "must be gelu, relu or glu");
     assert_set_fails("expert", "", "must be gelu, relu or glu");
     assert_set_fails("expert", "GELU", "must be gelu, relu or glu");
     assert_set_fails("score", "gelu", "must be softmax, sigmoid or relu");
     assert_set_fails("seal_dtype", "f16", "must be f32 or bf16");
+    assert_set_fails("growth", "inplace", "must be generation or in_place");
+    assert_set_fails("size_new", "32", "must be fixed or auto");
+    assert_set_fails("subkeys_new", "query", "must be random or queries");
+    assert_set_fails("boundary_mark", "a\nb", "one line of printable ASCII");
+    assert_set_fails("boundary_mark", "\xc3\xa9", "one line of printable ASCII");
+    assert_set_fails("boundary_mark",
+                     "0123456789012345678901234567890123456789012345678901234567890123",
+                     "at most 63");
+    assert_set_fails("boundary_bytes", "0", "1 to");
+    assert_set_fails("capacity_share", "1.1", "0.001 to 1");
+    assert_set_fails("strategy", "sparse", "must be generations, finetune, replay, ewc, lwf");
+    assert_set_fails("replay_share", "1", "0 to 0.9");
+    assert_set_fails("sparse_slots", "0", "1 to");
     assert_set_fails("layers", "33", "1 to 32");
 }
 
@@ -199,6 +212,12 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 4 layers"},
         {{{"reservoir_bytes", "1000"}}, "reservoir_bytes 1000 holds fewer than two windows"},
         {{{"reservoir_window", "524289"}}, "reservoir_window 524289"},
+        {{{"model", "vector"}, {"inputs", "5"}, {"growth", "in_place"}},
+         "growth in_place is for language models"},
+        {{{"model", "vector"}, {"inputs", "5"}, {"boundary_mark", "END"}},
+         "boundary_mark is for language models"},
+        {{{"experts_max", "16383"}}, "experts_max 16383 is less than the 16384 experts"},
+        {{{"ffw", "pdpd"}, {"experts_max", "8191"}}, "than the 8192 experts of the first"},
         {{{"batch", "1024"}, {"context", "4096"}, {"heads", "64"}}, "make the batch smaller"},
     };
     for (size_t i = 0; i < sizeof(MISFITS) / sizeof(MISFITS[0]); i++) {
@@ -343,8 +362,13 @@ static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **s
 // Pools that are older than these fields do what their defaults say.
 static void text_from_before_a_choice_existed_means_its_default(void **state) {
     (void)state;
-    static const char *const NEWER[] = {"\"expert\": \"gelu\", ", "\"score\": \"softmax\", ",
-                                        ", \"seal_dtype\": \"f32\""};
+    static const char *const NEWER[] = {"\"expert\": \"gelu\", ",
+                                        "\"score\": \"softmax\", ",
+                                        ", \"seal_dtype\": \"f32\"",
+                                        "\"boundary_bytes\": 1048576, \"boundary_mark\": \"\", ",
+                                        "\"growth\": \"generation\", \"size_new\": \"fixed\", ",
+                                        "\"copy_experts\": 0, ",
+                                        ", \"strategy\": \"generations\""};
     for (size_t i = 0; i < sizeof(NEWER) / sizeof(NEWER[0]); i++) {
         reef_config config, standard;
         reef_error err;
@@ -355,6 +379,12 @@ static void text_from_before_a_choice_existed_means_its_default(void **state) {
         assert_memory_equal(&config, &standard, sizeof(config));
         free(json);
     }
+    reef_config older;
+    reef_error err;
+    char *json = edited("\"adapt_ffw\": true, ", ""); // newer ones correct more
+    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
+    assert_false(older.adapt_ffw);
+    free(json);
     assert_edit_fails("\"model\": \"lm\", ", "", "does not set model");
     assert_edit_fails("\"expert\": \"gelu\"", "\"expert\": \"swish\"", "gelu, relu or glu");
 }

@@ -42,6 +42,13 @@ double bench_proc_bytes(const char *path, const char *field) {
     return 1024 * kilobytes;
 }
 
+reef_status bench_wants_text(const reef_config *config, reef_error *err) {
+    if (!reef_config_is_vector(config)) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "this benchmark feeds text, which --model vector does not take: time a run of "
+                     "reefd --pool POOL --source idx:IMAGES,LABELS instead");
+}
+
 reef_status bench_directory_new(char **out, reef_error *err) {
     const char *parent = getenv("TMPDIR");
     *out = cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");

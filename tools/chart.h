@@ -13,6 +13,7 @@ typedef struct loss_chart {
     size_t found_count; // stream positions of generations 1, 2, ...
     const uint64_t *truth;
     size_t truth_count; // true boundaries; 0 where they are not known
+    bool vectors;       // losses are shares of wrong predictions, otherwise bits per byte
 } loss_chart;
 
 /** Where a picture goes on the page, axes and labels included. */

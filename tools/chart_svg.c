@@ -25,8 +25,9 @@
 // From data to the page.
 typedef struct axes {
     double left, top, width, height; // of the plot itself
-    double x_max, y_max;             // bytes; bits per byte. Both begin at 0
+    double x_max, y_max;             // bytes; loss. Both begin at 0
     double peak;                     // the highest loss; above y_max it is cut off
+    const char *title;               // of the loss
 } axes;
 
 static double page_x(const axes *a, double bytes) {
@@ -43,7 +44,8 @@ static axes fit_axes(const loss_chart *chart, chart_box box) {
               .width = box.width - LEFT_MARGIN - RIGHT_MARGIN,
               .height = box.height - TOP_MARGIN - BOTTOM_MARGIN,
               .x_max = 1,
-              .y_max = 1};
+              .y_max = 1,
+              .title = chart->vectors ? "share told wrong" : "loss (bits per byte)"};
     for (size_t i = 0; i < chart->count; i++) {
         a.x_max = fmax(a.x_max, (double)chart->points[i].stream_bytes);
         a.y_max = fmax(a.y_max, (double)chart->points[i].bits_per_byte);
@@ -80,7 +82,7 @@ static void draw_axes(FILE *out, const axes *a) {
                            : "bytes");
     svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
              label);
-    svg_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, "loss (bits per byte)");
+    svg_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, a->title);
     if (a->peak <= a->y_max) return;
     char note[512];
     snprintf(note, sizeof(note), "cut off at %g; the highest is %.1f", a->y_max, a->peak);

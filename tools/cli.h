@@ -190,6 +190,7 @@ typedef struct cli_pool {
     reef_store *store;
     reef_config config;
     reef_commit commit;
+    reef_tasks tasks;
     reef_generation *generations;
     uint32_t generation_count;
     uint64_t file_bytes;
@@ -201,12 +202,18 @@ REEF_MUST_CHECK reef_status cli_pool_open(cli_pool *pool, const cli_call *cli, r
 REEF_MUST_CHECK reef_status cli_pool_refresh(cli_pool *pool, reef_error *err);
 void cli_pool_close(cli_pool *pool); // accepts the zeroed pool
 
+/** Whether boundaries count tasks of one generation, instead of sealing it. */
+bool cli_keeps_one_generation(const cli_pool *pool);
+/** A position in the stream as people count it: in bytes of a text, or in examples. */
+uint64_t cli_stream_units(const reef_config *config, uint64_t bytes);
 /** Whether the feed-forward network of a block is a PEER layer. */
 bool cli_layer_is_peer(const reef_config *config, uint32_t layer);
 /** Number of PEER layers of a configuration. */
 uint32_t cli_peer_layers(const reef_config *config);
 /** Experts of one generation in all layers together. */
 uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation *generation);
+/** The generation that has its content: itself, or that into which it was consolidated. */
+uint32_t cli_generation_heir(const cli_pool *pool, const reef_generation *generation);
 json_t *cli_generation_json(const cli_pool *pool, const reef_generation *generation);
 json_t *cli_commit_json(const reef_commit *commit);
 
@@ -224,6 +231,57 @@ REEF_MUST_CHECK reef_status cli_file_read(cli_file *file, const char *path, reef
 /** The same for a text to score: INVALID when there is nothing in it to predict. */
 REEF_MUST_CHECK reef_status cli_text_read(cli_file *file, const char *path, reef_error *err);
 void cli_file_release(cli_file *file); // accepts the zeroed file
+
+// ---- cli_vectors.c: labelled vectors, and what a model makes of them -----------------------------
+
+/**
+ * Read vectors as the records of their stream. The file's path is the spec.
+ * Errors: INVALID no spec of vectors, another width than the pool's, too much to hold; those of
+ * reef_vectors_open.
+ */
+REEF_MUST_CHECK reef_status cli_vectors_read(cli_file *file,
+                                             const char *spec,
+                                             const reef_config *config,
+                                             reef_error *err);
+/** Read what a pool's model can be measured on: a text, or vectors. INVALID when it is the other. */
+REEF_MUST_CHECK reef_status cli_examples_read(cli_file *file,
+                                              const char *path,
+                                              const reef_config *config,
+                                              reef_error *err);
+/** INVALID unless the pool has a vector model, or with false a language model; the message ends with `instead`. */
+REEF_MUST_CHECK reef_status cli_pool_wants(const cli_pool *pool,
+                                           bool vectors,
+                                           const char *instead,
+                                           reef_error *err);
+
+typedef struct cli_prediction {
+    int32_t label, given; // predicted; as it stands in the file, -1 for none
+    double score;         // of the predicted label; NaN while the model knows none
+    uint32_t generation;  // that had the most say
+} cli_prediction;
+typedef void (*cli_on_prediction)(void *context, const cli_prediction *one);
+
+/** Show `visit` the prediction of each record, in order. */
+REEF_MUST_CHECK reef_status cli_predict(reef_model *model,
+                                        const cli_file *file,
+                                        cli_progress *progress,
+                                        cli_on_prediction visit,
+                                        void *context,
+                                        reef_error *err);
+
+typedef struct cli_accuracy {
+    uint64_t examples, labelled, right;
+    double accuracy; // right / labelled; NaN without labels
+    double
+        *answered_share; // (generation count) on the heap: examples in which each had the most say
+} cli_accuracy;
+
+/** How many labelled records of a file are told right. Free out->answered_share, also after an error. */
+REEF_MUST_CHECK reef_status cli_accuracy_measure(reef_model *model,
+                                                 const cli_file *file,
+                                                 cli_progress *progress,
+                                                 cli_accuracy *out,
+                                                 reef_error *err);
 
 /** The loss curve of a pool. */
 typedef struct cli_points {

@@ -15,6 +15,11 @@
 
 // ---- pools ---------------------------------------------------------------------------------------
 
+// Bytes of the stream as people count it: of a text they are bytes, of vectors examples.
+uint64_t cli_stream_units(const reef_config *config, uint64_t bytes) {
+    return reef_config_is_vector(config) ? bytes / reef_vector_record_bytes(config) : bytes;
+}
+
 static uint64_t data_file_bytes(const char *pool) {
     char *path = cli_format("%s/data.mdb", pool);
     struct stat info;
@@ -35,12 +40,18 @@ static reef_status read_generations(cli_pool *pool, reef_txn *txn, reef_error *e
     return status;
 }
 
+bool cli_keeps_one_generation(const cli_pool *pool) {
+    return strcmp(pool->config.strategy, "generations") != 0;
+}
+
 reef_status cli_pool_refresh(cli_pool *pool, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_config_read(txn, &pool->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &pool->commit, err);
     if (status == REEF_OK) status = read_generations(pool, txn, err);
+    if (status == REEF_OK && cli_keeps_one_generation(pool))
+        status = reef_tasks_read(txn, &pool->tasks, err);
     reef_txn_abort(txn); // a read has nothing to commit
     pool->file_bytes = data_file_bytes(reef_store_path(pool->store));
     return status;
@@ -62,10 +73,12 @@ void cli_pool_close(cli_pool *pool) {
 }
 
 bool cli_layer_is_peer(const reef_config *config, uint32_t layer) {
+    if (reef_config_is_vector(config)) return layer == 0; // its only one
     return (config->ffw[1] ? config->ffw[layer] : config->ffw[0]) == 'p';
 }
 
 uint32_t cli_peer_layers(const reef_config *config) {
+    if (reef_config_is_vector(config)) return 1;
     uint32_t count = 0;
     for (uint32_t layer = 0; layer < config->layers; layer++)
         count += cli_layer_is_peer(config, layer);
@@ -74,6 +87,12 @@ uint32_t cli_peer_layers(const reef_config *config) {
 
 uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation *generation) {
     return (uint64_t)generation->side * generation->side * cli_peer_layers(&pool->config);
+}
+
+uint32_t cli_generation_heir(const cli_pool *pool, const reef_generation *generation) {
+    uint32_t g = generation->generation;
+    while (g + 1 < pool->generation_count && reef_generation_is_empty(&pool->generations[g])) g++;
+    return g;
 }
 
 json_t *cli_generation_json(const cli_pool *pool, const reef_generation *generation) {
@@ -95,6 +114,10 @@ json_t *cli_generation_json(const cli_pool *pool, const reef_generation *generat
                         generation->sealed ? json_integer((json_int_t)generation->sealed_at)
                                            : json_null());
     json_object_set_new(object, "root", generation->sealed ? json_string(root) : json_null());
+    json_object_set_new(object, "consolidated_into",
+                        reef_generation_is_empty(generation)
+                            ? json_integer((json_int_t)cli_generation_heir(pool, generation))
+                            : json_null());
     return object;
 }
 
@@ -218,6 +241,7 @@ reef_status cli_usage_summary(cli_pool *pool,
     uint32_t layers = cli_peer_layers(&pool->config);
     size_t expert_count = (size_t)generation->side * generation->side;
     *out = (reef_usage_summary){0};
+    if (reef_config_is_vector(&pool->config)) return REEF_OK; // every expert sees every input
     for (uint32_t layer = 0; layer < pool->config.layers; layer++) {
         if (!cli_layer_is_peer(&pool->config, layer)) continue;
         reef_usage *usage = NULL;

@@ -357,6 +357,7 @@ static reef_status read_options(const cli_call *cli,
     reef_status status = cli_integer(cli, "steps", 1, STEPS_MAX, &m->steps, err);
     if (status == REEF_OK) status = cli_integer(cli, "rounds", 1, ROUNDS_MAX, &m->rounds, err);
     if (status == REEF_OK) status = cli_config(cli, config, err);
+    if (status == REEF_OK) status = bench_wants_text(config, err);
     if (status == REEF_OK) status = settle_config(cli, config, err);
     if (status == REEF_OK) status = count_threads(cli, &m->threads, err);
     m->step_tokens = (uint64_t)config->batch * config->context;

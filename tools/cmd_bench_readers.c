@@ -380,6 +380,7 @@ reef_status cmd_bench_readers(cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         status = cli_integer(cli, "commit-steps", 1, 1000000, &p.commit_steps, err);
     if (status == REEF_OK) status = cli_config(cli, &config, err);
+    if (status == REEF_OK) status = bench_wants_text(&config, err);
     if (status != REEF_OK) return status;
     if (!cli_text(cli, "boundaries")) strcpy(config.boundaries, "given");
     status = bench_directory_new(&directory, err);

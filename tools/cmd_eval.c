@@ -1,5 +1,8 @@
 // reef eval: loss on files, now or as of any earlier state; with --matrix, in every state.
 #include "commands.h"
+#include "eval_gates.h"
+#include "eval_set.h"
+#include "eval_vectors.h"
 #include "matrix.h"
 
 #include <inttypes.h>
@@ -10,6 +13,11 @@
 static const cli_option OPTIONS[] = {
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
     {"matrix", NULL, "as of every generation, and now, with what was forgotten"},
+    {"gates", NULL, "where the gates fire, where they begin to, and what another threshold would do"},
+    {"svg", "FILE", "with --gates: also draw what each misses against what it leaks"},
+    {"learned", "G,G,...",
+     "with --matrix or --gates: the generation in which each file was learned (default: one after the other, "
+     "where there are as many files as generations)"},
     {0},
 };
 
@@ -18,11 +26,26 @@ const cli_manual eval_manual = {
              "share\n"
              "of bytes on which each generation fired. --as-of G is exactly the function that the "
              "model\n"
-             "was when generation G was sealed.",
+             "was when generation G was sealed. --matrix prints forgetting in both usual "
+             "definitions:\n"
+             "since best (Chaudhry 2018: the least loss of all earlier states, against now) and, "
+             "where\n"
+             "it is known when a file was learned, since learned (Lopez-Paz 2017: the negative of "
+             "backward\n"
+             "transfer).\n"
+             "\n"
+             "--gates reads files, or NAME=FILE, with the gates alone: each from a cold start.\n"
+             "\n"
+             "With a vector model files are idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or "
+             "jsonl:FILE, as\n"
+             "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
+             "generation had the most say.",
     .options = OPTIONS,
     .example = "reef eval reef.pool english.txt code.c\n"
                "reef eval reef.pool --as-of 0 english.txt\n"
-               "reef eval reef.pool --matrix english.txt code.c",
+               "reef eval reef.pool --matrix english.txt code.c\n"
+               "reef eval reef.pool --gates --svg gates.svg english=english.txt c=code.c\n"
+               "reef eval mnist.pool idx:t10k-images.gz,t10k-labels.gz",
 };
 
 typedef struct file_score {
@@ -30,10 +53,13 @@ typedef struct file_score {
     double *fire_share;
 } file_score;
 
-static reef_status read_files(const cli_call *cli, cli_file *files, reef_error *err) {
+static reef_status read_files(const cli_call *cli,
+                              const reef_config *config,
+                              cli_file *files,
+                              reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++)
-        status = cli_text_read(&files[i], cli->operands[i], err);
+        status = cli_examples_read(&files[i], cli->operands[i], config, err);
     return status;
 }
 
@@ -99,12 +125,19 @@ static reef_status eval_once(cli_call *cli,
                              cli_pool *pool,
                              const cli_file *files,
                              reef_error *err) {
+    if (cli_text(cli, "learned"))
+        return reef_fail(err, REEF_INVALID, "--learned is about forgetting: it needs --matrix or --gates");
     const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
     reef_model *model = NULL;
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) return status;
+    if (reef_config_is_vector(&pool->config)) {
+        status = eval_vectors(cli, model, as_of, files, err);
+        reef_model_close(model);
+        return status;
+    }
     uint32_t generations = reef_model_generation_count(model);
     file_score *scores = cli_alloc(cli->operand_count, sizeof(*scores));
     uint64_t total = 0;
@@ -124,21 +157,44 @@ static reef_status eval_once(cli_call *cli,
     return status;
 }
 
+static json_t *figures_json(const cli_matrix *matrix,
+                            double (*figure)(const metrics_matrix *, size_t)) {
+    metrics_matrix figures = matrix_metrics(matrix);
+    json_t *array = json_array();
+    for (size_t j = 0; j < matrix->columns; j++)
+        json_array_append_new(array, cli_real(figure(&figures, j)));
+    return array;
+}
+
+static json_t *summary_json(const cli_matrix *matrix) {
+    metrics_matrix figures = matrix_metrics(matrix);
+    metrics_summary summary = metrics_summarise(&figures);
+    return json_pack("{s:o, s:o, s:o, s:o}", "final_mean", cli_real(summary.final_mean),
+                     "forgetting_max", cli_real(summary.forgetting_max), "forgetting_learned",
+                     cli_real(summary.forgetting_learned), "backward_transfer",
+                     cli_real(summary.backward_transfer));
+}
+
 static reef_status eval_matrix(cli_call *cli,
                                cli_pool *pool,
                                const cli_file *files,
                                reef_error *err) {
     if (cli_text(cli, "as-of"))
         return reef_fail(err, REEF_INVALID, "--matrix evaluates every state: it takes no --as-of");
-    cli_matrix matrix;
-    reef_status status = matrix_measure(&matrix, cli, pool, files, cli->operand_count, err);
+    size_t *learned = cli_alloc(cli->operand_count, sizeof(*learned));
+    cli_matrix matrix = {0};
+    reef_status status =
+        eval_learned_read(cli, pool->generation_count, learned, cli->operand_count, err);
+    if (status == REEF_OK)
+        status = matrix_measure(&matrix, cli, pool, files, cli->operand_count, err);
+    if (status == REEF_OK) memcpy(matrix.learned, learned, cli->operand_count * sizeof(*learned));
+    free(learned);
     if (status != REEF_OK) return status;
     const char **names = cli_alloc(cli->operand_count, sizeof(*names));
-    json_t *columns = json_array(), *rows = json_array(), *forgetting = json_array();
+    json_t *columns = json_array(), *rows = json_array();
     for (size_t i = 0; i < cli->operand_count; i++) {
         names[i] = files[i].path;
         json_array_append_new(columns, cli_path(names[i]));
-        json_array_append_new(forgetting, cli_real(matrix_forgetting(&matrix, i)));
     }
     for (size_t row = 0; row < matrix.rows; row++) {
         char name[CLI_WORD_BYTES];
@@ -146,14 +202,17 @@ static reef_status eval_matrix(cli_call *cli,
     }
     if (cli->json)
         status = cli_answer(cli,
-                            json_pack("{s:O, s:O, s:o, s:O}", "files", columns, "rows", rows,
-                                      "matrix", matrix_json(&matrix), "forgetting", forgetting),
+                            json_pack("{s:O, s:O, s:o, s:o, s:o, s:o}", "files", columns, "rows",
+                                      rows, "matrix", matrix_json(&matrix), "forgetting",
+                                      figures_json(&matrix, metrics_forgetting_max),
+                                      "forgetting_learned",
+                                      figures_json(&matrix, metrics_forgetting_learned), "figures",
+                                      summary_json(&matrix)),
                             err);
     else
         matrix_print(&matrix, names);
     json_decref(columns);
     json_decref(rows);
-    json_decref(forgetting);
     free(names);
     matrix_release(&matrix);
     return status;
@@ -163,10 +222,18 @@ reef_status cmd_eval(cli_call *cli, reef_error *err) {
     cli_pool pool = {0};
     cli_file *files = cli_alloc(cli->operand_count, sizeof(*files));
     reef_status status = cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = read_files(cli, files, err);
+    if (status == REEF_OK && cli_text(cli, "gates")) {
+        status = eval_gates(cli, &pool, err);
+        goto cleanup;
+    }
+    if (status == REEF_OK && cli_text(cli, "svg"))
+        status = reef_fail(err, REEF_INVALID, "--svg is a picture of gates: it needs --gates");
+    if (status == REEF_OK) status = read_files(cli, &pool.config, files, err);
     if (status == REEF_OK)
         status = cli_text(cli, "matrix") ? eval_matrix(cli, &pool, files, err)
                                          : eval_once(cli, &pool, files, err);
+
+cleanup:
     for (size_t i = 0; i < cli->operand_count; i++) cli_file_release(&files[i]);
     free(files);
     cli_pool_close(&pool);

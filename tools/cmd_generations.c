@@ -6,7 +6,8 @@
 const cli_manual generations_manual = {
     .about = "Used is the share of experts that were ever chosen; unevenness is the distance of "
              "their use\n"
-             "from uniform in nats (0: all alike), averaged over the PEER layers.",
+             "from uniform in nats (0: all alike), averaged over the PEER layers. In a model of\n"
+             "vectors every expert sees every input, so neither is shown.",
     .options = NULL,
     .example = "reef generations reef.pool",
 };
@@ -20,9 +21,15 @@ static void add_row(cli_table *table,
     cli_table_cell(table, "%" PRIu32 " x %" PRIu32, g->side, g->side);
     cli_table_cell(table, "%s", cli_count(cli_generation_experts(pool, g), words));
     cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
-    cli_table_cell(table, "%s", g->sealed ? "sealed" : "open");
-    cli_table_cell(table, "%s", cli_count(g->opened_at, words));
-    cli_table_cell(table, "%s", g->sealed ? cli_count(g->sealed_at, words) : "");
+    if (reef_generation_is_empty(g))
+        cli_table_cell(table, "in %" PRIu32, cli_generation_heir(pool, g));
+    else
+        cli_table_cell(table, "%s", g->sealed ? "sealed" : "open");
+    const reef_config *config = &pool->config;
+    cli_table_cell(table, "%s", cli_count(cli_stream_units(config, g->opened_at), words));
+    cli_table_cell(table, "%s",
+                   g->sealed ? cli_count(cli_stream_units(config, g->sealed_at), words) : "");
+    if (reef_config_is_vector(config)) return;
     cli_table_cell(table, "%.1f", usage->used_percent);
     cli_table_cell(table, "%.3f", usage->unevenness);
 }
@@ -31,9 +38,12 @@ static json_t *row_json(const cli_pool *pool,
                         const reef_generation *g,
                         const reef_usage_summary *usage) {
     json_t *object = cli_generation_json(pool, g);
-    json_object_set_new(object, "used_percent", cli_real(usage->used_percent));
-    json_object_set_new(object, "unevenness", cli_real(usage->unevenness));
-    json_object_set_new(object, "selections", json_integer((json_int_t)usage->selections));
+    bool counted = !reef_config_is_vector(&pool->config);
+    json_object_set_new(object, "used_percent",
+                        counted ? cli_real(usage->used_percent) : json_null());
+    json_object_set_new(object, "unevenness", counted ? cli_real(usage->unevenness) : json_null());
+    json_object_set_new(object, "selections",
+                        counted ? json_integer((json_int_t)usage->selections) : json_null());
     return object;
 }
 
@@ -52,7 +62,10 @@ reef_status generations_list(cli_pool *pool, cli_table **table, json_t **array, 
     static const char *const HEADING[] = {"generation",     "side",   "experts",
                                           "rows",           "state",  "opened at byte",
                                           "sealed at byte", "used %", "unevenness"};
-    *table = cli_table_new(">>><<>>>>", HEADING);
+    static const char *const VECTOR_HEADING[] = {
+        "generation", "side", "experts", "rows", "state", "opened at example", "sealed at example"};
+    *table = reef_config_is_vector(&pool->config) ? cli_table_new(">>><<>>", VECTOR_HEADING)
+                                                  : cli_table_new(">>><<>>>>", HEADING);
     *array = json_array();
     reef_status status = collect(pool, *table, *array, err);
     if (status == REEF_OK) return REEF_OK;
@@ -63,6 +76,17 @@ reef_status generations_list(cli_pool *pool, cli_table **table, json_t **array, 
     return status;
 }
 
+static void print_list(const cli_pool *pool, const cli_table *table) {
+    char words[CLI_WORD_BYTES];
+    cli_table_print(table, stdout);
+    if (!cli_keeps_one_generation(pool)) return;
+    printf("strategy %s keeps one generation", pool->config.strategy);
+    if (pool->tasks.task > 0)
+        printf("; %" PRIu32 " boundaries so far, the last at byte %s", pool->tasks.task,
+               cli_count(pool->tasks.task_at, words));
+    printf("\n");
+}
+
 reef_status cmd_generations(cli_call *cli, reef_error *err) {
     cli_pool pool;
     cli_table *table = NULL;
@@ -70,9 +94,12 @@ reef_status cmd_generations(cli_call *cli, reef_error *err) {
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = generations_list(&pool, &table, &array, err);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, json_pack("{s:O}", "generations", array), err);
+        status = cli_answer(cli,
+                            json_pack("{s:O, s:s, s:I}", "generations", array, "strategy",
+                                      pool.config.strategy, "task", (json_int_t)pool.tasks.task),
+                            err);
     else if (status == REEF_OK)
-        cli_table_print(table, stdout);
+        print_list(&pool, table);
     json_decref(array);
     cli_table_free(table);
     cli_pool_close(&pool);

@@ -67,8 +67,9 @@ reef_status cmd_grow(cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     status = cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
+    status = cli_pool_wants(&pool, false, "reef seal opens a generation with more experts", err);
     uint32_t before = pool.generations[pool.generation_count - 1].side;
-    status = check_side(before, side, err);
+    if (status == REEF_OK) status = check_side(before, side, err);
     if (status == REEF_OK && !cli->dry_run) {
         json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
         status = cli_change(cli, request, grow, &result, err);

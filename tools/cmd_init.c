@@ -13,7 +13,8 @@ const cli_manual init_manual = {
     .options = NULL,
     .example = "reef init reef.pool\n"
                "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
-               "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16",
+               "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16\n"
+               "reef init mnist.pool --model vector --inputs 784",
 };
 
 static uint64_t experts_of(const reef_config *config) {
@@ -32,6 +33,25 @@ static json_t *measured(const cli_call *cli, uint64_t value) {
     return cli->dry_run ? json_null() : json_integer((json_int_t)value);
 }
 
+static void print_text_model(const reef_config *config) {
+    char words[CLI_WORD_BYTES];
+    printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " bytes\n",
+           config->model, config->layers, config->d_model, config->context);
+    printf("  experts     %s", cli_count(experts_of(config), words));
+    printf(" (%" PRIu32 " x %" PRIu32 " in each of %" PRIu32 " PEER layers)\n", config->side,
+           config->side, cli_peer_layers(config));
+}
+
+static void print_vector_model(const reef_config *config) {
+    char words[CLI_WORD_BYTES];
+    printf("  model       %s, of %s inputs\n", config->model, cli_count(config->inputs, words));
+    printf("  experts     %s", cli_count(experts_of(config), words));
+    printf(" (%" PRIu32 " x %" PRIu32 ") a generation\n", config->side, config->side);
+    printf("  memory      %s", cli_count(config->memory, words));
+    printf(" examples, %s\n",
+           cli_bytes((uint64_t)config->memory * reef_vector_record_bytes(config), words));
+}
+
 static reef_status answer(cli_call *cli,
                           const reef_config *config,
                           uint64_t parameters,
@@ -46,16 +66,14 @@ static reef_status answer(cli_call *cli,
                                     measured(cli, file_bytes), "config", config_json(config)),
                           err);
     char words[CLI_WORD_BYTES];
+    bool vector = reef_config_is_vector(config);
     printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
-    printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " bytes\n",
-           config->model, config->layers, config->d_model, config->context);
-    printf("  experts     %s", cli_count(experts_of(config), words));
-    printf(" (%" PRIu32 " x %" PRIu32 " in each of %" PRIu32 " PEER layers)\n", config->side,
-           config->side, cli_peer_layers(config));
+    (vector ? print_vector_model : print_text_model)(config);
     if (cli->dry_run) return REEF_OK;
     printf("  parameters  %s\n", cli_count(parameters, words));
     printf("  on disk     %s\n", cli_bytes(file_bytes, words));
-    printf("next: reefd --pool %s --source FILE\n", cli->pool);
+    printf("next: reefd --pool %s --source %s\n", cli->pool,
+           vector ? "idx:IMAGES,LABELS (or npy:, csv:, jsonl:)" : "FILE");
     return REEF_OK;
 }
 

@@ -16,7 +16,9 @@ static const cli_option OPTIONS[] = {
 const cli_manual plot_loss_manual = {
     .about =
         "The loss of each batch before it was trained on, which is what the drift test sees, and\n"
-        "where generations were opened.",
+        "where generations were opened. Of a vector model: the share of each batch that was "
+        "told\n"
+        "wrong.",
     .options = OPTIONS,
     .example = "reef plot loss reef.pool\n"
                "reef plot loss reef.pool --svg loss.svg",
@@ -41,8 +43,9 @@ static json_t *chart_json(const loss_chart *chart) {
         json_array_append_new(points,
                               json_pack("{s:I, s:I, s:o, s:I}", "step", (json_int_t)point->step,
                                         "stream_bytes", (json_int_t)point->stream_bytes,
-                                        "bits_per_byte", cli_real((double)point->bits_per_byte),
-                                        "generation", (json_int_t)point->generation));
+                                        chart->vectors ? "error_share" : "bits_per_byte",
+                                        cli_real((double)point->bits_per_byte), "generation",
+                                        (json_int_t)point->generation));
     }
     for (size_t i = 0; i < chart->found_count; i++)
         json_array_append_new(found, json_integer((json_int_t)chart->found[i]));
@@ -73,7 +76,9 @@ reef_status cmd_plot_loss(cli_call *cli, reef_error *err) {
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = cli_points_read(&points, &pool, err);
     if (status == REEF_OK) {
-        loss_chart chart = {.points = points.points, .count = points.count};
+        loss_chart chart = {.points = points.points,
+                            .count = points.count,
+                            .vectors = reef_config_is_vector(&pool.config)};
         found = chart_boundaries(&pool, &chart.found_count);
         chart.found = found;
         status = show(cli, &chart, err);

@@ -257,6 +257,8 @@ static reef_status assign_generations(report *r, const cli_pool *pool, reef_erro
     for (size_t j = 1; j < r->count; j++) {
         size_t boundary = nearest_boundary(r, r->domains[j].start);
         r->domains[j].generation = boundary == SIZE_MAX ? 0 : boundary + 1;
+        while (reef_generation_is_empty(&pool->generations[r->domains[j].generation]))
+            r->domains[j].generation++; // into which it was consolidated
     }
     for (size_t i = 0; i < r->sealed_count; i++) {
         sealed_bits *sealed = &r->sealed[i];
@@ -283,7 +285,7 @@ static double share_learned(const report *r, size_t j) {
     const domain *d = &r->domains[j];
     if (d->generation == 0) return NAN;
     double before = matrix_at(&r->matrix, d->generation - 1, j);
-    return (before - own_bits(r, j)) / (before - d->fresh);
+    return metrics_learned_share(before, own_bits(r, j), d->fresh);
 }
 
 // The largest change since generations were sealed; NaN when nothing was measured at the time.
@@ -351,10 +353,15 @@ static reef_status measure(report *r, const cli_call *cli, cli_pool *pool, reef_
     reef_status status = matrix_measure(&r->matrix, cli, pool, files, r->count, err);
     free(files);
     if (status != REEF_OK) return status;
+    for (size_t j = 0; j < r->count; j++) r->matrix.learned[j] = r->domains[j].generation;
     compute(r);
     r->samples = cli_alloc(pool->generation_count, sizeof(*r->samples));
-    for (size_t g = 0; g < pool->generation_count && status == REEF_OK; g++)
-        status = sample(r, cli, pool, g, err);
+    for (size_t g = 0; g < pool->generation_count && status == REEF_OK; g++) {
+        if (reef_generation_is_empty(&pool->generations[g]))
+            r->samples[r->sample_count++] = cli_format("(consolidated into a later generation)");
+        else
+            status = sample(r, cli, pool, g, err);
+    }
     return status;
 }
 
@@ -591,6 +598,9 @@ reef_status cmd_report(cli_call *cli, reef_error *err) {
     report r = {0};
     cli_pool pool = {0};
     reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK)
+        status =
+            cli_pool_wants(&pool, false, "reef eval --matrix shows accuracy and forgetting", err);
     if (status == REEF_OK) status = read_request(&r, cli, err);
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);

@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const cli_option OPTIONS[] = {
     {"seal-dtype", "TYPE", "its rows: f32, or bf16 at half the bytes (default: the pool's choice)"},
@@ -27,10 +28,10 @@ static reef_status seal(reef_trainer *trainer,
     const char *dtype = json_string_value(json_object_get(arguments, "seal_dtype"));
     reef_status status = reef_trainer_seal(trainer, dtype, &sealing, err);
     if (status == REEF_OK) // as the daemon answers
-        *result =
-            json_pack("{s:I, s:I, s:o, s:o}", "sealed", (json_int_t)sealing.generation,
-                      "loss_bytes", (json_int_t)sealing.loss_bytes, "loss_before",
-                      cli_real(sealing.loss_before), "loss_after", cli_real(sealing.loss_after));
+        *result = json_pack(
+            "{s:I, s:I, s:I, s:o, s:o}", "sealed", (json_int_t)sealing.generation, "task",
+            (json_int_t)sealing.task, "loss_bytes", (json_int_t)sealing.loss_bytes, "loss_before",
+            cli_real(sealing.loss_before), "loss_after", cli_real(sealing.loss_after));
     return status;
 }
 
@@ -75,14 +76,35 @@ static void print_answer(const cli_call *cli,
                          const json_t *result) {
     const reef_generation *old = &pool->generations[sealed];
     char words[CLI_WORD_BYTES];
+    const reef_config *config = &pool->config;
     const char *would = cli->dry_run ? "would seal" : "sealed";
-    printf("%s generation %" PRIu32 " (%s experts, open since byte %" PRIu64 ") with rows of %s\n",
-           would, sealed, cli_count(cli_generation_experts(pool, old), words), old->opened_at,
-           dtype);
-    if (!cli->dry_run) print_loss(result);
-    printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts in each PEER layer)\n",
-           cli->dry_run ? "would open" : "opened", sealed + 1, pool->config.side_new,
-           pool->config.side_new);
+    bool vectors = reef_config_is_vector(config);
+    uint32_t side = vectors ? config->side : config->side_new;
+    if (!cli->dry_run) side = pool->generations[sealed + 1].side;
+    printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
+           would, sealed, cli_count(cli_generation_experts(pool, old), words),
+           vectors ? "example" : "byte", cli_stream_units(config, old->opened_at), dtype);
+    if (!cli->dry_run && !vectors) print_loss(result);
+    printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts%s)\n",
+           cli->dry_run ? "would open" : "opened", sealed + 1, side, side,
+           vectors ? "" : " in each PEER layer");
+}
+
+// With a rival of generations nothing is sealed: a boundary counts tasks.
+static reef_status answer_task(cli_call *cli,
+                               const cli_pool *pool,
+                               const json_t *result,
+                               reef_error *err) {
+    json_int_t task = cli->dry_run ? (json_int_t)pool->tasks.task + 1
+                                   : json_integer_value(json_object_get(result, "task"));
+    if (cli->json)
+        return cli_answer(cli,
+                          json_pack("{s:b, s:s, s:I}", "done", !cli->dry_run, "strategy",
+                                    pool->config.strategy, "task", task),
+                          err);
+    printf("strategy %s keeps generation 0 open: task %" JSON_INTEGER_FORMAT " %s\n",
+           pool->config.strategy, task, cli->dry_run ? "would begin" : "begins");
+    return REEF_OK;
 }
 
 reef_status cmd_seal(cli_call *cli, reef_error *err) {
@@ -97,6 +119,9 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
         status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
     else
         dtype = pool.config.seal_dtype;
+    if (status == REEF_OK && cli->dry_run && strcmp(pool.config.strategy, "joint") == 0)
+        status =
+            reef_fail(err, REEF_INVALID, "the pool's strategy is joint, which has no boundaries");
     if (status == REEF_OK && !cli->dry_run) {
         json_t *request = json_pack("{s:s, s:s}", "command", "seal", "seal_dtype", dtype);
         status = cli_change(cli, request, seal, &result, err);
@@ -104,7 +129,9 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
         sealed = (uint32_t)json_integer_value(json_object_get(result, "sealed"));
         if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
     }
-    if (status == REEF_OK && cli->json)
+    if (status == REEF_OK && cli_keeps_one_generation(&pool))
+        status = answer_task(cli, &pool, result, err);
+    else if (status == REEF_OK && cli->json)
         status = answer_json(cli, &pool, sealed, dtype, result, err);
     else if (status == REEF_OK)
         print_answer(cli, &pool, sealed, dtype, result);

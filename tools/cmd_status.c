@@ -21,13 +21,20 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
     const reef_generation *open = &pool->generations[pool->generation_count - 1];
     json_t *last = points->count ? cli_real((double)points->points[points->count - 1].bits_per_byte)
                                  : json_null();
-    return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
-                     cli_path(cli->pool), "state", "idle", "step", (json_int_t)pool->commit.step,
-                     "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
-                     (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
-                     "last_bits_per_byte", last, "experts", (json_int_t)experts, "experts_open",
-                     (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes,
-                     "last_commit", cli_commit_json(&pool->commit));
+    bool vectors = reef_config_is_vector(&pool->config);
+    json_t *object =
+        json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
+                  cli_path(cli->pool), "state", "idle", "strategy", pool->config.strategy, "task",
+                  (json_int_t)pool->tasks.task, "step", (json_int_t)pool->commit.step,
+                  "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
+                  (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
+                  vectors ? "last_error_share" : "last_bits_per_byte", last, "experts",
+                  (json_int_t)experts, "experts_open", (json_int_t)experts_open, "file_bytes",
+                  (json_int_t)pool->file_bytes, "last_commit", cli_commit_json(&pool->commit));
+    size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
+    json_object_set_new(object, "record_bytes",
+                        vectors ? json_integer((json_int_t)record) : json_null());
+    return object;
 }
 
 static reef_status read_pool(const cli_call *cli, json_t **result, reef_error *err) {
@@ -62,6 +69,25 @@ static void print_count(const json_t *object,
     if (!json_is_integer(json_object_get(object, name))) return;
     printf("  %-14s%s%s%s\n", label, cli_count(integer(object, name), words), unit[0] ? " " : "",
            unit);
+}
+
+// A part of the stream: bytes of text, or examples.
+static void print_stream(const json_t *status,
+                         const char *name,
+                         const char *label,
+                         const char *detail) {
+    char words[CLI_WORD_BYTES];
+    if (!json_is_integer(json_object_get(status, name))) return;
+    uint64_t record = integer(status, "record_bytes"), bytes = integer(status, name);
+    printf("  %-14s%s %s%s\n", label, cli_count(record ? bytes / record : bytes, words),
+           record ? "examples" : "bytes", detail);
+}
+
+static void print_share(const json_t *object, const char *name, const char *label) {
+    const json_t *value = json_object_get(object, name);
+    if (json_is_number(value))
+        printf("  %-14s%.1f %% told wrong before training on them\n", label,
+               100 * json_number_value(value));
 }
 
 static void print_commit(const json_t *commit) {
@@ -99,20 +125,30 @@ static void print_daemon(const json_t *status) {
     }
 }
 
+static void print_strategy(const json_t *status) {
+    const char *strategy = json_string_value(json_object_get(status, "strategy"));
+    if (strategy == NULL || strcmp(strategy, "generations") == 0) return;
+    printf("  %-14s%s, which keeps one generation; %" PRIu64 " boundaries so far\n", "strategy",
+           strategy, integer(status, "task"));
+}
+
 static void print_status(const json_t *status, bool daemon) {
     if (daemon)
         print_daemon(status);
     else
         printf("no daemon runs on this pool; as of its last commit:\n");
     print_count(status, "step", "step", "");
-    print_count(status, "stream_bytes", "trained", "bytes");
-    print_count(status, "carried_bytes", "waiting", "bytes");
-    print_count(status, "skipped_bytes", "recognised", "bytes of older domains, not trained");
+    print_stream(status, "stream_bytes", "trained", "");
+    print_stream(status, "carried_bytes", "waiting", "");
+    print_stream(status, "skipped_bytes", "recognised", " of older domains, not trained");
     print_count(status, "generation", "generation", "is open");
+    print_strategy(status);
     print_count(status, "experts", "experts", "in all layers and generations");
     print_count(status, "experts_open", "", "of them in the open generation");
     print_number(status, "bits_per_byte", "loss", "bits per byte (median of recent batches)");
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
+    print_share(status, "error_share", "recent batches");
+    print_share(status, "last_error_share", "last batch");
     if (json_is_integer(json_object_get(status, "file_bytes"))) {
         char words[CLI_WORD_BYTES];
         printf("  %-14s%s\n", "on disk", cli_bytes(integer(status, "file_bytes"), words));

@@ -147,6 +147,11 @@ static reef_status choose(const cli_call *cli,
                          "there is no generation %" PRIu64 ": the pool has 0 to %" PRIu32,
                          generation, pool->generation_count - 1);
     *out = &pool->generations[generation];
+    if (reef_generation_is_empty(*out))
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "generation %" PRIu64 " was consolidated into generation %" PRIu32
+                         " and has no experts; ask for that one",
+                         generation, cli_generation_heir(pool, *out));
     return REEF_OK;
 }
 
@@ -184,6 +189,11 @@ reef_status cmd_usage(cli_call *cli, reef_error *err) {
     cli_pool pool;
     const reef_generation *generation = NULL;
     reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK)
+        status = cli_pool_wants(&pool, false,
+                                "there every expert sees every input, and reef eval shows which "
+                                "generation answers",
+                                err);
     if (status == REEF_OK) status = choose(cli, &pool, &generation, err);
     if (status == REEF_OK) status = show(cli, &pool, generation, err);
     cli_pool_close(&pool);

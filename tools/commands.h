@@ -7,8 +7,10 @@
 // function, in the order of the table
 #define CLI_RUN_LIST(X)                                                                            \
     X(init)                                                                                        \
+    X(train)                                                                                       \
     X(status)                                                                                      \
     X(seal)                                                                                        \
+    X(consolidate)                                                                                 \
     X(grow)                                                                                        \
     X(freeze)                                                                                      \
     X(thaw)                                                                                        \
@@ -16,6 +18,7 @@
     X(snapshot_list)                                                                               \
     X(snapshot_show)                                                                               \
     X(eval)                                                                                        \
+    X(predict)                                                                                     \
     X(score)                                                                                       \
     X(generate)                                                                                    \
     X(generations)                                                                                 \
@@ -23,6 +26,7 @@
     X(timeline)                                                                                    \
     X(verify)                                                                                      \
     X(plot_loss)                                                                                   \
+    X(plot_forgetting)                                                                             \
     X(report)                                                                                      \
     X(bench_step)                                                                                  \
     X(bench_readers)                                                                               \

@@ -2,7 +2,10 @@
 // is in memory at a time.
 #include "matrix.h"
 
+#include "eval_set.h"
+
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 static void on_progress(void *context, size_t done) {
@@ -34,9 +37,10 @@ static reef_status measure_row(double *bits,
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     for (size_t j = 0; j < file_count && status == REEF_OK; j++) {
-        reef_score score = {0};
-        status = score_file(model, &files[j], progress, NULL, &score, err);
-        bits[j] = score.bits_per_byte;
+        eval_score score;
+        status = eval_file_measure(model, &files[j], progress, &score, err);
+        bits[j] = score.value;
+        free(score.fire_share);
     }
     reef_model_close(model);
     return status;
@@ -49,14 +53,22 @@ reef_status matrix_measure(cli_matrix *matrix,
                            size_t file_count,
                            reef_error *err) {
     size_t rows = (size_t)pool->generation_count + 1;
-    *matrix = (cli_matrix){.rows = rows, .columns = file_count};
+    *matrix = (cli_matrix){
+        .rows = rows, .columns = file_count, .rising = eval_is_accuracy(&pool->config)};
     matrix->bits = cli_alloc(rows * file_count, sizeof(*matrix->bits));
+    matrix->learned = cli_alloc(file_count, sizeof(*matrix->learned));
+    for (size_t j = 0; j < file_count; j++) matrix->learned[j] = METRICS_UNKNOWN;
     uint64_t total = 0;
     for (size_t j = 0; j < file_count; j++) total += files[j].count;
     cli_progress progress;
     cli_progress_start(&progress, "evaluating", total * rows, "B");
     reef_status status = REEF_OK;
     for (size_t row = 0; row < rows && status == REEF_OK; row++) {
+        if (row + 1 < rows && reef_generation_is_empty(&pool->generations[row])) {
+            for (size_t j = 0; j < file_count; j++) matrix->bits[row * file_count + j] = NAN;
+            progress.done_before += total; // there is no such state any more
+            continue;
+        }
         char *as_of = row + 1 < rows ? cli_format("%zu", row) : cli_format("now");
         status = measure_row(matrix->bits + row * file_count, cli, pool, as_of, files, file_count,
                              &progress, err);
@@ -69,6 +81,7 @@ reef_status matrix_measure(cli_matrix *matrix,
 
 void matrix_release(cli_matrix *matrix) {
     free(matrix->bits);
+    free(matrix->learned);
     *matrix = (cli_matrix){0};
 }
 
@@ -76,11 +89,12 @@ double matrix_at(const cli_matrix *matrix, size_t row, size_t column) {
     return matrix->bits[row * matrix->columns + column];
 }
 
-double matrix_forgetting(const cli_matrix *matrix, size_t column) {
-    double now = matrix_at(matrix, matrix->rows - 1, column), best = now;
-    for (size_t row = 0; row < matrix->rows; row++)
-        if (matrix_at(matrix, row, column) < best) best = matrix_at(matrix, row, column);
-    return now - best;
+metrics_matrix matrix_metrics(const cli_matrix *matrix) {
+    return (metrics_matrix){.rows = matrix->rows,
+                            .columns = matrix->columns,
+                            .values = matrix->bits,
+                            .learned = matrix->learned,
+                            .rising = matrix->rising};
 }
 
 const char *matrix_row_name(const cli_matrix *matrix, size_t row, char out[CLI_WORD_BYTES]) {
@@ -91,10 +105,35 @@ const char *matrix_row_name(const cli_matrix *matrix, size_t row, char out[CLI_W
     return out;
 }
 
+// A row of one figure per column; none when it is known of no column.
+static void print_figure(cli_table *table,
+                         const char *label,
+                         const metrics_matrix *figures,
+                         double (*figure)(const metrics_matrix *, size_t)) {
+    bool known = false;
+    for (size_t j = 0; j < figures->columns; j++) known |= !isnan(figure(figures, j));
+    if (!known) return;
+    cli_table_cell(table, "%s", label);
+    for (size_t j = 0; j < figures->columns; j++) {
+        double value = figure(figures, j);
+        if (isnan(value))
+            cli_table_cell(table, "-");
+        else
+            cli_table_cell(table, "%.4f", value);
+    }
+}
+
+static void cell(cli_table *table, double value) {
+    if (isnan(value))
+        cli_table_cell(table, "-"); // given up by consolidation
+    else
+        cli_table_cell(table, "%.4f", value);
+}
+
 void matrix_print(const cli_matrix *matrix, const char *const *names) {
     char *alignment = cli_alloc(matrix->columns + 2, 1);
     const char **headings = cli_alloc(matrix->columns + 1, sizeof(*headings));
-    headings[0] = "bits per byte";
+    headings[0] = matrix->rising ? "accuracy" : "bits per byte";
     alignment[0] = '<';
     for (size_t j = 0; j < matrix->columns; j++) {
         headings[j + 1] = names[j];
@@ -104,12 +143,11 @@ void matrix_print(const cli_matrix *matrix, const char *const *names) {
     for (size_t row = 0; row < matrix->rows; row++) {
         char name[CLI_WORD_BYTES];
         cli_table_cell(table, "%s", matrix_row_name(matrix, row, name));
-        for (size_t j = 0; j < matrix->columns; j++)
-            cli_table_cell(table, "%.4f", matrix_at(matrix, row, j));
+        for (size_t j = 0; j < matrix->columns; j++) cell(table, matrix_at(matrix, row, j));
     }
-    cli_table_cell(table, "forgetting");
-    for (size_t j = 0; j < matrix->columns; j++)
-        cli_table_cell(table, "%.4f", matrix_forgetting(matrix, j));
+    metrics_matrix figures = matrix_metrics(matrix);
+    print_figure(table, "forgotten since best", &figures, metrics_forgetting_max);
+    print_figure(table, "forgotten since learned", &figures, metrics_forgetting_learned);
     cli_table_print(table, stdout);
     cli_table_free(table);
     free(headings);

@@ -4,11 +4,15 @@
 #define REEF_MATRIX_H
 
 #include "cli.h"
+#include "metrics.h"
 
 /** Rows 0 .. generation_count - 1 are as of that generation; the last row is now, task-free. */
 typedef struct cli_matrix {
     size_t rows, columns;
-    double *bits; // (rows, columns) bits per byte
+    double *bits; // (rows, columns) bits per byte, or accuracies
+    bool rising;  // accuracies, of which more is better
+    size_t *
+        learned; // (columns) row right after a text was learned, or METRICS_UNKNOWN; for callers to set
 } cli_matrix;
 
 /** Evaluate every file in every state of the pool. Release with matrix_release. */
@@ -21,8 +25,8 @@ REEF_MUST_CHECK reef_status matrix_measure(cli_matrix *matrix,
 void matrix_release(cli_matrix *matrix); // accepts the zeroed matrix
 
 double matrix_at(const cli_matrix *matrix, size_t row, size_t column);
-/** Bits per byte lost now against the best row of the column; 0 when now is the best. */
-double matrix_forgetting(const cli_matrix *matrix, size_t column);
+/** For the figures of metrics.h; lends the matrix. */
+metrics_matrix matrix_metrics(const cli_matrix *matrix);
 /** "as of 0" ... or "now" */
 const char *matrix_row_name(const cli_matrix *matrix, size_t row, char out[CLI_WORD_BYTES]);
 void matrix_print(const cli_matrix *matrix, const char *const *names);

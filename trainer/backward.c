@@ -8,6 +8,7 @@
 #include "transformer.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 typedef struct backward {
@@ -134,6 +135,81 @@ static void head(backward *b) {
                                             b->open->grads.head, b->pass->norm, b->pass->logits});
 }
 
+// ---- adapters ------------------------------------------------------------------------------------
+
+typedef struct adapted {
+    reef_adapter_shape shape;
+    size_t adapters;    // where in reef_weights the layers' adapters of this product are
+    float *low, *d_low; // (rows, rank) of the open generation; scratch of the others
+} adapted;
+
+static adapted adapted_qkv(const backward *b) {
+    return (adapted){reef_adapter_shape_qkv(b->pass->config), offsetof(reef_weights, adapters_qkv),
+                     b->pass->low_qkv, b->pass->d_low_qkv};
+}
+
+static adapted adapted_out(const backward *b) {
+    return (adapted){reef_adapter_shape_out(b->pass->config), offsetof(reef_weights, adapters_out),
+                     b->pass->low_out, b->pass->d_low_out};
+}
+
+// The feed-forward network is done when attention begins: both take the same memory.
+static adapted adapted_ffw_in(const backward *b) {
+    return (adapted){reef_adapter_shape_ffw_in(b->pass->config),
+                     offsetof(reef_weights, adapters_ffw_in), b->pass->low_qkv, b->pass->d_low_qkv};
+}
+
+static adapted adapted_ffw_out(const backward *b) {
+    return (adapted){reef_adapter_shape_ffw_out(b->pass->config),
+                     offsetof(reef_weights, adapters_ffw_out), b->pass->low_out,
+                     b->pass->d_low_out};
+}
+
+// The adapter in this layer, or with the gradients for weights its gradient.
+static const reef_adapter *adapter_in(const backward *b,
+                                      const reef_weights *weights,
+                                      const adapted *of) {
+    const char *layers = (const char *)weights + of->adapters;
+    return (const reef_adapter *)(const void *)layers + b->l;
+}
+
+// The gradient of an adapted product's input, through the adapters of all generations that fire. The
+// open one is the last, so its low and d_low are what stays.
+static void unadapt_window(
+    const backward *b, size_t w, const adapted *of, float *d_x, const float *d_y, const float *x) {
+    const reef_config *config = b->pass->config;
+    size_t T = config->context, at = w * T * of->shape.rank;
+    for (size_t g = 1; config->adapters > 0 && g < b->net->gen_count; g++) {
+        const reef_adapter *adapter = adapter_in(b, &b->net->gens[g]->weights, of);
+        const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
+        bool open = b->net->gens[g]->open;
+        if (!open && memchr(fire, 1, T) == NULL) continue;
+        reef_adapter_backward(&of->shape, T, d_x, of->low + at, of->d_low + at, d_y, x, adapter,
+                              fire);
+    }
+}
+
+// Gradients of the open generation's two adapters of a block: of the product that was first in forward
+// (of `x`, with output gradient `d_y`), and of the one after it.
+static void adapter_gradients(const backward *b,
+                              const adapted *first,
+                              const float *first_x,
+                              const float *first_d_y,
+                              const adapted *last,
+                              const float *last_x,
+                              const float *last_d_y) {
+    const reef_adapter *d_first = adapter_in(b, &b->open->grads, first);
+    const reef_adapter *d_last = adapter_in(b, &b->open->grads, last);
+    size_t rank = first->shape.rank;
+    const reef_weight_product products[] = {
+        {last->shape.in, rank, d_last->down, last_x, last->d_low},
+        {rank, last->shape.out, d_last->up, last->low, last_d_y},
+        {first->shape.in, rank, d_first->down, first_x, first->d_low},
+        {rank, first->shape.out, d_first->up, first->low, first_d_y},
+    };
+    weight_gradients(b, sizeof products / sizeof *products, products);
+}
+
 // ---- feed-forward --------------------------------------------------------------------------------
 
 // d_y of a generation's layer output: the residual gradient, for the open one plus the retain term.
@@ -174,10 +250,14 @@ static void update_experts(backward *b, const reef_pass_update *update) {
     reef_expert_update expert_update = {
         .adam = update->adam,
         .clip = update->clip,
-        .flags = peer->flags,
+        .flags = update->freeze == NULL
+                     ? peer->flags
+                     : update->freeze(update->freeze_context, b->l, &b->pass->pairs),
         .dirty = peer->dirty,
         .usage = peer->usage,
+        .squares = update->squares == NULL ? NULL : update->squares[b->l],
     };
+    if (update->pulls != NULL) expert_update.pull = update->pulls[b->l];
     reef_experts_update(b->workers, &shape, peer->experts, &peer->moments, &b->pass->pairs,
                         b->layer->norm2, b->pass->d_y, tape->tape.gate, tape->factors,
                         &expert_update);
@@ -195,8 +275,10 @@ static void peer_generation(backward *b, const reef_pass_update *update) {
     reef_workers_run(b->workers, b->batch->windows, output_gradient_window, b);
     reef_pass_run_experts(pass, b->net, b->workers, b->batch, b->g, b->l, experts_window, b);
     double routed = reef_seconds();
-    reef_router_backward(&shape, &gen->weights.routers[b->l],
-                         gen->open ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
+    bool train = gen->open && !gen->queries_frozen;
+    reef_router_backward(&shape,
+                         gen->queries_frozen ? &gen->folded[b->l] : &gen->weights.routers[b->l],
+                         train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
                          b->layer->norm2, pass->piece_active, &tape->tape, tape->d_gate,
                          pass->d_norm, gen->open ? &gen->grads.routers[b->l] : NULL);
     pass->seconds_experts += routed - start;
@@ -212,17 +294,29 @@ static void dense_ffw_window(void *context, size_t w) {
     float *d_act = window_scratch(b, w);
     reef_gemm(false, true, T, F, D, 1.0f, b->pass->d_x + row * D, D, block->w_ffw_out, D, 0.0f,
               d_act, F);
+    bool adapt = reef_layer_adapts_ffw(config, b->l);
+    adapted out = adapted_ffw_out(b), into = adapted_ffw_in(b);
+    if (adapt)
+        unadapt_window(b, w, &out, d_act, b->pass->d_x + row * D, b->layer->ffw_act + row * F);
     // The tape's input of the activation becomes its gradient: it is not needed after this.
     float *in = b->layer->ffw_in + row * F;
     reef_gelu_backward(T * F, in, d_act, in);
     reef_gemm(false, true, T, D, F, 1.0f, in, F, block->w_ffw_in, F, 1.0f,
               b->pass->d_norm + row * D, D);
+    if (adapt)
+        unadapt_window(b, w, &into, b->pass->d_norm + row * D, in, b->layer->norm2 + row * D);
 }
 
 static void dense_ffw(backward *b) {
     const reef_config *config = b->pass->config;
     reef_workers_run(b->workers, b->batch->windows, dense_ffw_window, b);
-    if (!b->first) return;
+    if (!b->first) {
+        adapted into = adapted_ffw_in(b), out = adapted_ffw_out(b);
+        if (reef_layer_adapts_ffw(config, b->l))
+            adapter_gradients(b, &into, b->layer->norm2, b->layer->ffw_in, &out, b->layer->ffw_act,
+                              b->pass->d_x);
+        return;
+    }
     size_t D = config->d_model, F = config->d_ffw;
     const reef_block *grads = &b->open->grads.blocks[b->l];
     const reef_weight_product products[] = {
@@ -233,42 +327,6 @@ static void dense_ffw(backward *b) {
 }
 
 // ---- attention -----------------------------------------------------------------------------------
-
-typedef struct adapted {
-    reef_adapter_shape shape;
-    float *low, *d_low; // (rows, rank) of the open generation; scratch of the others
-} adapted;
-
-// The gradient of an adapted product's input, through the adapters of all generations that fire. The
-// open one is the last, so its low and d_low are what stays.
-static void unadapt_window(const backward *b,
-                           size_t w,
-                           const adapted *of,
-                           float *d_x,
-                           const float *d_y,
-                           const float *x,
-                           bool qkv) {
-    const reef_config *config = b->pass->config;
-    size_t T = config->context, at = w * T * of->shape.rank;
-    for (size_t g = 1; config->adapters > 0 && g < b->net->gen_count; g++) {
-        const reef_weights *weights = &b->net->gens[g]->weights;
-        const reef_adapter *adapter =
-            qkv ? &weights->adapters_qkv[b->l] : &weights->adapters_out[b->l];
-        const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
-        bool open = b->net->gens[g]->open;
-        if (!open && memchr(fire, 1, T) == NULL) continue;
-        reef_adapter_backward(&of->shape, T, d_x, of->low + at, of->d_low + at, d_y, x, adapter,
-                              fire);
-    }
-}
-
-static adapted adapted_qkv(const backward *b) {
-    return (adapted){reef_adapter_shape_qkv(b->pass->config), b->pass->low_qkv, b->pass->d_low_qkv};
-}
-
-static adapted adapted_out(const backward *b) {
-    return (adapted){reef_adapter_shape_out(b->pass->config), b->pass->low_out, b->pass->d_low_out};
-}
 
 // From d_x (of the block's output) and d_norm (of norm2) to d_x of the block's input. d_mid keeps the
 // gradient of x_mid, which w_out's gradient needs.
@@ -290,35 +348,23 @@ static void attend_window(void *context, size_t w) {
     memcpy(d_mid, d_x, T * D * sizeof *d_mid);
     reef_gemm(false, true, T, D, D, 1.0f, d_mid, D, block->w_out, D, 0.0f, d_attended, D);
     adapted out = adapted_out(b), qkv = adapted_qkv(b);
-    unadapt_window(b, w, &out, d_attended, d_mid, layer->attended + row * D, false);
+    unadapt_window(b, w, &out, d_attended, d_mid, layer->attended + row * D);
     reef_attention_backward(T, D, A, d_qkv, pass->d_probs + w * REEF_ATTENTION_ROWS * T, d_attended,
                             layer->qkv + row * 3 * D, layer->probs + w * A * T * T);
     reef_gemm(false, true, T, D, 3 * D, 1.0f, d_qkv, 3 * D, block->w_qkv, 3 * D, 0.0f, d_norm, D);
-    unadapt_window(b, w, &qkv, d_norm, d_qkv, layer->norm1 + row * D, true);
+    unadapt_window(b, w, &qkv, d_norm, d_qkv, layer->norm1 + row * D);
     reef_layer_norm_backward(T, D, d_x, b->first ? grads + 2 * D : NULL,
                              b->first ? grads + 3 * D : NULL, d_norm, layer->x_in + row * D,
                              layer->norm1_mean + row, layer->norm1_rstd + row, block->norm1_scale);
 }
 
-static void adapters(backward *b) {
-    if (b->pass->config->adapters == 0) return;
-    adapted out = adapted_out(b), qkv = adapted_qkv(b);
-    size_t D = b->pass->config->d_model, rank = out.shape.rank;
-    const reef_adapter *d_out = &b->open->grads.adapters_out[b->l];
-    const reef_adapter *d_qkv = &b->open->grads.adapters_qkv[b->l];
-    const reef_weight_product products[] = {
-        {D, rank, d_out->down, b->layer->attended, out.d_low},
-        {rank, D, d_out->up, out.low, b->pass->d_mid},
-        {D, rank, d_qkv->down, b->layer->norm1, qkv.d_low},
-        {rank, 3 * D, d_qkv->up, qkv.low, b->pass->d_qkv},
-    };
-    weight_gradients(b, sizeof products / sizeof *products, products);
-}
-
 static void attend(backward *b) {
     reef_workers_run(b->workers, b->batch->windows, attend_window, b);
     if (!b->first) {
-        adapters(b);
+        adapted qkv = adapted_qkv(b), out = adapted_out(b);
+        if (b->pass->config->adapters > 0)
+            adapter_gradients(b, &qkv, b->layer->norm1, b->pass->d_qkv, &out, b->layer->attended,
+                              b->pass->d_mid);
         return;
     }
     size_t D = b->pass->config->d_model;

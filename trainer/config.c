@@ -23,9 +23,10 @@
 
 // field, kind, since, default, lowest, highest, help. The order is the order of the JSON text and of help;
 // a new field goes to the end of its group. LATER fields are newer than the first pools: a stored
-// configuration may lack them, and their default is what those pools do.
+// configuration may lack them, and their default, or what EARLIER says instead, is what those pools do.
 #define CONFIG_TABLE(X)                                                                            \
-    X(model, TEXT, FIRST, "lm", 0, 0, "kind of model: lm, a language model over bytes")            \
+    X(model, TEXT, FIRST, "lm", 0, 0,                                                              \
+      "kind of model: lm, a language model over bytes; vector, classes of vectors")                \
     X(seed, INTEGER, FIRST, "1", 0, INTEGER_MAX, "everything random follows from it")              \
     X(layers, INTEGER, FIRST, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                  \
     X(d_model, INTEGER, FIRST, "128", 2, 4096, "width of a token")                                 \
@@ -47,7 +48,8 @@
       "sub-keys per side of the first generation; side * side experts")                            \
     X(side_new, INTEGER, FIRST, "32", 1, 65535, "sub-keys per side of later generations")          \
     X(adapters, INTEGER, FIRST, "16", 0, 4096,                                                     \
-      "rank of later generations' corrections of attention")                                       \
+      "rank of later generations' corrections of attention and dense feed-forwards")               \
+    X(adapt_ffw, BOOLEAN, LATER, "true", 0, 1, "correct dense feed-forward networks as well")      \
     X(batch_norm, BOOLEAN, FIRST, "true", 0, 1, "batch norm on queries")                           \
     X(expert, TEXT, LATER, "gelu", 0, 0,                                                           \
       "what an expert is: gelu, relu, or glu (gated, a third vector)")                             \
@@ -68,23 +70,66 @@
       "share of a batch in the running query statistics")                                          \
     X(boundaries, TEXT, LATER, "drift", 0, 0,                                                      \
       "where a generation ends: drift, given, budget or capacity")                                 \
+    X(boundary_bytes, INTEGER, LATER, "1048576", 1, INTEGER_MAX,                                   \
+      "budget: bytes from one boundary to the next, in whole batches")                             \
+    X(boundary_mark, TEXT, LATER, "", 0, 0,                                                        \
+      "a line of the stream that is exactly this text is a boundary; empty for none")              \
+    X(capacity_uses, INTEGER, LATER, "10000", 1, INTEGER_MAX,                                      \
+      "capacity: uses after which an expert counts as full")                                       \
+    X(capacity_share, NUMBER, LATER, "0.9", 0.001, 1,                                              \
+      "capacity: share of full experts that makes a boundary")                                     \
+    X(growth, TEXT, LATER, "generation", 0, 0,                                                     \
+      "what a boundary does: generation (seal, open the next) or in_place (enlarge)")              \
+    X(size_new, TEXT, LATER, "fixed", 0, 0,                                                        \
+      "side of later generations: fixed (side_new) or auto (half to twice, by distance)")          \
+    X(experts_max, INTEGER, LATER, "0", 0, INTEGER_MAX,                                            \
+      "bound on experts in all generations and layers together; 0 for none")                       \
+    X(subkeys_new, TEXT, LATER, "random", 0, 0,                                                    \
+      "first sub-keys of later generations: random, or queries of their own data")                 \
+    X(copy_experts, INTEGER, LATER, "0", 0, 4294967295.0,                                          \
+      "experts a layer whose w_down a new generation copies from those before it")                 \
     X(drift_z, NUMBER, FIRST, "6", 0, 1000, "robust z-score above which a batch is suspicious")    \
     X(drift_bits, NUMBER, FIRST, "0.35", 0, 64, "bits per byte above the median it needs as well") \
     X(drift_window, INTEGER, FIRST, "128", 4, 65536, "batches of history")                         \
     X(drift_confirm, INTEGER, FIRST, "40", 1, 4096, "suspicious batches that make a boundary")     \
+    X(drift_share, NUMBER, LATER, "0.125", 0, 1,                                                   \
+      "and at least this share of the batches that the generation has trained on")                 \
+    X(drift_hold, INTEGER, LATER, "512", 1, 65536, "suspicious batches that are always enough")    \
     X(drift_warmup, INTEGER, FIRST, "96", 1, 1e9,                                                  \
       "batches of a generation before drift is looked for")                                        \
     X(leak_max, NUMBER, FIRST, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire") \
-    X(fire_max, INTEGER, FIRST, "8", 1, 65536,                                                     \
-      "generations after the first that may fire on one byte")                                     \
-    X(gate_decay, NUMBER, FIRST, "0.995", 0, 0.99999, "memory of a gate's mean over the stream")   \
+    X(fire_max, INTEGER, FIRST, "1", 1, 65536,                                                     \
+      "generations after the first that may fire on one byte, the newest first")                   \
+    X(gate, TEXT, LATER, "ngram", 0, 0,                                                            \
+      "what later generations fire on: ngram (bytes like their own), or off (all)")                \
+    X(gate_decay, NUMBER, FIRST, "0", 0, 0.99999,                                                  \
+      "memory of a gate's mean over the stream; 0: as short as the data allows")                   \
+    X(gate_negatives, INTEGER, LATER, "0", 0, 64,                                                  \
+      "times more that a gate is fitted on old windows like its own data")                         \
     X(reservoir_bytes, INTEGER, FIRST, "1048576", 32, 4294967295.0,                                \
       "sample of the past that gates are fitted on")                                               \
     X(reservoir_window, INTEGER, FIRST, "1024", 16, 1048576, "bytes in one sampled window")        \
     X(retain_weight, NUMBER, FIRST, "1", 0, 1000,                                                  \
       "weight of silence on old bytes that leak; 0 for none")                                      \
     X(seal_dtype, TEXT, LATER, "f32", 0, 0,                                                        \
-      "rows of experts once sealed: f32, or bf16 at half the bytes")
+      "rows of experts once sealed: f32, or bf16 at half the bytes")                               \
+    X(strategy, TEXT, LATER, "generations", 0, 0,                                                  \
+      "generations; or one for ever: finetune, replay, ewc, lwf, joint, sparse-memory, grid")      \
+    X(replay_share, NUMBER, LATER, "0.25", 0, 0.9,                                                 \
+      "replay: share of trained windows that are old data")                                        \
+    X(ewc_weight, NUMBER, LATER, "3000", 0, 1e9, "ewc: weight of the penalty on change")           \
+    X(lwf_weight, NUMBER, LATER, "4", 0, 1000,                                                     \
+      "lwf: weight of the distillation from the model of the last boundary")                       \
+    X(lwf_temperature, NUMBER, LATER, "2", 0.1, 100, "lwf: temperature of both softmaxes")         \
+    X(sparse_slots, INTEGER, LATER, "1024", 1, 1e9,                                                \
+      "sparse-memory: experts of a layer that one step changes")                                   \
+    X(inputs, INTEGER, LATER, "0", 0, 32767, "vector: width of a vector; 0 for lm")                \
+    X(memory, INTEGER, LATER, "500", 0, 1000000,                                                   \
+      "vector: examples kept, with labels, as a sample of the past")                               \
+    X(ridge, NUMBER, LATER, "0.05", 1e-8, 1e6,                                                     \
+      "vector: penalty on w_up, in squared norms of a hidden vector")                              \
+    X(vector_gate, TEXT, LATER, "ridge", 0, 0,                                                     \
+      "vector: what tells generations apart: ridge, or off (the newest answers)")
 
 #define FIELD_TYPE_TEXT "text"
 #define FIELD_TYPE_INTEGER "integer"
@@ -196,13 +241,21 @@ static const struct choice {
     const char *words[10]; // up to the first NULL
     const char *fault;
 } CHOICES[] = {
-    {"model", {"lm"}, "must be lm"},
+    {"model", {"lm", "vector"}, "must be lm or vector"},
+    {"vector_gate", {"ridge", "off"}, "must be ridge or off"},
     {"expert", {"gelu", "relu", "glu"}, "must be gelu, relu or glu"},
     {"score", {"softmax", "sigmoid", "relu"}, "must be softmax, sigmoid or relu"},
     {"boundaries",
      {"drift", "given", "budget", "capacity"},
      "must be drift, given, budget or capacity"},
+    {"growth", {"generation", "in_place"}, "must be generation or in_place"},
+    {"size_new", {"fixed", "auto"}, "must be fixed or auto"},
+    {"subkeys_new", {"random", "queries"}, "must be random or queries"},
+    {"gate", {"ngram", "off"}, "must be ngram or off"},
     {"seal_dtype", {"f32", "bf16"}, "must be f32 or bf16"},
+    {"strategy",
+     {"generations", "finetune", "replay", "ewc", "lwf", "joint", "sparse-memory", "grid"},
+     "must be generations, finetune, replay, ewc, lwf, joint, sparse-memory or grid"},
 };
 
 static const struct choice *choice_of(const reef_config_field *field) {
@@ -217,11 +270,19 @@ static bool is_choice(const struct choice *choice, const char *value) {
     return false;
 }
 
+// Text is what one line can hold and every JSON reader takes.
+static bool is_printable(const char *value) {
+    for (; *value != '\0'; value++)
+        if (*value < ' ' || *value > '~') return false;
+    return true;
+}
+
 // What is wrong with the letters of a text field, or NULL. How the length of ffw meets the number of
 // layers is for reef_config_check: fields are set one after the other.
 static const char *text_fault(const reef_config_field *field, const char *value) {
     const struct choice *choice = choice_of(field);
     if (choice) return is_choice(choice, value) ? NULL : choice->fault;
+    if (strcmp(field->name, "boundary_mark") == 0) return NULL; // any letters
     if (value[0] == '\0' || value[strspn(value, "pd")] != '\0')
         return "must be letters p (PEER) or d (dense), one for all blocks or one per block";
     return NULL;
@@ -232,6 +293,9 @@ static reef_status text_store(reef_config *config,
                               const char *value,
                               reef_error *err) {
     size_t bytes = strlen(value);
+    if (!is_printable(value)) // nor can a message show it
+        return reef_fail(err, REEF_INVALID, "%s must be one line of printable ASCII letters",
+                         field->name);
     const char *fault = text_fault(field, value);
     if (fault)
         return reef_fail(err, REEF_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
@@ -453,14 +517,87 @@ static reef_status policy_check(const reef_config *c, reef_error *err) {
                          "reservoir_bytes %" PRIu32 " holds fewer than two windows of "
                          "reservoir_window %" PRIu32 ": one fits gates, one calibrates them",
                          c->reservoir_bytes, c->reservoir_window);
+    uint64_t layers = 0;
+    for (uint32_t l = 0; l < c->layers; l++) layers += c->ffw[c->ffw[1] == '\0' ? 0 : l] == 'p';
+    uint64_t first = layers * c->side * c->side;
+    if (c->experts_max > 0 && c->experts_max < first)
+        return reef_fail(err, REEF_INVALID,
+                         "experts_max %" PRIu64 " is less than the %" PRIu64
+                         " experts of the first generation; raise it, or lower side",
+                         c->experts_max, first);
+    return REEF_OK;
+}
+
+static reef_status vector_check(const reef_config *c, reef_error *err) {
+    static const char *const STRATEGIES[] = {"generations", "finetune", "replay", "joint"};
+    bool known = false;
+    if (c->inputs == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "a vector model needs inputs, the width of a vector; it is 0");
+    for (size_t i = 0; i < sizeof(STRATEGIES) / sizeof(STRATEGIES[0]); i++)
+        known |= strcmp(c->strategy, STRATEGIES[i]) == 0;
+    if (!known)
+        return reef_fail(err, REEF_INVALID,
+                         "strategy %s is for language models; with vectors choose generations, "
+                         "finetune, replay or joint",
+                         c->strategy);
+    if (strcmp(c->strategy, "replay") == 0 && c->memory == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "strategy replay needs a memory to replay from; it is 0");
+    if (strcmp(c->boundaries, "drift") != 0 && strcmp(c->boundaries, "given") != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "boundaries %s is for language models; with vectors choose drift or given",
+                         c->boundaries);
+    const struct {
+        const char *name;
+        bool set;
+    } policies[] = {
+        {"boundary_mark", c->boundary_mark[0] != '\0'},
+        {"growth in_place", strcmp(c->growth, "generation") != 0},
+        {"size_new auto", strcmp(c->size_new, "fixed") != 0},
+        {"experts_max", c->experts_max > 0},
+        {"copy_experts", c->copy_experts > 0},
+    };
+    for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++)
+        if (policies[i].set)
+            return reef_fail(err, REEF_INVALID,
+                             "%s is for language models; leave it out with vectors",
+                             policies[i].name);
+    if (c->side > REEF_VECTOR_SIDE_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "side %" PRIu32 " is too large for a vector model, which solves for all "
+                         "side * side experts at once; choose at most %d",
+                         c->side, REEF_VECTOR_SIDE_MAX);
+    return REEF_OK;
+}
+
+// Rivals that learn from old data read windows of T bytes, and their targets, out of the reservoir's.
+static reef_status strategy_check(const reef_config *c, reef_error *err) {
+    const char *const readers[] = {"replay", "ewc", "sparse-memory"};
+    uint64_t batch_bytes = (uint64_t)c->batch * c->context;
+    uint64_t window = c->reservoir_window < batch_bytes ? c->reservoir_window : batch_bytes;
+    for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
+        if (strcmp(c->strategy, readers[i]) == 0 && window <= c->context)
+            return reef_fail(err, REEF_INVALID,
+                             "strategy %s reads %" PRIu32
+                             " bytes and the next one out of the reservoir's windows of %" PRIu64
+                             " bytes; raise reservoir_window above context, and batch to 2 or more",
+                             c->strategy, c->context, window);
     return REEF_OK;
 }
 
 reef_status reef_config_check(const reef_config *config, reef_error *err) {
     reef_status status = bounds_check(config, err);
+    // The fields of the other kind of model are not looked at: their bounds are all that they have to meet.
+    if (status == REEF_OK && reef_config_is_vector(config)) return vector_check(config, err);
+    if (status == REEF_OK && config->inputs != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "inputs %" PRIu32 " is for vector models; with lm it must be 0",
+                         config->inputs);
     if (status == REEF_OK) status = model_check(config, err);
     if (status == REEF_OK) status = peer_check(config, err);
     if (status == REEF_OK) status = policy_check(config, err);
+    if (status == REEF_OK) status = strategy_check(config, err);
     return status;
 }
 
@@ -526,6 +663,23 @@ static reef_status field_parse(reef_config *config,
                      is_type(field, FIELD_TYPE_INTEGER) ? "an" : "a", field->type);
 }
 
+// What pools did before a LATER field existed, where that is not the default of new ones.
+static const struct earlier {
+    const char *name, *value;
+} EARLIER[] = {
+    {"adapt_ffw", "false"},
+    {"drift_share", "0"},
+};
+
+static void default_of_older_pools(reef_config *config) {
+    reef_config_default(config);
+    for (size_t i = 0; i < sizeof(EARLIER) / sizeof(EARLIER[0]); i++) {
+        reef_status status = reef_config_set(config, EARLIER[i].name, EARLIER[i].value, NULL);
+        assert(status == REEF_OK);
+        (void)status;
+    }
+}
+
 // The first pools said "drift": true or false for what is "boundaries": "drift" or "given" today.
 static reef_status translate_drift(json_t *object, reef_error *err) {
     json_t *drift = json_object_get(object, "drift");
@@ -549,7 +703,7 @@ static reef_status object_parse(reef_config *config, json_t *object, reef_error 
     }
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         value = json_object_get(object, FIELDS[i].name);
-        if (!value && SINCE[i] == LATER) continue; // the default, from reef_config_parse
+        if (!value && SINCE[i] == LATER) continue; // as older pools did, from reef_config_parse
         if (!value)
             return reef_fail(err, REEF_INVALID, "the configuration does not set %s",
                              FIELDS[i].name);
@@ -565,7 +719,7 @@ reef_status reef_config_parse(reef_config *config,
                               reef_error *err) {
     json_error_t fault;
     reef_config parsed;
-    reef_config_default(&parsed);
+    default_of_older_pools(&parsed);
     json_t *object = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &fault);
     if (!object)
         return reef_fail(err, REEF_INVALID,

@@ -8,6 +8,7 @@
 #include "persist.h"
 #include "random.h"
 #include "residency.h"
+#include "vector.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,6 +19,7 @@
 #define LN2 0.6931471805599453
 
 struct reef_model {
+    reef_vector_model *vector; // NULL in a language model; its net has the configuration only otherwise
     reef_net net;
     reef_pass pass;
     reef_workers *workers;
@@ -44,6 +46,26 @@ typedef struct selection {
     uint32_t last;
 } selection;
 
+// A generation that was given up for a later one names no state any more; the message names the later one.
+static reef_status check_present(reef_txn *txn,
+                                 uint32_t generation,
+                                 uint32_t count,
+                                 reef_error *err) {
+    reef_generation info;
+    for (uint32_t g = generation; g < count; g++) {
+        reef_status status = reef_generation_read(txn, g, &info, err);
+        if (status != REEF_OK) return status;
+        if (reef_generation_is_empty(&info)) continue;
+        if (g == generation) return REEF_OK;
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "no state as of generation %u: it was consolidated into generation %u and "
+                         "given up; --as-of %u is the nearest",
+                         generation, g, g);
+    }
+    return reef_fail(err, REEF_CORRUPT, "generation %u is empty, and none after it has content",
+                     generation);
+}
+
 static reef_status select_state(selection *out, reef_txn *txn, const char *as_of, reef_error *err) {
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
@@ -61,7 +83,7 @@ static reef_status select_state(selection *out, reef_txn *txn, const char *as_of
         return reef_fail(err, REEF_NOT_FOUND, "no generation %lu: the pool has 0 to %u", generation,
                          count - 1);
     *out = (selection){.sealed = (uint32_t)generation, .last = (uint32_t)generation};
-    return REEF_OK;
+    return check_present(txn, (uint32_t)generation, count, err);
 }
 
 static reef_status load_net(reef_model *model, const char *as_of, reef_error *err) {
@@ -72,6 +94,12 @@ static reef_status load_net(reef_model *model, const char *as_of, reef_error *er
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &net->config, err);
     if (status == REEF_OK) status = select_state(&chosen, txn, as_of, err);
+    if (status == REEF_OK && reef_config_is_vector(&net->config)) {
+        status = reef_vector_model_new(&model->vector, txn, &net->config, chosen.sealed,
+                                       chosen.last, err);
+        reef_txn_abort(txn);
+        return status;
+    }
     if (status == REEF_OK)
         status = reef_residency_decide(&model->residency, txn, &net->config, chosen.sealed, err);
     for (uint32_t g = 0; status == REEF_OK && g <= chosen.sealed; g++) {
@@ -98,6 +126,10 @@ reef_status reef_model_open(reef_model **out,
     reef_residency_init(&model->residency, store, options->memory_bytes);
     reef_status status = load_net(model, as_of, err);
     if (status == REEF_OK) status = reef_workers_new(&model->workers, options->threads, err);
+    if (status == REEF_OK && model->vector != NULL) {
+        *out = model;
+        return REEF_OK;
+    }
     if (status == REEF_OK)
         status = reef_pass_init(&model->pass, &model->net.config, PASS_WINDOWS, false, err);
     if (status != REEF_OK) goto cleanup;
@@ -121,6 +153,7 @@ cleanup:
 
 void reef_model_close(reef_model *model) {
     if (model == NULL) return;
+    reef_vector_model_free(model->vector);
     reef_pass_release(&model->pass);
     reef_residency_release(&model->residency);
     reef_net_release(&model->net);
@@ -137,11 +170,47 @@ const reef_config *reef_model_config(const reef_model *model) {
 }
 
 uint32_t reef_model_generation_count(const reef_model *model) {
+    if (model->vector != NULL) return (uint32_t)reef_vector_model_net(model->vector)->gen_count;
     return (uint32_t)model->net.gen_count;
 }
 
 uint64_t reef_model_parameter_count(const reef_model *model) {
+    if (model->vector != NULL)
+        return reef_vector_parameter_count(reef_vector_model_net(model->vector));
     return reef_net_parameter_count(&model->net);
+}
+
+// ---- vectors -------------------------------------------------------------------------------------
+
+size_t reef_model_class_count(const reef_model *model) {
+    return model->vector == NULL ? 0 : reef_vector_model_net(model->vector)->class_count;
+}
+
+void reef_model_classes(const reef_model *model, int32_t *labels) {
+    if (model->vector == NULL) return;
+    const reef_vector_net *net = reef_vector_model_net(model->vector);
+    memcpy(labels, net->labels, net->class_count * sizeof *labels);
+}
+
+reef_status reef_model_predict(reef_model *model,
+                               size_t count,
+                               const float *vectors,
+                               int32_t *labels,
+                               float *scores,
+                               uint32_t *generations,
+                               reef_error *err) {
+    if (model->vector == NULL)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool holds a language model, which predicts no classes of vectors; "
+                         "score or continue a text with it");
+    return reef_vector_model_predict(model->vector, model->workers, count, vectors, labels, scores,
+                                     generations, err);
+}
+
+static reef_status refuse_vector(reef_error *err) {
+    return reef_fail(err, REEF_INVALID,
+                     "the pool holds a vector model, which has no loss of bytes; predict the classes "
+                     "of vectors with it");
 }
 
 // ---- one pass over a piece of a stream -----------------------------------------------------------
@@ -193,6 +262,7 @@ reef_status reef_model_score(reef_model *model,
                              void (*progress)(void *context, size_t done),
                              void *context,
                              reef_error *err) {
+    if (model->vector != NULL) return refuse_vector(err);
     if (count < 2)
         return reef_fail(err, REEF_INVALID,
                          "a text of %zu bytes has nothing to predict; give 2 or more", count);
@@ -224,8 +294,35 @@ reef_status reef_model_score(reef_model *model,
     return status;
 }
 
+reef_status reef_model_gate_margins(const reef_model *model,
+                                    uint32_t generation,
+                                    const uint8_t *bytes,
+                                    size_t count,
+                                    reef_gate_facts *facts,
+                                    float *margins,
+                                    reef_error *err) {
+    if (reef_config_is_vector(&model->net.config))
+        return reef_fail(err, REEF_INVALID, "generations of a model of vectors have no gate");
+    if (generation == 0 || generation >= model->net.gen_count)
+        return reef_fail(err, REEF_INVALID,
+                         "no gate of generation %u: generations 1 to %zu of this state have one",
+                         generation, model->net.gen_count - 1);
+    const reef_gen *gen = model->net.gens[generation];
+    *facts = (reef_gate_facts){.decay = gen->gate.decay,
+                               .prior = gen->gate.prior,
+                               .threshold = gen->gate.threshold,
+                               .leak = gen->gate_leak,
+                               .detect = gen->gate_detect};
+    if (margins == NULL) return REEF_OK;
+    reef_gate_state state;
+    reef_gate_reset(&gen->gate, &state);
+    reef_gate_score(&gen->gate, &state, count, bytes, margins);
+    return REEF_OK;
+}
+
 reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err) {
+    if (model->vector != NULL) return refuse_vector(err);
     reef_firing firing = {0};
     reef_status status = reef_firing_init(&firing, &model->net, err);
     for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
@@ -322,6 +419,7 @@ reef_status reef_model_generate(reef_model *model,
                                 const reef_sampling *sampling,
                                 uint8_t *out,
                                 reef_error *err) {
+    if (model->vector != NULL) return refuse_vector(err);
     size_t T = model->net.config.context;
     growing text = {.bytes = calloc(T, 1), .fire = calloc(model->net.gen_count, T)};
     reef_status status = reef_firing_init(&text.firing, &model->net, err);

@@ -434,16 +434,35 @@ static float clip_scale(size_t row_values, const float *row_grad, float clip) {
     return norm > clip ? clip / norm : 1;
 }
 
+static void add_pull(const reef_expert_pull *pull,
+                     size_t row_values,
+                     size_t row,
+                     float *row_grad,
+                     const float *values) {
+    const float *stiffness = pull->stiffness + row, *anchor = pull->anchor + row;
+    for (size_t i = 0; i < row_values; i++)
+        row_grad[i] += pull->weight * stiffness[i] * (values[i] - anchor[i]);
+}
+
 static void expert_update(const update_pass *pass, size_t begin, size_t end, float *row_grad) {
     const reef_expert_update *update = pass->update;
     const reef_pair *pairs = pass->pairs->sorted + begin;
     const size_t count = end - begin, expert = reef_pair_expert(pairs[0]);
     const size_t row_values = pass->row_values, row = expert * row_values;
+    if (update->squares) {
+        reef_expert_row_gradient(pass->shape, count, row_grad, pairs, pass->x, pass->d_y,
+                                 pass->factors);
+        float *squares = update->squares + row;
+        for (size_t i = 0; i < row_values; i++) squares[i] += row_grad[i] * row_grad[i];
+        return;
+    }
     if (update->usage) usage_add(&update->usage[expert], count, pairs, pass->gate);
     if (update->flags && update->flags[expert]) return;
 
     reef_expert_row_gradient(pass->shape, count, row_grad, pairs, pass->x, pass->d_y,
                              pass->factors);
+    if (update->pull.anchor)
+        add_pull(&update->pull, row_values, row, row_grad, pass->experts + row);
     uint32_t *updates = &pass->moments->counts[expert];
     if (*updates < UINT32_MAX) (*updates)++; // beyond that the correction is 1 anyway
     reef_adam_update(row_values, pass->experts + row, pass->moments->adam_m + row,

@@ -143,6 +143,12 @@ void reef_expert_pairs_sort(reef_expert_pairs *pairs,
 /** Where the pairs end that are of the same expert as sorted[begin], begin < pair_count. */
 size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin);
 
+/** A quadratic penalty: weight / 2 * the sum of stiffness * (value - anchor)^2 over rows that are met. */
+typedef struct reef_expert_pull {
+    const float *stiffness, *anchor; // (N, row values); NULL: there is none
+    float weight;
+} reef_expert_pull;
+
 typedef struct reef_expert_update {
     reef_adam adam;
     float clip; // bound on the norm of one row's gradient; 0 for none
@@ -150,6 +156,8 @@ typedef struct reef_expert_update {
         *flags;     // (N) or NULL; non-zero: frozen, not one bit of the row or its moments changes
     uint8_t *dirty; // (N) or NULL: set to 1 for every row that changed
     reef_usage *usage; // (N) or NULL: count and score are added for every selection, frozen or not
+    reef_expert_pull pull;
+    float *squares; // (N, row values) or NULL: squared gradients are added here and nothing changes
 } reef_expert_update;
 
 /**

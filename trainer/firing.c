@@ -32,18 +32,18 @@ reef_status reef_firing_copy(reef_firing *to, const reef_firing *from, reef_erro
     return REEF_OK;
 }
 
-// Keep the `limit` highest margins of one token.
-static void keep_highest(
-    size_t gen_count, uint8_t *fire, const float *margins, size_t stride, size_t limit) {
-    size_t fired = 0;
-    for (size_t g = 1; g < gen_count; g++) fired += fire[g * stride];
-    for (; fired > limit; fired--) {
-        size_t lowest = 0;
-        for (size_t g = 1; g < gen_count; g++) // <=: the younger one goes first among equals
-            if (fire[g * stride] &&
-                (lowest == 0 || margins[g * stride] <= margins[lowest * stride]))
-                lowest = g;
-        fire[lowest * stride] = 0;
+// The newest first: each was trained on top of those before it, and its gate tells its own data from
+// theirs, while an older gate has never seen what came later and may well claim it.
+void reef_firing_limit(
+    size_t gen_count, size_t count, uint8_t *fire, size_t stride, size_t fire_max) {
+    if (gen_count - 1 <= fire_max) return;
+    for (size_t t = 0; t < count; t++) {
+        size_t fired = 0;
+        for (size_t g = gen_count - 1; g > 0; g--) {
+            uint8_t *one = &fire[g * stride + t];
+            *one = *one && fired < fire_max;
+            fired += *one;
+        }
     }
 }
 
@@ -60,7 +60,5 @@ void reef_firing_score(reef_firing *firing,
         reef_gate_score(&net->gens[g]->gate, &firing->states[g], count, bytes, margin);
         for (size_t t = 0; t < count; t++) fire[g * stride + t] = margin[t] > 0.0f;
     }
-    if (net->gen_count - 1 <= net->config.fire_max) return;
-    for (size_t t = 0; t < count; t++)
-        keep_highest(net->gen_count, fire + t, margins + t, stride, net->config.fire_max);
+    reef_firing_limit(net->gen_count, count, fire, stride, net->config.fire_max);
 }

@@ -21,7 +21,7 @@ REEF_MUST_CHECK reef_status reef_firing_copy(reef_firing *to,
 
 /**
  * Decide for the next `count` bytes of the stream: a generation g >= 1 fires where its margin is
- * positive and among the `fire_max` highest of the token (the older generation first among equals).
+ * positive, but at most the `fire_max` newest of those.
  *
  * fire     (gen_count, stride) row g, columns 0 .. count - 1 written; row 0 is not touched
  * margins  (gen_count, stride) scratch
@@ -33,5 +33,9 @@ void reef_firing_score(reef_firing *firing,
                        uint8_t *fire,
                        float *margins,
                        size_t stride);
+
+/** Of the generations that fire at each of `count` tokens keep the `fire_max` newest. */
+void reef_firing_limit(
+    size_t gen_count, size_t count, uint8_t *fire, size_t stride, size_t fire_max);
 
 #endif

@@ -285,11 +285,20 @@ static void dense_ffw_window(void *context, size_t w) {
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
     const reef_block *block = &f->net->gens[0]->weights.blocks[f->l];
     float *in = f->layer->ffw_in + row * F, *act = f->layer->ffw_act + row * F;
+    bool adapt = reef_layer_adapts_ffw(config, f->l);
+    reef_adapter_shape shape_in = reef_adapter_shape_ffw_in(config);
+    reef_adapter_shape shape_out = reef_adapter_shape_ffw_out(config);
     reef_gemm(false, false, T, F, D, 1.0f, f->layer->norm2 + row * D, D, block->w_ffw_in, F, 0.0f,
               in, F);
+    for (size_t g = 1; adapt && g < f->net->gen_count; g++)
+        adapt_window(f, g, w, &shape_in, in, f->layer->norm2 + row * D,
+                     &f->net->gens[g]->weights.adapters_ffw_in[f->l]);
     reef_gelu(T * F, act, in);
     reef_gemm(false, false, T, D, F, 1.0f, act, F, block->w_ffw_out, D, 1.0f, f->pass->x + row * D,
               D);
+    for (size_t g = 1; adapt && g < f->net->gen_count; g++)
+        adapt_window(f, g, w, &shape_out, f->pass->x + row * D, act,
+                     &f->net->gens[g]->weights.adapters_ffw_out[f->l]);
 }
 
 static void experts_window(void *context, size_t w) {
@@ -393,7 +402,7 @@ static reef_status peer_layer(forward *f,
         if (!reef_pass_activate(pass, f->batch, g)) continue;
         reef_status status = prepare_peers(pass, gen, g, err);
         if (status != REEF_OK) return status;
-        bool train = gen->open && mode == REEF_PASS_TRAIN;
+        bool train = gen->open && mode == REEF_PASS_TRAIN && !gen->queries_frozen;
         reef_router_shape shape = reef_gen_shape(pass->config, gen->info.side);
         const reef_router_params *router =
             gen->open && !train ? &gen->folded[f->l] : &gen->weights.routers[f->l];

@@ -1,77 +1,14 @@
-// The life of generations: a boundary seals one and opens the next, gates are fitted, grids grow.
+// The life of generations: a boundary seals one and opens the next, grids grow.
 #include "learner.h"
+#include "start.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GATE_FIRST_FIT 32  // steps of a generation before its gate is fitted from its own sample
-#define GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit on
 #define SAMPLE_BYTES_MAX 16384 // of a generation's own sample that sealing measures its loss on
 #define LN2 0.6931471805599453
-
-// ---- gate ----------------------------------------------------------------------------------------
-
-bool reef_growth_gate_due(const reef_trainer *trainer) {
-    if (reef_open_generation(trainer)->info.generation == 0) return false;
-    uint64_t due = GATE_FIRST_FIT;
-    while (due < trainer->generation_step) due *= 4;
-    return due == trainer->generation_step;
-}
-
-// The windows of the new domain: the generation's own sample, and what is known to be its data already.
-static size_t add_fresh(const reef_reservoir *reservoir,
-                        reef_gate_windows *young,
-                        const uint8_t **bytes,
-                        size_t *sizes,
-                        const uint8_t *fresh,
-                        size_t fresh_bytes) {
-    size_t count = young->count, window = reservoir->window_bytes;
-    memcpy(bytes, young->bytes, count * sizeof *bytes);
-    memcpy(sizes, young->sizes, count * sizeof *sizes);
-    for (size_t at = 0; at + window <= fresh_bytes; at += window) {
-        bytes[count] = fresh + at;
-        sizes[count++] = window;
-    }
-    *young = (reef_gate_windows){.count = count, .bytes = bytes, .sizes = sizes};
-    return count;
-}
-
-reef_status reef_growth_fit_gate(reef_trainer *trainer,
-                                 reef_gen *gen,
-                                 const uint8_t *fresh,
-                                 size_t fresh_bytes,
-                                 reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    const reef_reservoir *reservoir = &trainer->reservoir;
-    if (gen->info.generation == 0) return REEF_OK;
-    reef_reservoir_lists lists;
-    reef_status status = reef_reservoir_lists_init(&lists, reservoir, gen->info.generation, err);
-    if (status != REEF_OK) return status;
-    size_t most = lists.young.count + fresh_bytes / reservoir->window_bytes + 1;
-    const uint8_t **bytes = calloc(most, sizeof *bytes);
-    size_t *sizes = calloc(most, sizeof *sizes);
-    if (bytes == NULL || sizes == NULL) {
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the windows of a gate");
-        goto cleanup;
-    }
-    reef_gate_windows young = lists.young;
-    size_t count = add_fresh(reservoir, &young, bytes, sizes, fresh, fresh_bytes);
-    // Too little data to tell the domains apart: the gate stays as it is (at first: never fires).
-    if (count < GATE_WINDOWS_MIN || lists.old_calibrate.count < GATE_WINDOWS_MIN) goto cleanup;
-    reef_gate_fit fit = {.leak_max = config->leak_max, .decay = config->gate_decay};
-    status = reef_gate_train(&gen->gate, &lists.old_fit, &lists.old_calibrate, &young, &fit, err);
-    if (status != REEF_OK) goto cleanup;
-    gen->gate_leak = fit.leak;
-    gen->gate_detect = fit.detect;
-
-cleanup:
-    free(bytes);
-    free(sizes);
-    reef_reservoir_lists_release(&lists);
-    return status;
-}
 
 // ---- loss of a sealing ---------------------------------------------------------------------------
 
@@ -101,6 +38,7 @@ static reef_status sample_window(reef_trainer *trainer,
     reef_firing_score(&firing, &net, count, bytes, trainer->fire, trainer->margins, stride);
     reef_firing_release(&firing);
     if (gen_count > 1) memset(trainer->fire + (gen_count - 1) * stride, 1, count);
+    reef_firing_limit(gen_count, count, trainer->fire, stride, config->fire_max);
     reef_batch batch = {
         .windows = windows,
         .tokens = trainer->tokens,
@@ -141,12 +79,13 @@ static reef_status measure_sample(
 static reef_status open_next(reef_gen **out,
                              const reef_trainer *trainer,
                              const reef_gen *open,
+                             uint32_t side,
                              reef_error *err) {
     const reef_config *config = &trainer->net.config;
     reef_generation info = {
         .generation = open->info.generation + 1,
         .parent = open->info.generation,
-        .side = config->side_new,
+        .side = side,
         .first_id = open->info.first_id + (uint64_t)open->info.side * open->info.side,
         .dtype = REEF_F32,
         .opened_step = trainer->step,
@@ -179,44 +118,61 @@ static const char *loss_text(const reef_sealing *sealing, double loss, char text
     return sealing->loss_bytes > 0 ? text : "null";
 }
 
+// JSON members of what a side was chosen by; "" where it was not.
+#define DISTANCE_BYTES 128
+static const char *distance_text(const reef_opening *opening, char text[DISTANCE_BYTES]) {
+    text[0] = '\0';
+    if (isnan(opening->distance)) return text;
+    snprintf(text, DISTANCE_BYTES, ", \"gap\": %.4f, \"unclaimed\": %.4f, \"distance\": %.4f",
+             opening->gap, opening->unclaimed, opening->distance);
+    return text;
+}
+
 static reef_status report_boundary(reef_trainer *trainer,
-                                   const char *reason,
+                                   const reef_opening *opening,
                                    const reef_sealing *sealing,
                                    reef_error *err) {
     const reef_gen *sealed = trainer->net.gens[trainer->net.gen_count - 2];
     const reef_gen *open = reef_open_generation(trainer);
-    char before[32], after[32];
+    char before[32], after[32], distance[DISTANCE_BYTES];
     reef_status status = reef_state_event(
         trainer, err, "seal",
         "\"sealed\": %u, \"reason\": \"%s\", \"bits_per_byte\": %.4f, \"dtype\": \"%s\", "
         "\"loss_bytes\": %llu, \"loss_before\": %s, \"loss_after\": %s",
-        sealed->info.generation, reason, sealed->reference_median,
+        sealed->info.generation, opening->reason, sealed->reference_median,
         reef_rows_dtype_text(sealing->dtype), (unsigned long long)sealing->loss_bytes,
         loss_text(sealing, sealing->loss_before, before),
         loss_text(sealing, sealing->loss_after, after));
     if (status != REEF_OK) return status;
     return reef_state_event(
         trainer, err, "open",
-        "\"reason\": \"%s\", \"side\": %u, \"gate_leak\": %.5f, \"gate_detect\": %.5f", reason,
-        open->info.side, (double)open->gate_leak, (double)open->gate_detect);
+        "\"reason\": \"%s\", \"side\": %u, \"gate_leak\": %.5f, \"gate_detect\": %.5f%s",
+        opening->reason, open->info.side, (double)open->gate_leak, (double)open->gate_detect,
+        distance_text(opening, distance));
 }
 
 // Memory only: the next commit writes the sealed generation and the new one in one transaction, so a
 // full disk or a crash here costs nothing. An error after the generations were swapped (no memory) leaves
 // a trainer that is only good for reef_trainer_close.
 reef_status reef_growth_boundary(reef_trainer *trainer,
-                                 const char *reason,
+                                 const reef_opening *opening,
                                  reef_dtype dtype,
                                  reef_sealing *out,
-                                 const uint8_t *fresh,
-                                 size_t fresh_bytes,
                                  reef_error *err) {
     const reef_config *config = &trainer->net.config;
     reef_net *net = &trainer->net;
     reef_gen *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
+    if (reef_strategy_is_rival(&trainer->strategy)) {
+        reef_status begun = reef_strategy_boundary(trainer, opening->reason, err);
+        *out = (reef_sealing){.generation = reef_open_generation(trainer)->info.generation,
+                              .task = trainer->strategy.task,
+                              .loss_before = NAN,
+                              .loss_after = NAN};
+        return begun;
+    }
     reef_status status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
     if (status == REEF_OK)
-        status = open_next(&next, trainer, open, err); // copies the unfolded query
+        status = open_next(&next, trainer, open, opening->side, err); // copies the unfolded query
     if (status == REEF_OK) status = reef_net_reserve(net, net->gen_count + 1, err);
     if (status == REEF_OK) status = reef_step_reserve(trainer, net->gen_count + 1, err);
     if (status != REEF_OK) goto cleanup;
@@ -240,11 +196,17 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     if (status != REEF_OK) goto cleanup;
     reef_reservoir_rejuvenate(&trainer->reservoir);
     reef_drift_reset(&trainer->drift);
-    trainer->generation_step = 0;
-    status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), fresh, fresh_bytes, err);
+    trainer->generation_step = trainer->boundary_step = 0;
+    trainer->boundary_at = trainer->stream_bytes;
+    trainer->full = false;
+    status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
+                                  opening->fresh_bytes, err);
     if (status == REEF_OK) status = extend_firing(&trainer->firing, net, err);
     if (status == REEF_OK) status = extend_firing(&trainer->ahead, net, err);
-    if (status == REEF_OK) status = report_boundary(trainer, reason, out, err);
+    if (status == REEF_OK) status = report_boundary(trainer, opening, out, err);
+    // Without data of its own yet, it starts at its first batch.
+    if (status == REEF_OK && opening->fresh_bytes > 0 && reef_start_is_due(trainer))
+        status = reef_start_generation(trainer, opening->fresh, opening->fresh_bytes, err);
 
 cleanup:
     reef_gen_free(sealed);
@@ -254,9 +216,19 @@ cleanup:
 
 // ---- growing in place ----------------------------------------------------------------------------
 
-reef_status reef_growth_enlarge(reef_trainer *trainer, uint32_t side, reef_error *err) {
+reef_status reef_growth_enlarge(reef_trainer *trainer,
+                                uint32_t side,
+                                const reef_opening *opening,
+                                reef_error *err) {
     reef_gen *open = reef_open_generation(trainer), *grown = NULL;
     uint32_t before = open->info.side;
+    reef_strategy_kind kind = trainer->strategy.kind;
+    if (kind == REEF_STRATEGY_EWC || kind == REEF_STRATEGY_LWF ||
+        kind == REEF_STRATEGY_SPARSE_MEMORY)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool's strategy is %s, which keeps what the model was at its size; "
+                         "only generations, finetune, replay, joint and grid can grow",
+                         trainer->net.config.strategy);
     if (side > REEF_SIDE_MAX)
         return reef_fail(err, REEF_INVALID, "side %u is more than the %u sub-keys there can be",
                          side, REEF_SIDE_MAX);
@@ -265,6 +237,12 @@ reef_status reef_growth_enlarge(reef_trainer *trainer, uint32_t side, reef_error
     reef_pass_forget_generation(&trainer->pass, trainer->net.gen_count - 1);
     reef_gen_free(open);
     trainer->net.gens[trainer->net.gen_count - 1] = grown;
-    return reef_state_event(trainer, err, "grow", "\"side_before\": %u, \"side\": %u", before,
-                            side);
+    reef_strategy_freeze(trainer);
+    if (opening == NULL)
+        return reef_state_event(trainer, err, "grow", "\"side_before\": %u, \"side\": %u", before,
+                                side);
+    char distance[DISTANCE_BYTES];
+    return reef_state_event(trainer, err, "grow",
+                            "\"reason\": \"%s\", \"side_before\": %u, \"side\": %u%s",
+                            opening->reason, before, side, distance_text(opening, distance));
 }

@@ -3,19 +3,28 @@
 //   trainer.c   the public handle: open, close, commands, status
 //   stream.c    from accepted bytes to batches: hold back, recognise, train
 //   step.c      one batch: forward, backward, optimiser
-//   growth.c    seal a generation, open the next, fit its gate, grow, freeze
+//   mark.c      lines of the stream that mark a boundary
+//   policy.c    when and by how much the pool grows
+//   start.c     how a generation begins where more than random values are asked for
+//   growth.c    seal a generation, open the next, grow, freeze
+//   gate_fit.c  fit the open generation's gate
+//   consolidate.c  several sealed generations give way to one (distil.h)
 //   state.c     everything of a commit that is not a generation
+//   strategy*.c what the rivals of generations do instead (strategy.h)
 #ifndef REEF_LEARNER_H
 #define REEF_LEARNER_H
 
 #include "drift.h"
 #include "firing.h"
+#include "mark.h"
 #include "model.h"
 #include "persist.h"
 #include "reservoir.h"
 #include "residency.h"
+#include "strategy.h"
 
 #define REEF_SOURCE_COUNT_MAX 1024
+enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random numbers
 // A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's own
 // past, then up to one of old data where its gate leaks.
 #define REEF_RETAIN_WINDOWS 1     // windows of old data beside a batch, where a gate leaks
@@ -28,6 +37,7 @@ typedef struct reef_source {
 
 struct reef_trainer {
     reef_store *store; // not owned
+    struct reef_vector *vector; // of a vector model; NULL with a language model, as what is below would be
     reef_trainer_options options;
     reef_workers *workers;
     reef_net net;
@@ -35,6 +45,7 @@ struct reef_trainer {
     reef_residency residency; // of sealed rows; held but during a commit
     reef_reservoir reservoir;
     reef_drift drift;
+    reef_strategy strategy;
 
     // the stream
     reef_source *sources;
@@ -46,7 +57,12 @@ struct reef_trainer {
     reef_firing firing;  // gates at the carry's first byte
     reef_firing ahead;   // gates after the batches that were looked at
     reef_firing before;  // gates before the batch that is looked at
+    reef_mark mark;      // of the line that the carry ends in
     uint64_t step, generation_step, stream_bytes, skipped_bytes;
+    // Of the last boundary, which opened the generation or enlarged it: rivals of generations have their
+    // own in `strategy`.
+    uint64_t boundary_at, boundary_step; // stream position; generation_step
+    bool full;                           // experts_max left no room for a boundary
 
     // one batch
     uint8_t *tokens, *targets, *fire; // (windows * T); fire (generations, windows * T)
@@ -75,8 +91,34 @@ static inline reef_gen *reef_open_generation(const reef_trainer *trainer) {
     return trainer->net.gens[trainer->net.gen_count - 1];
 }
 
+/** Steps since the last boundary: of the open generation, or with a rival of generations of the task. */
+static inline uint64_t reef_task_step(const reef_trainer *trainer) {
+    return trainer->generation_step - (reef_strategy_is_rival(&trainer->strategy)
+                                           ? trainer->strategy.task_from
+                                           : trainer->boundary_step);
+}
+
+/** Where in the stream the last boundary was. */
+static inline uint64_t reef_task_at(const reef_trainer *trainer) {
+    return trainer->strategy.task > 0 ? trainer->strategy.task_at : trainer->boundary_at;
+}
+
+// trainer.c
+
+/** What a commit does in its transaction before it writes the trainer's state. */
+typedef reef_status (*reef_commit_prelude)(void *context, reef_txn *txn, reef_error *err);
+/** A commit with a prelude. Sealed rows are out of reach after it: see reef_trainer_hold. */
+REEF_MUST_CHECK reef_status reef_trainer_commit_after(reef_trainer *trainer,
+                                                      reef_commit_prelude prelude,
+                                                      void *context,
+                                                      reef_error *err);
+/** Bring the rows of sealed generations into reach, where they are not. */
+REEF_MUST_CHECK reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err);
+
 // step.c
 
+/** Put the T bytes at `bytes`, and the one after them, into window `window` of the batch. */
+void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes);
 /** The most windows that a training batch can have. */
 size_t reef_step_windows(const reef_config *config);
 /** Forward of the batch at `bytes` (one more byte than a batch) as the open generation trains it. */
@@ -109,29 +151,105 @@ REEF_MUST_CHECK reef_status reef_stream_push(reef_trainer *trainer,
 
 // growth.c
 
+/** Why and how large a generation is opened; made by reef_policy_size. */
+typedef struct reef_opening {
+    const char *reason; // "drift", "command", "mark", "budget" or "capacity"
+    uint32_t side;      // sub-keys per side
+    const uint8_t *fresh;
+    size_t fresh_bytes; // that are known to be its data, from the carry's first byte on; 0 for none
+    // What the side was chosen by; NaN where that was not asked for or nothing is known.
+    double gap;       // bits per byte of the fresh data above the open generation's median
+    double unclaimed; // share of them on which no gate fires
+    double distance;  // 0: known, 1: nothing is known of it
+} reef_opening;
+
 /**
- * Seal the open generation with rows of `dtype` and open the next, in memory; `fresh` bytes (may be none)
- * are known to be its data. `out` is written, and told as an event.
+ * Seal the open generation with rows of `dtype` and open the next, in memory. `out` is written, and told
+ * as an event.
  */
 REEF_MUST_CHECK reef_status reef_growth_boundary(reef_trainer *trainer,
-                                                 const char *reason,
+                                                 const reef_opening *opening,
                                                  reef_dtype dtype,
                                                  reef_sealing *out,
-                                                 const uint8_t *fresh,
-                                                 size_t fresh_bytes,
                                                  reef_error *err);
-/** Grow the open generation in place, in memory. */
+/** Grow the open generation in place, in memory. `opening` is what the event tells; may be NULL. */
 REEF_MUST_CHECK reef_status reef_growth_enlarge(reef_trainer *trainer,
                                                 uint32_t side,
+                                                const reef_opening *opening,
                                                 reef_error *err);
+// gate_fit.c
+
 /** Fit the open generation's gate on reservoir and stream, where there is enough of both. */
 REEF_MUST_CHECK reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                                  reef_gen *gen,
                                                  const uint8_t *fresh,
                                                  size_t fresh_bytes,
                                                  reef_error *err);
+/** Fit a generation's gate as the configuration says; with too few windows it stays as it is. */
+REEF_MUST_CHECK reef_status reef_gen_fit_gate(reef_gen *gen,
+                                              const reef_config *config,
+                                              const reef_gate_windows *old_fit,
+                                              const reef_gate_windows *old_calibrate,
+                                              const reef_gate_windows *young,
+                                              reef_error *err);
 /** Is it time to fit the gate again? At 32, 128, 512, ... steps of the generation. */
 bool reef_growth_gate_due(const reef_trainer *trainer);
+
+// strategy.c
+
+/** What generations' rivals do at a boundary, in memory: the next task begins. INVALID with `joint`. */
+REEF_MUST_CHECK reef_status reef_strategy_boundary(reef_trainer *trainer,
+                                                   const char *reason,
+                                                   reef_error *err);
+/** Freeze in the open generation what the strategy does not train (any more). */
+void reef_strategy_freeze(reef_trainer *trainer);
+/** Place up to `count_max` windows of everything seen so far, one at a time, as window 0 and visit each. */
+REEF_MUST_CHECK reef_status reef_strategy_sample(reef_trainer *trainer,
+                                                 size_t count_max,
+                                                 reef_status (*visit)(reef_trainer *trainer,
+                                                                      reef_error *err),
+                                                 size_t *count, // written: how many there were
+                                                 reef_error *err);
+/** Before backward: what is different about this step's update of experts. */
+void reef_strategy_update(reef_trainer *trainer, reef_pass_update *update);
+/** After backward: what is added to the gradients of dense tensors. */
+void reef_strategy_gradients(reef_trainer *trainer);
+/** Does a teacher's opinion join the loss? Then forward leaves logits for reef_lwf_gradient. */
+bool reef_strategy_distills(const reef_trainer *trainer);
+
+// strategy_store.c
+
+/** What the last boundary made, into the transaction; nothing when an earlier commit has it. */
+REEF_MUST_CHECK reef_status reef_strategy_put(reef_trainer *trainer,
+                                              reef_txn *txn,
+                                              reef_error *err);
+/** After reef_state_load: what the last boundary made. */
+REEF_MUST_CHECK reef_status reef_strategy_load(reef_trainer *trainer,
+                                               reef_txn *txn,
+                                               reef_error *err);
+
+// strategy_replay.c
+
+/** Place windows of earlier tasks behind the stream's; returns how many. 0 but with `replay`. */
+size_t reef_replay_add(reef_trainer *trainer);
+
+// strategy_ewc.c, strategy_lwf.c, strategy_sparse.c, strategy_grid.c: the parts of the functions above
+
+REEF_MUST_CHECK reef_status reef_ewc_boundary(reef_trainer *trainer, reef_error *err);
+void reef_ewc_pull_rows(reef_trainer *trainer, reef_pass_update *update);
+void reef_ewc_pull_dense(reef_trainer *trainer);
+/** Memory for a teacher of the open generation's shape. */
+REEF_MUST_CHECK reef_status reef_lwf_prepare(reef_trainer *trainer, reef_error *err);
+REEF_MUST_CHECK reef_status reef_lwf_boundary(reef_trainer *trainer, reef_error *err);
+/** Turn the logits that forward left into the gradient of the loss with distillation, in place. */
+REEF_MUST_CHECK reef_status reef_lwf_gradient(reef_trainer *trainer,
+                                              const reef_batch *batch,
+                                              reef_error *err);
+/** Memory for the counts of the background. */
+REEF_MUST_CHECK reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err);
+REEF_MUST_CHECK reef_status reef_sparse_boundary(reef_trainer *trainer, reef_error *err);
+const uint8_t *reef_sparse_freeze(void *trainer, uint32_t l, const reef_expert_pairs *pairs);
+REEF_MUST_CHECK reef_status reef_grid_boundary(reef_trainer *trainer, reef_error *err);
 
 // state.c
 

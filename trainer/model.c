@@ -71,6 +71,14 @@ reef_adapter_shape reef_adapter_shape_out(const reef_config *config) {
     return (reef_adapter_shape){config->d_model, config->d_model, config->adapters};
 }
 
+reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config) {
+    return (reef_adapter_shape){config->d_model, config->d_ffw, config->adapters};
+}
+
+reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config) {
+    return (reef_adapter_shape){config->d_ffw, config->d_model, config->adapters};
+}
+
 // ---- the list of tensors -------------------------------------------------------------------------
 
 typedef struct layout {
@@ -159,6 +167,13 @@ static void lay_out_adapters(layout *out, const reef_config *config, uint32_t la
               true);
     add_block(out, layer, "out_up", IN_ADAPTER(layer, adapters_out, up), proj.rank * proj.out,
               true);
+    if (!reef_layer_adapts_ffw(config, layer)) return;
+    size_t inner = (size_t)config->adapters * config->d_ffw,
+           outer = (size_t)config->adapters * config->d_model;
+    add_block(out, layer, "ffw_in_down", IN_ADAPTER(layer, adapters_ffw_in, down), outer, true);
+    add_block(out, layer, "ffw_in_up", IN_ADAPTER(layer, adapters_ffw_in, up), inner, true);
+    add_block(out, layer, "ffw_out_down", IN_ADAPTER(layer, adapters_ffw_out, down), inner, true);
+    add_block(out, layer, "ffw_out_up", IN_ADAPTER(layer, adapters_ffw_out, up), outer, true);
 }
 
 static void lay_out(layout *out, const reef_config *config, const reef_generation *info) {
@@ -278,6 +293,10 @@ reef_status reef_gen_new(reef_gen **out,
     if (gen == NULL) return reef_fail(err, status, "no memory for generation %u", info->generation);
     gen->info = *info;
     gen->open = !info->sealed;
+    if (reef_generation_is_empty(info)) { // nothing but its number; its gate never fires
+        *out = gen;
+        return REEF_OK;
+    }
 
     layout count = {0};
     lay_out(&count, config, info);
@@ -421,7 +440,7 @@ static void initialise_backbone(reef_gen *gen, const reef_config *config, uint64
     }
 }
 
-// down N(0, 1/D), up zero.
+// down N(0, 1/in), up zero.
 static void initialise_adapters(reef_gen *gen, const reef_config *config, uint64_t seed) {
     size_t count = (size_t)config->d_model * config->adapters;
     float deviation = 1.0f / sqrtf((float)config->d_model);
@@ -429,6 +448,14 @@ static void initialise_adapters(reef_gen *gen, const reef_config *config, uint64
     for (uint32_t l = 0; l < config->layers; l++) {
         reef_random_normal(count, gen->weights.adapters_qkv[l].down, deviation, seed, stream++);
         reef_random_normal(count, gen->weights.adapters_out[l].down, deviation, seed, stream++);
+    }
+    stream = (uint64_t)(REEF_LAYER_COUNT_MAX + 16) * STREAMS;
+    for (uint32_t l = 0; l < config->layers; l++, stream += 2) {
+        if (!reef_layer_adapts_ffw(config, l)) continue;
+        reef_random_normal(count, gen->weights.adapters_ffw_in[l].down, deviation, seed, stream);
+        reef_random_normal((size_t)config->d_ffw * config->adapters,
+                           gen->weights.adapters_ffw_out[l].down,
+                           1.0f / sqrtf((float)config->d_ffw), seed, stream + 1);
     }
 }
 
@@ -548,6 +575,7 @@ static void copy_gate(reef_gate *to, const reef_gate *from) {
     copy(to->weights, from->weights, REEF_GATE_WEIGHTS);
     to->bias = from->bias;
     to->decay = from->decay;
+    to->prior = from->prior;
     to->start = from->start;
     to->threshold = from->threshold;
 }

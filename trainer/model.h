@@ -16,7 +16,8 @@
 /** One named dense parameter; all of a generation's lie in one block of memory. */
 typedef struct reef_tensor {
     char name[REEF_NAME_BYTES_MAX + 1];
-    size_t count; // floats
+    size_t count;      // floats
+    size_t trained_at; // the first float that trains; `count`: all are frozen
     float *data;
     float *grad; // NULL unless open and trained
     float *adam_m, *adam_v;
@@ -37,8 +38,10 @@ typedef struct reef_block {
 typedef struct reef_weights {
     float *embedding; // (1 + previous_bytes, V, D) generation 0; its delta in later ones
     float *head;      // (D, V) generation 0; its delta in later ones
-    reef_adapter adapters_qkv[REEF_LAYER_COUNT_MAX]; // of w_qkv; later generations only
-    reef_adapter adapters_out[REEF_LAYER_COUNT_MAX]; // of w_out
+    reef_adapter adapters_qkv[REEF_LAYER_COUNT_MAX];     // of w_qkv; later generations only
+    reef_adapter adapters_out[REEF_LAYER_COUNT_MAX];     // of w_out
+    reef_adapter adapters_ffw_in[REEF_LAYER_COUNT_MAX];  // of w_ffw_in, where the FFW is dense
+    reef_adapter adapters_ffw_out[REEF_LAYER_COUNT_MAX]; // of w_ffw_out
     float *position; // (T, D) generation 0 only, as all that follows but the routers
     float *norm_scale, *norm_shift;
     reef_block blocks[REEF_LAYER_COUNT_MAX];
@@ -65,6 +68,7 @@ typedef struct reef_gen {
     reef_generation info;
     bool open;
     bool stored; // sealed, and its sealed form is in a commit
+    bool queries_frozen; // open, but with queries that train no more: training routes by `folded` too
     reef_tensor *tensors;
     size_t tensor_count;
     float *values;   // the block that the tensors' data lie in
@@ -90,6 +94,11 @@ static inline bool reef_layer_is_peer(const reef_config *config, uint32_t layer)
     return config->ffw[config->ffw[1] == '\0' ? 0 : layer] == 'p';
 }
 
+/** Do later generations correct the dense FFW of that block? */
+static inline bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer) {
+    return config->adapters > 0 && config->adapt_ffw && !reef_layer_is_peer(config, layer);
+}
+
 reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side);
 reef_expert_shape reef_gen_expert_shape(const reef_config *config);
 static inline size_t reef_rows_value_bytes(reef_dtype dtype) {
@@ -100,6 +109,8 @@ static inline size_t reef_rows_value_bytes(reef_dtype dtype) {
 reef_dtype reef_gen_seal_dtype(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_out(const reef_config *config);
+reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config);
+reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config);
 
 /**
  * Memory for a generation; values zero. `info.side` decides the sizes, `info.sealed` the layout,
@@ -199,7 +210,7 @@ typedef struct reef_pass {
     float *window_scratch; // (windows, T, max(V, 3*D, F)) per window
     float *d_x, *d_mid, *d_norm, *d_qkv, *d_attended, *d_probs, *d_y; // backward
     float *low_qkv, *d_low_qkv, *low_out,
-        *d_low_out;          // (rows, rank) of the open generation's adapters
+        *d_low_out; // (rows, rank) of the open generation's adapters of a block, FFW then attention
     float *norm_grads;       // (windows, 4 * D)
     uint8_t *piece_active;   // (windows)
     reef_expert_pairs pairs; // of the open generation
@@ -261,6 +272,12 @@ typedef struct reef_pass_update {
     reef_adam adam; // for expert rows
     float clip;
     bool freeze_experts; // compute gradients of dense tensors only (gradient checks)
+    const reef_expert_pull *pulls; // (layers) or NULL: a penalty on change of rows
+    float *const *squares; // (layers) or NULL: squared gradients of rows are added, no row changes
+    // Which experts of layer l stay as they are, (N) flags, now that their pairs are sorted; NULL: those
+    // that are flagged as frozen.
+    const uint8_t *(*freeze)(void *context, uint32_t l, const reef_expert_pairs *pairs);
+    void *freeze_context;
 } reef_pass_update;
 
 /**

@@ -1,7 +1,7 @@
 // Records of a generation, all little-endian as this machine holds them:
 //
 //   tensors   NAME               the floats of the tensor
-//             gate               bias, decay, start, threshold, leak, detect (6 floats)
+//             gate               bias, decay, start, threshold, leak, detect, prior (7 floats)
 //             gate_weights       (4, 65536) floats
 //             reference          median and spread of the prequential loss at sealing (2 doubles)
 //   moments   NAME               adam_m then adam_v of the tensor
@@ -20,7 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATE_FLOATS 6
+#define GATE_FLOATS 7
+#define GATE_FLOATS_FIRST 6 // of gates that were fitted when the prior had one value for all
+#define GATE_PRIOR_FIRST 64.0f
 #define SLOT_HEADER_BYTES 16
 
 // ---- dense tensors -------------------------------------------------------------------------------
@@ -57,12 +59,27 @@ static reef_status put_gate(reef_txn *txn, const reef_gen *gen, reef_error *err)
         put_tensor(txn, g, "reference", REEF_BYTES, reference, sizeof reference, err);
     if (status != REEF_OK || g == 0) return status;
     const reef_gate *gate = &gen->gate;
-    float values[GATE_FLOATS] = {gate->bias,      gate->decay,    gate->start,
-                                 gate->threshold, gen->gate_leak, gen->gate_detect};
+    float values[GATE_FLOATS] = {gate->bias,     gate->decay,      gate->start, gate->threshold,
+                                 gen->gate_leak, gen->gate_detect, gate->prior};
     status = put_tensor(txn, g, "gate", REEF_F32, values, sizeof values, err);
     if (status != REEF_OK) return status;
     return put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
                       REEF_GATE_WEIGHTS * sizeof(float), err);
+}
+
+// The floats of a gate; those that it was stored without have the value that it was fitted with.
+static reef_status read_gate_floats(reef_txn *txn,
+                                    uint32_t records,
+                                    float values[GATE_FLOATS],
+                                    reef_error *err) {
+    reef_key key = tensor_key(REEF_DB_TENSORS, records, "gate");
+    reef_view view;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    values[GATE_FLOATS - 1] = GATE_PRIOR_FIRST;
+    size_t bytes = GATE_FLOATS * sizeof(float);
+    if (view.bytes == GATE_FLOATS_FIRST * sizeof(float)) bytes = view.bytes;
+    return read_tensor(txn, records, "gate", values, bytes, err);
 }
 
 static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, reef_error *err) {
@@ -73,7 +90,7 @@ static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, ree
     gen->reference_spread = reference[1];
     if (gen->info.generation == 0) return REEF_OK;
     float values[GATE_FLOATS];
-    status = read_tensor(txn, records, "gate", values, sizeof values, err);
+    status = read_gate_floats(txn, records, values, err);
     if (status != REEF_OK) return status;
     gen->gate.bias = values[0];
     gen->gate.decay = values[1];
@@ -81,6 +98,7 @@ static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, ree
     gen->gate.threshold = values[3];
     gen->gate_leak = values[4];
     gen->gate_detect = values[5];
+    gen->gate.prior = values[6];
     return read_tensor(txn, records, "gate_weights", gen->gate.weights,
                        REEF_GATE_WEIGHTS * sizeof(float), err);
 }
@@ -378,6 +396,11 @@ reef_status reef_persist_load(reef_gen **out,
     in_place = in_place && info.sealed && records == generation;
     status = reef_gen_new(&gen, config, &info, err);
     if (status != REEF_OK) return status;
+    if (reef_generation_is_empty(&info)) {
+        gen->stored = true;
+        *out = gen;
+        return REEF_OK;
+    }
     status = moments_buffer(&buffer, config, gen, err);
     if (status == REEF_OK && info.sealed && !in_place) status = reef_gen_hold_rows(gen, err);
     if (status == REEF_OK) status = read_tensors(txn, records, gen, err);

@@ -29,7 +29,7 @@ typedef enum reef_ffw { REEF_FFW_PEER = 0, REEF_FFW_DENSE = 1 } reef_ffw;
  * its help; the CLI's options and the JSON keys come from it (d_model is --d-model and "d_model").
  */
 typedef struct reef_config {
-    char model[16]; // "lm"
+    char model[16]; // "lm" or "vector"
     uint64_t seed;
     // sizes
     uint32_t layers, d_model, attention_heads, context; // L, D, A, T
@@ -41,6 +41,7 @@ typedef struct reef_config {
     uint32_t heads, topk, d_key;        // PEER: H, K, d_key
     uint32_t side, side_new;            // of the first and of later generations
     uint32_t adapters; // rank of later generations' corrections of attention; 0 for none
+    bool adapt_ffw;    // and of dense FFWs
     bool batch_norm;
     char expert[8]; // "gelu", "relu" or "glu"
     char score[8];  // "softmax", "sigmoid" or "relu"
@@ -53,19 +54,62 @@ typedef struct reef_config {
     float clip; // global norm of dense gradients; 0 for none
     float bn_momentum;
     // lifelong policy
-    char boundaries[16];    // where a generation ends: "drift", "given", "budget" or "capacity"
+    char boundaries[16];     // where a generation ends: "drift", "given", "budget" or "capacity"
+    uint64_t boundary_bytes; // budget: from one boundary to the next, rounded up to whole batches
+    char boundary_mark[64];  // a line of the stream that is exactly this is a boundary; "" for none
+    uint64_t capacity_uses;  // capacity: uses after which an expert counts as full
+    float capacity_share;   // capacity: share of full experts, of all layers, that makes a boundary
+    char growth[16];        // what a boundary does: "generation" or "in_place"
+    char size_new[8];       // side of later generations: "fixed" or "auto"
+    uint64_t experts_max;   // of all generations and layers together; 0 for no bound
+    char subkeys_new[16];   // first sub-keys of later generations: "random" or "queries"
+    uint32_t copy_experts;  // a layer: whose w_down a new generation copies; 0 for none
     float drift_z;          // robust z-score above which a batch is suspicious
     float drift_bits;       // and at least this many bits per byte above the median
     uint32_t drift_window;  // batches of history
     uint32_t drift_confirm; // suspicious batches that make a boundary
+    float drift_share;      // and at least this share of those the generation has trained on,
+    uint32_t drift_hold;    // but never more than this
     uint32_t drift_warmup;  // batches of a generation before the test is armed
     float leak_max;         // share of old tokens on which a new gate may fire
     uint32_t fire_max;      // generations beyond the first that may fire per token
-    float gate_decay;
+    char gate[8];            // "ngram" or "off": every generation takes part everywhere
+    float gate_decay;        // of the mean; 0: the shortest memory that tells old data from new
+    uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
     uint32_t reservoir_bytes, reservoir_window;
     float retain_weight;
     char seal_dtype[8]; // of rows of experts once sealed: "f32" or "bf16"
+    // rivals of generations, behind the same trainer
+    char strategy[16];     // what a boundary does: "generations", or the name of a rival
+    float replay_share;    // of the trained windows of a step that are old data
+    float ewc_weight;      // of the penalty of elastic weight consolidation
+    float lwf_weight;      // of the distillation from the model of the last boundary
+    float lwf_temperature; // of both softmaxes of that distillation
+    uint32_t sparse_slots; // experts of a layer that a step of sparse memory finetuning changes
+    // vector models only; of the fields above they read model, seed, side (also of later generations),
+    // boundaries ("drift" or "given") and strategy, and the rivals of generations learning_rate, warmup,
+    // decay, beta1, beta2 and epsilon
+    uint32_t inputs;     // width of a vector; 0 for language models
+    uint32_t memory;     // examples, with their labels, that are kept as a sample of the past
+    float ridge;         // penalty on w_up, in mean squared norms of a hidden vector
+    char vector_gate[8]; // which generation answers: "ridge", or "off" for always the newest
 } reef_config;
+
+// ---- vectors -------------------------------------------------------------------------------------
+
+// The stream of a vector model is records of one size, all little-endian: an int32 label (0 or more; -1:
+// none, the example is only looked at), then `inputs` floats, which must be finite.
+#define REEF_VECTOR_LABEL_BYTES 4
+#define REEF_CLASS_COUNT_MAX 1024 // labels that one pool may meet
+#define REEF_VECTOR_SIDE_MAX 128  // sub-keys per side: 16,384 experts, solved for together
+
+static inline bool reef_config_is_vector(const reef_config *config) {
+    return config->model[0] == 'v';
+}
+
+static inline size_t reef_vector_record_bytes(const reef_config *config) {
+    return REEF_VECTOR_LABEL_BYTES + (size_t)config->inputs * sizeof(float);
+}
 
 /** One configurable field, for help, parsing and documents. */
 typedef struct reef_config_field {
@@ -155,6 +199,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
 /** What sealing did, and what the type of the sealed rows cost. */
 typedef struct reef_sealing {
     uint32_t generation; // that was sealed
+    uint32_t task;       // above 0: with this strategy nothing was sealed, but that task has begun
     reef_dtype dtype;    // of its rows of experts from now on: REEF_F32 or REEF_BF16
     uint64_t loss_bytes; // scored, of the generation's own sample; 0 when there is none
     double loss_before;  // bits per byte with the generation as it was evaluated while open,
@@ -198,16 +243,74 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_snapshot(reef_trainer *trainer
                                                            reef_snapshot *out,
                                                            reef_error *err);
 
+/** What to consolidate, and how. All-zero fields mean the default. */
+typedef struct reef_consolidation_options {
+    uint32_t first, last; // sealed generations from 1 on; at least two of them with content
+    uint32_t side;        // of the new one; 0: the largest of theirs
+    uint64_t steps;       // of distillation; 0: by how much text there is
+    bool drop_snapshots;  // that share one of the generations; otherwise they are in the way
+    bool dry_run;         // plan and measure only: nothing is changed or committed
+    void (*progress)(void *context, uint64_t step, uint64_t steps, double bits); // may be NULL
+    void *context;
+} reef_consolidation_options;
+
+/** Loss on the part of one generation's text in the reservoir that nothing is taught from. */
+typedef struct reef_consolidation_loss {
+    uint32_t generation;
+    uint64_t bytes;       // scored
+    double before, after; // bits per byte now, every gate deciding; after is NaN in a dry run
+} reef_consolidation_loss;
+
+/** The plan of a consolidation, and what came of it. Counts are of all layers together. */
+typedef struct reef_consolidation {
+    uint32_t first, last; // `last` is the number of the new generation
+    uint32_t merged;      // generations with content that it replaces
+    uint32_t later;       // sealed ones after it: they were trained on top of the old ones
+    uint32_t side;
+    uint64_t steps, taught_bytes;
+    uint64_t experts_before, experts_after;
+    uint64_t bytes_before, bytes_after; // payload of their tensors, gates and rows
+    double fired_before, fired_after; // generations after the first that fire per byte of `losses`
+    double gate_leak, gate_detect;    // of the new gate; NaN in a dry run
+    size_t loss_count;
+    reef_consolidation_loss *losses; // (loss_count) the consolidated generations and all after them
+    size_t snapshot_count;
+    char (*snapshots)[REEF_NAME_BYTES_MAX + 1]; // (snapshot_count) that share one of them
+} reef_consolidation;
+REEF_API void reef_consolidation_release(reef_consolidation *report); // accepts the zeroed one
+
+/**
+ * Distil the sealed generations first .. last into one new one, number `last`, and commit it in their
+ * place, all in one transaction. Gives up what the pool was as of each of them: states before `first`
+ * stay as they are to the bit; as of `last` and later is what the distilled pool computes; in between
+ * there are none any more. The open generation and its optimiser are not touched. Deterministic in the
+ * pool and the options, for any number of threads.
+ *
+ * report  written, also in a dry run; reef_consolidation_release it, on failure too
+ *
+ * Errors: INVALID the range, the side, or too little text in the reservoir; a snapshot in the way (unless
+ * drop_snapshots); FULL; IO; NO_MEMORY. After an error pool and trainer are as before.
+ */
+REEF_API REEF_MUST_CHECK reef_status
+reef_trainer_consolidate(reef_trainer *trainer,
+                         const reef_consolidation_options *options,
+                         reef_consolidation *report,
+                         reef_error *err);
+
 typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // trained
     uint64_t carried_bytes;      // accepted, not yet trained (part of a batch, or held back)
     uint64_t skipped_bytes;      // recognised as an older domain: not trained
     uint32_t generation;         // the open one
     uint64_t generation_step;
+    char strategy[16];         // of the configuration
+    uint32_t task;             // boundaries so far of a strategy that keeps one generation; else 0
     uint64_t opened_at;        // stream position where it was opened
     uint32_t suspicious;       // of the batches held back now: not explained by the drift test
-    double bits_per_byte;      // prequential loss: median over the drift window
-    double last_bits_per_byte; // of the last batch
+    // Prequential loss: median over the drift window, and of the last batch. With vectors both are shares of
+    // labelled examples that were classed wrongly before they were learned; the first of known labels only.
+    double bits_per_byte;
+    double last_bits_per_byte;
     double learning_rate;
     uint64_t experts, experts_open; // in all layers
     uint64_t dirty_since_step;      // steps since the last commit
@@ -216,7 +319,17 @@ typedef struct reef_trainer_status {
 } reef_trainer_status;
 REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out);
 
-/** Commit numbers, steps and losses for `reef plot`: one point per batch, kept in `series`. */
+/** What a boundary counts where the strategy keeps one generation; zero with generations. */
+typedef struct reef_tasks {
+    uint32_t task;    // boundaries so far
+    uint64_t task_at; // position in the stream of the last one
+} reef_tasks;
+REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
+                                                     reef_tasks *out,
+                                                     reef_error *err);
+
+/** Steps and losses for `reef plot`, one point per batch, kept in `series`. With vectors, bits_per_byte is the
+ *  share of the labelled examples of the batch that were classed wrongly before they were learned. */
 typedef struct reef_point {
     uint64_t step, stream_bytes;
     float bits_per_byte;
@@ -286,6 +399,30 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       void *context,
                                                       reef_error *err);
 
+/** What is known of the gate of one generation. */
+typedef struct reef_gate_facts {
+    float decay, prior, threshold; // see reef_router.h; an infinite threshold: never or always fires
+    float leak, detect;            // measured by its last fit
+} reef_gate_facts;
+
+/**
+ * Facts of a gate, and its margins along a text that begins cold: the gate fires at t where margins[t] > 0
+ * (and no more than fire_max others have a higher one). A threshold that lies higher by x would fire where
+ * margins[t] > x. Needs no forward pass.
+ *
+ * margins  (count) written; NULL for the facts alone
+ *
+ * Errors: INVALID generation 0, which has no gate, one that the state does not have, or a vector model.
+ * Threads: any number may call this at once on one model.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_gate_margins(const reef_model *model,
+                                                             uint32_t generation,
+                                                             const uint8_t *bytes,
+                                                             size_t count,
+                                                             reef_gate_facts *facts,
+                                                             float *margins,
+                                                             reef_error *err);
+
 /** Logits (count, REEF_VOCAB) of every position, for tests and tools; same path as reef_model_score. */
 REEF_API REEF_MUST_CHECK reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err);
@@ -318,6 +455,30 @@ REEF_API REEF_MUST_CHECK reef_status reef_flags_read(reef_txn *txn,
                                                      size_t expert_count,
                                                      uint8_t *flags,
                                                      reef_error *err);
+
+/** Labels that the state of a vector model knows; 0 in a language model. */
+REEF_API size_t reef_model_class_count(const reef_model *model);
+/** labels  (class count) written: in the order of the columns of reef_model_predict's scores. */
+REEF_API void reef_model_classes(const reef_model *model, int32_t *labels);
+
+/**
+ * Classes of `count` vectors. What one gets does not depend on the others.
+ *
+ * vectors      (count, inputs) row-major
+ * labels       (count) written: the best class; -1 while the model knows none
+ * scores       (count, class count) or NULL: written; about the probability of each class, rows need not
+ *              sum to 1
+ * generations  (count) or NULL: written; the generation whose experts had the most say
+ *
+ * Errors: INVALID a language model, or a value that is not finite (message names row and column).
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_predict(reef_model *model,
+                                                        size_t count,
+                                                        const float *vectors,
+                                                        int32_t *labels,
+                                                        float *scores,
+                                                        uint32_t *generations,
+                                                        reef_error *err);
 
 // ---- one layer by itself -------------------------------------------------------------------------
 

@@ -4,6 +4,9 @@
 // are part of the root hash. Points of the loss ("series") and events ("timeline") are not.
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
+//  "boundary_at", "boundary_step"   of a generation that boundaries enlarged; "full": true once it may not grow
+//  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only, see mark.h
+//  "task", "task_at", "task_from", "grid_side", "background_windows"      rivals of generations only
 //  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
 //  "gates": [{"mean", "count", "context": [newest byte first]}]}     one gate per generation, of the carry's start
 #include "learner.h"
@@ -57,6 +60,32 @@ static json_t *gates_json(const reef_trainer *trainer) {
     return list;
 }
 
+// Pools of generations have no tasks, and their state is what it was before there were any.
+static void set_tasks(json_t *state, const reef_strategy *strategy) {
+    if (!reef_strategy_is_rival(strategy)) return;
+    json_object_set_new(state, "task", json_integer(strategy->task));
+    json_object_set_new(state, "task_at", json_integer((json_int_t)strategy->task_at));
+    json_object_set_new(state, "task_from", json_integer((json_int_t)strategy->task_from));
+    json_object_set_new(state, "grid_side", json_integer(strategy->grid_side));
+    json_object_set_new(state, "background_windows", json_integer(strategy->background_windows));
+}
+
+// Only where they say something: the state of other pools is what it was before there were any.
+static void set_policy(json_t *state, const reef_trainer *trainer) {
+    const reef_mark *mark = &trainer->mark;
+    if (trainer->boundary_step > 0) {
+        json_object_set_new(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
+        json_object_set_new(state, "boundary_step",
+                            json_integer((json_int_t)trainer->boundary_step));
+    }
+    if (trainer->full) json_object_set_new(state, "full", json_true());
+    if (trainer->net.config.boundary_mark[0] != '\0')
+        json_object_set_new(state, "line",
+                            json_pack("[I, I, b, I]", (json_int_t)mark->source,
+                                      (json_int_t)mark->matched, mark->other,
+                                      (json_int_t)mark->line_bytes));
+}
+
 static char *state_text(const reef_trainer *trainer) {
     json_t *state = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)trainer->step,
@@ -65,6 +94,8 @@ static char *state_text(const reef_trainer *trainer) {
         "reservoir_seen", (json_int_t)trainer->reservoir.seen, "young_seen",
         (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "drift",
         drift_json(trainer), "gates", gates_json(trainer));
+    if (state != NULL) set_tasks(state, &trainer->strategy);
+    if (state != NULL) set_policy(state, trainer);
     char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(state);
     return text;
@@ -132,6 +163,30 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
     }
 }
 
+static void load_tasks(reef_strategy *strategy, const json_t *state) {
+    strategy->task = (uint32_t)json_integer_value(json_object_get(state, "task"));
+    strategy->task_at = (uint64_t)json_integer_value(json_object_get(state, "task_at"));
+    strategy->task_from = (uint64_t)json_integer_value(json_object_get(state, "task_from"));
+    strategy->grid_side = (uint32_t)json_integer_value(json_object_get(state, "grid_side"));
+    strategy->background_windows =
+        (uint32_t)json_integer_value(json_object_get(state, "background_windows"));
+}
+
+static void load_policy(reef_trainer *trainer, const json_t *state) {
+    const json_t *at = json_object_get(state, "boundary_at");
+    const json_t *line = json_object_get(state, "line");
+    trainer->boundary_at = at != NULL ? (uint64_t)json_integer_value(at)
+                                      : reef_open_generation(trainer)->info.opened_at;
+    trainer->boundary_step = (uint64_t)json_integer_value(json_object_get(state, "boundary_step"));
+    trainer->full = json_is_true(json_object_get(state, "full"));
+    trainer->mark = (reef_mark){
+        .source = (size_t)json_integer_value(json_array_get(line, 0)),
+        .matched = (size_t)json_integer_value(json_array_get(line, 1)),
+        .other = json_is_true(json_array_get(line, 2)),
+        .line_bytes = (size_t)json_integer_value(json_array_get(line, 3)),
+    };
+}
+
 static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_key key = state_key(reef_open_generation(trainer)->info.generation, "carry");
     reef_view view;
@@ -173,11 +228,30 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     trainer->skipped_bytes = (uint64_t)skipped_bytes;
     trainer->reservoir.seen = (uint64_t)seen;
     trainer->reservoir.young_seen = (uint64_t)young_seen;
+    load_tasks(&trainer->strategy, state);
+    load_policy(trainer, state);
     load_drift(trainer, drift);
     load_gates(trainer, gates);
     status = load_sources(trainer, sources, err);
     json_decref(state);
     return status == REEF_OK ? load_carry(trainer, txn, err) : status;
+}
+
+reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
+    uint32_t count;
+    reef_view view;
+    reef_strategy strategy = {0};
+    *out = (reef_tasks){0};
+    reef_status status = reef_generation_count(txn, &count, err);
+    if (status != REEF_OK || count == 0) return status;
+    reef_key key = state_key(count - 1, "state");
+    status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    json_t *state = json_loadb(view.data, view.bytes, 0, NULL);
+    load_tasks(&strategy, state); // a state without tasks has none
+    json_decref(state);
+    *out = (reef_tasks){.task = strategy.task, .task_at = strategy.task_at};
+    return REEF_OK;
 }
 
 // ---- history -------------------------------------------------------------------------------------

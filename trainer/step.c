@@ -13,7 +13,11 @@
 enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 };
 
 size_t reef_step_windows(const reef_config *config) {
-    return (size_t)config->batch + config->rehearse + REEF_RETAIN_WINDOWS;
+    size_t beside = config->rehearse;
+    if (reef_strategy_kind_of(config) == REEF_STRATEGY_REPLAY &&
+        reef_replay_windows(config) > beside)
+        beside = reef_replay_windows(config);
+    return (size_t)config->batch + beside + REEF_RETAIN_WINDOWS;
 }
 
 reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *err) {
@@ -32,7 +36,7 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *er
 
 // ---- forward -------------------------------------------------------------------------------------
 
-static void place_window(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
+void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
     size_t T = trainer->net.config.context;
     memcpy(trainer->tokens + window * T, bytes, T);
     memcpy(trainer->targets + window * T, bytes + 1, T);
@@ -69,7 +73,10 @@ static bool take_leaking_window(reef_trainer *trainer,
         for (size_t t = 0; t < T; t++) fired += margin[t] > 0.0f;
         if (fired == 0) continue;
         for (size_t g = 1; g <= open; g++) fire_in_window(trainer, g, slot, bytes, at);
-        place_window(trainer, slot, bytes + at);
+        reef_firing_limit(open + 1, T, trainer->fire + slot * T,
+                          reef_step_windows(&trainer->net.config) * T,
+                          trainer->net.config.fire_max);
+        reef_step_place(trainer, slot, bytes + at);
         return true;
     }
     return false;
@@ -93,22 +100,33 @@ static size_t add_retain_window(reef_trainer *trainer, size_t slot_window) {
     return 0;
 }
 
+// The slots that rehearsal draws from: the open generation's own; with joint training, which has no parts,
+// those of the whole past. Returns how many.
+static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    bool whole = trainer->strategy.kind == REEF_STRATEGY_JOINT;
+    uint64_t seen = whole ? reservoir->seen : reservoir->young_seen;
+    size_t slots = whole ? reservoir->old_slots : reservoir->slots - reservoir->old_slots;
+    *first = whole ? 0 : reservoir->old_slots;
+    return seen < slots ? (size_t)seen : slots;
+}
+
 // Windows of the open generation's own past, with its gate forced open like that of the new ones: the
-// stream passes only once, and neighbouring windows alone make a one-sided batch.
-static size_t add_rehearsal(reef_trainer *trainer) {
+// stream passes only once, and neighbouring windows alone make a one-sided batch. `count` windows are
+// taken already; returns how many are in the end.
+static size_t add_rehearsal(reef_trainer *trainer, size_t count) {
     const reef_config *config = &trainer->net.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t T = config->context, young = reservoir->slots - reservoir->old_slots, count = 0;
-    if (reservoir->young_seen < young) young = (size_t)reservoir->young_seen;
-    if (young == 0 || reservoir->window_bytes <= T) return 0;
+    size_t T = config->context, first, young = rehearsal_slots(trainer, &first);
+    if (young == 0 || reservoir->window_bytes <= T) return count;
     size_t starts = reservoir->window_bytes - T; // one byte more than a window is needed
     for (; count < config->rehearse; count++) {
         uint64_t counter = 2 * (trainer->step * config->rehearse + count);
-        size_t slot = reservoir->old_slots +
-                      (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
+        size_t slot =
+            first + (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
         size_t at = (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter + 1, starts);
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        place_window(trainer, config->batch + count, bytes + at);
+        reef_step_place(trainer, config->batch + count, bytes + at);
         for (size_t g = 1; g + 1 < trainer->net.gen_count; g++)
             fire_in_window(trainer, g, config->batch + count, bytes, at);
     }
@@ -149,16 +167,19 @@ static void place_batch(reef_trainer *trainer, const uint8_t *bytes, reef_firing
     const reef_config *config = &trainer->net.config;
     size_t stride = reef_step_windows(config) * config->context;
     for (size_t w = 0; w < config->batch; w++)
-        place_window(trainer, w, bytes + w * config->context);
+        reef_step_place(trainer, w, bytes + w * config->context);
     reef_firing_score(firing, &trainer->net, reef_batch_bytes(config), bytes, trainer->fire,
                       trainer->margins, stride);
 }
 
-// The open generation trains with its gate forced open.
+// The open generation trains with its gate forced open, and counts as one of those that fire.
 static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
-    size_t T = trainer->net.config.context, open = trainer->net.gen_count - 1;
-    size_t stride = reef_step_windows(&trainer->net.config) * T;
-    if (open > 0) memset(trainer->fire + open * stride + first * T, 1, windows * T);
+    const reef_config *config = &trainer->net.config;
+    size_t T = config->context, open = trainer->net.gen_count - 1;
+    size_t stride = reef_step_windows(config) * T;
+    if (open == 0) return;
+    memset(trainer->fire + open * stride + first * T, 1, windows * T);
+    reef_firing_limit(open + 1, windows * T, trainer->fire + first * T, stride, config->fire_max);
 }
 
 reef_status reef_step_forward(reef_trainer *trainer,
@@ -170,14 +191,16 @@ reef_status reef_step_forward(reef_trainer *trainer,
     double start = reef_seconds();
     place_batch(trainer, bytes, firing);
     force_open(trainer, 0, config->batch);
-    trainer->rehearse_windows = add_rehearsal(trainer);
+    trainer->rehearse_windows = add_rehearsal(trainer, reef_replay_add(trainer));
     force_open(trainer, config->batch, trainer->rehearse_windows);
     size_t windows = config->batch + trainer->rehearse_windows;
     trainer->retain_windows = add_retain_window(trainer, windows);
     weigh_windows(trainer, windows, trainer->retain_windows);
-    reef_batch batch = make_batch(trainer, windows, trainer->retain_windows, true);
+    bool distills = reef_strategy_distills(trainer);
+    reef_batch batch = make_batch(trainer, windows, trainer->retain_windows, !distills);
     reef_status status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
                                            REEF_PASS_TRAIN, err);
+    if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, err);
     *bits = mean_bits(trainer);
     trainer->seconds_forward += reef_seconds() - start;
     return status;
@@ -205,8 +228,8 @@ reef_status reef_step_task_free(reef_trainer *trainer,
 
 // After warm-up the rate falls with the square root of the generation's age: a stream has no end that a
 // cosine could aim at.
-static float learning_rate(const reef_config *config, uint64_t generation_step) {
-    double age = (double)generation_step + 1.0, warmup = (double)config->warmup;
+static float learning_rate(const reef_config *config, uint64_t task_step) {
+    double age = (double)task_step + 1.0, warmup = (double)config->warmup;
     if (age < warmup) return config->learning_rate * (float)(age / warmup);
     return config->learning_rate / (float)sqrt(1.0 + (age - warmup) / (double)config->decay);
 }
@@ -226,7 +249,8 @@ static void update_tensor(void *context, size_t piece) {
     const dense_update *update = context;
     const reef_tensor *tensor = &update->gen->tensors[piece];
     if (tensor->grad == NULL) return;
-    for (size_t at = 0; at < tensor->count; at += CHUNK) {
+    memset(tensor->grad, 0, tensor->trained_at * sizeof *tensor->grad);
+    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
         size_t count = chunk_floats(tensor, at);
         float *grad = tensor->grad + at;
         reef_adam_update(count, tensor->data + at, tensor->adam_m + at, tensor->adam_v + at, grad,
@@ -240,7 +264,7 @@ static void square_tensor(void *context, size_t piece) {
     reef_tensor *tensor = &gen->tensors[piece];
     tensor->grad_squares = 0.0;
     if (tensor->grad == NULL) return;
-    for (size_t at = 0; at < tensor->count; at += CHUNK) {
+    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
         const float *grad = tensor->grad + at;
         tensor->grad_squares += (double)reef_dot(chunk_floats(tensor, at), grad, grad);
     }
@@ -269,7 +293,7 @@ static void update_dense(reef_trainer *trainer, reef_gen *gen) {
 static void update_query_statistics(reef_trainer *trainer, reef_gen *gen) {
     const reef_config *config = &trainer->net.config;
     reef_router_shape shape = reef_gen_shape(config, gen->info.side);
-    if (!config->batch_norm) return;
+    if (!config->batch_norm || gen->queries_frozen) return;
     for (uint32_t l = 0; l < config->layers; l++)
         if (reef_layer_is_peer(config, l))
             reef_router_update_stats(&shape, &gen->weights.routers[l],
@@ -281,7 +305,7 @@ void reef_step_backward(reef_trainer *trainer) {
     const reef_config *config = &trainer->net.config;
     reef_gen *gen = reef_open_generation(trainer);
     double start = reef_seconds();
-    trainer->learning_rate = learning_rate(config, trainer->generation_step);
+    trainer->learning_rate = learning_rate(config, reef_task_step(trainer));
     reef_batch batch = make_batch(trainer, config->batch + trainer->rehearse_windows,
                                   trainer->retain_windows, true);
     reef_pass_update update = {
@@ -289,8 +313,10 @@ void reef_step_backward(reef_trainer *trainer) {
                  config->epsilon},
         .clip = config->clip,
     };
+    reef_strategy_update(trainer, &update);
     update_query_statistics(trainer, gen);
     reef_pass_backward(&trainer->pass, &trainer->net, trainer->workers, &batch, &update);
+    reef_strategy_gradients(trainer);
     double backward = reef_seconds();
     update_dense(trainer, gen);
     trainer->seconds_backward += backward - start;

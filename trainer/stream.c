@@ -11,7 +11,14 @@
 //
 // A batch that the open generation does not explain but the older ones do, under their own gates, is a
 // domain that came back: it is skipped, not trained on.
+//
+// A mark (mark.h) is a boundary at exactly its place. What is held is trained before it. The rest, fewer
+// bytes than a batch and its next byte, is skipped with the mark's line: the generations on both sides see
+// nothing of each other's data, and all gates begin anew behind it, since another stream begins there. A
+// mark before anything was trained since the last boundary is only taken out of the stream.
 #include "learner.h"
+#include "policy.h"
+#include "start.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -23,8 +30,18 @@ static size_t held_bytes(const reef_trainer *trainer) {
     return trainer->held_batches * reef_batch_bytes(&trainer->net.config);
 }
 
+// Bytes of the carry that are known to be no part of a mark.
+static size_t usable_bytes(const reef_trainer *trainer) {
+    const reef_mark *mark = &trainer->mark;
+    return trainer->carry_bytes - reef_mark_pending(mark) - mark->line_bytes;
+}
+
+static size_t ready_bytes(const reef_trainer *trainer) {
+    return held_bytes(trainer) + reef_batch_bytes(&trainer->net.config) + 1;
+}
+
 static bool batch_is_ready(const reef_trainer *trainer) {
-    return trainer->carry_bytes > held_bytes(trainer) + reef_batch_bytes(&trainer->net.config);
+    return usable_bytes(trainer) >= ready_bytes(trainer);
 }
 
 // The first batch of the carry has been dealt with.
@@ -39,8 +56,9 @@ static reef_status consume(reef_trainer *trainer, reef_error *err) {
 // Train on the first batch of the carry; its forward pass has just been run.
 static reef_status train(reef_trainer *trainer, double bits, reef_error *err) {
     reef_step_backward(trainer);
-    uint32_t generation = reef_open_generation(trainer)->info.generation;
-    reef_reservoir_offer(&trainer->reservoir, generation, trainer->stream_bytes, trainer->carry,
+    // One of the two is always 0.
+    uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
+    reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->carry,
                          reef_batch_bytes(&trainer->net.config));
     reef_drift_push(&trainer->drift, bits);
     reef_status status = consume(trainer, err);
@@ -68,10 +86,8 @@ static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error
 }
 
 static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *err) {
-    reef_sealing sealing;
     reef_status status =
-        reef_growth_boundary(trainer, "drift", reef_gen_seal_dtype(&trainer->net.config), &sealing,
-                             trainer->carry, held_bytes(trainer), err);
+        reef_policy_boundary(trainer, "drift", trainer->carry, held_bytes(trainer), err);
     return status == REEF_OK ? release_held(trainer, steps, err) : status;
 }
 
@@ -114,21 +130,42 @@ static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
 
 static bool is_suspicious(const reef_trainer *trainer, double bits) {
     const reef_config *config = &trainer->net.config;
-    if (strcmp(config->boundaries, "drift") != 0 || trainer->generation_step < config->drift_warmup)
+    if (strcmp(config->boundaries, "drift") != 0 ||
+        !reef_strategy_has_boundaries(&trainer->strategy) ||
+        reef_task_step(trainer) < config->drift_warmup)
         return false;
     double median, spread;
     reef_drift_level(&trainer->drift, &median, &spread);
     return bits > reef_drift_limit(median, spread, config);
 }
 
+// A batch that nothing speaks against; its forward pass has just been run.
+static reef_status train_on(reef_trainer *trainer, double bits, reef_error *err) {
+    reef_status status = train(trainer, bits, err);
+    if (status != REEF_OK) return status;
+    const char *reason = reef_policy_due(trainer);
+    return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);
+}
+
+// How many suspicious batches make a boundary. A foreign page in a long book is no new book: the change has
+// to last for a share of what the generation has seen.
+static uint32_t confirm_batches(const reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    double share = (double)config->drift_share * (double)reef_task_step(trainer);
+    uint32_t asked = share < config->drift_hold ? (uint32_t)share : config->drift_hold;
+    return asked > config->drift_confirm ? asked : config->drift_confirm;
+}
+
 // Look at the batch after the held ones and decide about it.
 static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *err) {
     const reef_config *config = &trainer->net.config;
-    if (trainer->suspicious >= config->drift_confirm)
-        return boundary(trainer, steps, err); // failed before
+    uint32_t confirm = confirm_batches(trainer);
+    if (trainer->suspicious >= confirm) return boundary(trainer, steps, err); // failed before
     const uint8_t *bytes = trainer->carry + held_bytes(trainer);
     double bits;
     reef_status status = reef_firing_copy(&trainer->before, &trainer->ahead, err);
+    if (status == REEF_OK && reef_start_is_due(trainer))
+        status = reef_start_generation(trainer, bytes, reef_batch_bytes(config), err);
     if (status == REEF_OK) status = reef_step_forward(trainer, bytes, &trainer->ahead, &bits, err);
     if (status != REEF_OK) return status;
     trainer->last_bits = bits;
@@ -136,7 +173,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     bool suspicious = is_suspicious(trainer, bits);
     if (!suspicious && trainer->held_batches == 0) {
         ++*steps;
-        return train(trainer, bits, err);
+        return train_on(trainer, bits, err);
     }
     if (suspicious) {
         bool recognised;
@@ -149,9 +186,11 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     }
     trainer->held_batches++;
     trainer->suspicious += suspicious;
-    if (trainer->suspicious >= config->drift_confirm) return boundary(trainer, steps, err);
+    if (reef_policy_is_full(trainer))
+        return release_held(trainer, steps, err); // there is nothing to wait for
+    if (trainer->suspicious >= confirm) return boundary(trainer, steps, err);
     size_t normal = trainer->held_batches - trainer->suspicious;
-    if (normal * NORMAL_SHARE > config->drift_confirm) return release_held(trainer, steps, err);
+    if (normal * NORMAL_SHARE > confirm) return release_held(trainer, steps, err);
     return REEF_OK;
 }
 
@@ -165,21 +204,68 @@ static reef_status reserve_carry(reef_trainer *trainer, size_t bytes, reef_error
     return REEF_OK;
 }
 
+// All gates at the beginning of a stream.
+static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
+    reef_firing_release(&trainer->firing);
+    reef_status status = reef_firing_init(&trainer->firing, &trainer->net, err);
+    return status == REEF_OK ? reef_firing_copy(&trainer->ahead, &trainer->firing, err) : status;
+}
+
+// The carry ends in a mark's line, and no batch before it is ready.
+static reef_status mark_boundary(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    reef_status status = release_held(trainer, steps, err);
+    if (status != REEF_OK) return status;
+    bool grows = reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) > 0;
+    size_t gone = grows ? trainer->carry_bytes : trainer->mark.line_bytes;
+    trainer->mark.line_bytes = 0;
+    trainer->carry_bytes -= gone;
+    trainer->stream_bytes += gone;
+    trainer->skipped_bytes += gone;
+    if (!grows) return REEF_OK;
+    status = restart_gates(trainer, err);
+    return status == REEF_OK ? reef_policy_boundary(trainer, "mark", NULL, 0, err) : status;
+}
+
+// Accept bytes until a batch is ready or a mark has been read; returns how many.
+static reef_status accept(
+    reef_trainer *trainer, const uint8_t *bytes, size_t count, size_t *taken, reef_error *err) {
+    const char *text = trainer->net.config.boundary_mark;
+    size_t need = ready_bytes(trainer) - usable_bytes(trainer);
+    if (count > need) count = need; // a line that turns out to be no mark may make it ready before
+    reef_status status = reserve_carry(trainer, trainer->carry_bytes + count, err);
+    if (status != REEF_OK) return status;
+    memcpy(trainer->carry + trainer->carry_bytes, bytes, count);
+    if (text[0] == '\0') {
+        trainer->carry_bytes += count;
+        *taken += count;
+        return REEF_OK;
+    }
+    for (size_t i = 0; i < count && !batch_is_ready(trainer) && trainer->mark.line_bytes == 0;
+         i++) {
+        reef_mark_read(&trainer->mark, text, bytes[i]);
+        trainer->carry_bytes++;
+        ++*taken;
+    }
+    return REEF_OK;
+}
+
 reef_status reef_stream_push(reef_trainer *trainer,
                              const uint8_t *bytes,
                              size_t count,
                              size_t *taken,
                              size_t *steps,
                              reef_error *err) {
-    size_t batch = reef_batch_bytes(&trainer->net.config);
+    reef_status status = REEF_OK;
     *taken = *steps = 0;
-    if (!batch_is_ready(trainer)) {
-        size_t need = held_bytes(trainer) + batch + 1 - trainer->carry_bytes;
-        *taken = count < need ? count : need;
-        reef_status status = reserve_carry(trainer, trainer->carry_bytes + *taken, err);
-        if (status != REEF_OK) return status;
-        memcpy(trainer->carry + trainer->carry_bytes, bytes, *taken);
-        trainer->carry_bytes += *taken;
+    while (status == REEF_OK && *steps == 0) {
+        if (batch_is_ready(trainer))
+            status = next_batch(trainer, steps, err);
+        else if (trainer->mark.line_bytes > 0)
+            status = mark_boundary(trainer, steps, err);
+        else if (*taken < count)
+            status = accept(trainer, bytes + *taken, count - *taken, taken, err);
+        else
+            break;
     }
-    return batch_is_ready(trainer) ? next_batch(trainer, steps, err) : REEF_OK;
+    return status;
 }

@@ -1,5 +1,7 @@
 // The one writer of a pool: the public handle over stream, steps and growth.
 #include "learner.h"
+#include "policy.h"
+#include "vector.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -24,7 +26,9 @@ static reef_status put_config(reef_txn *txn, const reef_config *config, reef_err
 // Everything the trainer needs that the configuration decides.
 static reef_status allocate(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
+    if (reef_config_is_vector(config)) return reef_vector_start(trainer, err);
     size_t windows = reef_step_windows(config), rows = windows * config->context;
+    trainer->strategy.kind = reef_strategy_kind_of(config);
     trainer->tokens = calloc(rows, 1);
     trainer->targets = calloc(rows, 1);
     trainer->weight = calloc(rows, sizeof *trainer->weight);
@@ -38,6 +42,7 @@ static reef_status allocate(reef_trainer *trainer, reef_error *err) {
 }
 
 static reef_status start_firing(reef_trainer *trainer, reef_error *err) {
+    if (trainer->vector != NULL) return REEF_OK;
     reef_status status = reef_step_reserve(trainer, trainer->net.gen_count, err);
     if (status == REEF_OK) status = reef_firing_init(&trainer->firing, &trainer->net, err);
     return status;
@@ -45,6 +50,7 @@ static reef_status start_firing(reef_trainer *trainer, reef_error *err) {
 
 static reef_status first_generation(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
+    if (trainer->vector != NULL) return reef_vector_open_generation(trainer, err);
     reef_gen *gen = NULL;
     reef_generation info = {.side = config->side, .dtype = REEF_F32};
     reef_status status = reef_gen_new(&gen, config, &info, err);
@@ -58,7 +64,9 @@ static reef_status write_first_commit(reef_trainer *trainer, reef_error *err) {
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
     if (status == REEF_OK) status = put_config(txn, &trainer->net.config, err);
     if (status == REEF_OK)
-        status = reef_persist_open(txn, &trainer->net.config, reef_open_generation(trainer), err);
+        status = trainer->vector != NULL ? reef_vector_put(trainer, txn, err)
+                                         : reef_persist_open(txn, &trainer->net.config,
+                                                             reef_open_generation(trainer), err);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status != REEF_OK) {
@@ -123,6 +131,7 @@ static reef_status compare_kernels(reef_trainer *trainer, reef_txn *txn, reef_er
 // ---- open and close ------------------------------------------------------------------------------
 
 static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    if (trainer->vector != NULL) return reef_vector_load(trainer, txn, err);
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
     if (status == REEF_OK)
@@ -142,8 +151,16 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
 
 // Sealed rows into reach of the next passes.
 static reef_status hold_rows(reef_trainer *trainer, reef_error *err) {
+    if (trainer->vector != NULL) return REEF_OK; // all in memory
     reef_status status = reef_residency_hold(&trainer->residency, &trainer->net, err);
     trainer->pass.pager = trainer->residency.pager;
+    return status;
+}
+
+static reef_status load_language(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_status status = reef_strategy_load(trainer, txn, err);
+    if (status == REEF_OK) status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    if (status == REEF_OK) status = reef_persist_load_reservoir(txn, &trainer->reservoir, err);
     return status;
 }
 
@@ -156,8 +173,7 @@ static reef_status load(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = load_generations(trainer, txn, err);
     if (status == REEF_OK) status = start_firing(trainer, err);
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
-    if (status == REEF_OK) status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
-    if (status == REEF_OK) status = reef_persist_load_reservoir(txn, &trainer->reservoir, err);
+    if (status == REEF_OK && trainer->vector == NULL) status = load_language(trainer, txn, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
     if (status == REEF_OK) status = compare_kernels(trainer, txn, err);
     reef_txn_abort(txn);
@@ -190,10 +206,12 @@ void reef_trainer_close(reef_trainer *trainer) {
     reef_pass_release(&trainer->pass);
     reef_reservoir_release(&trainer->reservoir);
     reef_drift_release(&trainer->drift);
+    reef_strategy_release(&trainer->strategy);
     reef_firing_release(&trainer->firing);
     reef_firing_release(&trainer->ahead);
     reef_firing_release(&trainer->before);
     reef_residency_release(&trainer->residency);
+    reef_vector_free(trainer->vector);
     reef_net_release(&trainer->net);
     reef_workers_free(trainer->workers);
     free(trainer->sources);
@@ -248,13 +266,18 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
                               size_t *steps,
                               reef_error *err) {
     size_t accepted = 0, done = 0;
-    reef_status status = REEF_OK;
+    reef_status status = reef_trainer_hold(trainer, err);
     reef_source *from = find_source(trainer, source);
-    if (!reef_residency_is_held(&trainer->residency)) status = hold_rows(trainer, err);
     if (status == REEF_OK && from == NULL) status = add_source(trainer, source, &from, err);
+    if (status == REEF_OK && count > 0)
+        reef_mark_source(&trainer->mark, trainer->net.config.boundary_mark,
+                         (size_t)(from - trainer->sources));
     while (status == REEF_OK) {
         size_t took, ran;
-        status = reef_stream_push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
+        status =
+            trainer->vector != NULL
+                ? reef_vector_push(trainer, bytes + accepted, count - accepted, &took, &ran, err)
+                : reef_stream_push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
         accepted += took;
         from->cursor += took;
         done += ran;
@@ -280,9 +303,16 @@ static reef_status put_generations(reef_trainer *trainer, reef_txn *txn, reef_er
 }
 
 // The state of the trainer as one transaction, not yet ended.
-static reef_status write_all(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+static reef_status write_model(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    if (trainer->vector != NULL) return reef_vector_put(trainer, txn, err);
     reef_status status = put_generations(trainer, txn, err);
     if (status == REEF_OK) status = reef_persist_reservoir(txn, &trainer->reservoir, err);
+    if (status == REEF_OK) status = reef_strategy_put(trainer, txn, err);
+    return status;
+}
+
+static reef_status write_all(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_status status = write_model(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status == REEF_OK) status = put_kernels(txn, err);
@@ -291,15 +321,22 @@ static reef_status write_all(reef_trainer *trainer, reef_txn *txn, reef_error *e
 
 // Nothing is dirty any more.
 static void settle(reef_trainer *trainer, const reef_commit *commit) {
-    for (size_t g = 0; g < trainer->net.gen_count; g++)
-        if (!trainer->net.gens[g]->stored) reef_persist_clean(trainer->net.gens[g]);
-    memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
+    if (trainer->vector != NULL) {
+        reef_vector_settle(trainer);
+    } else {
+        for (size_t g = 0; g < trainer->net.gen_count; g++)
+            if (!trainer->net.gens[g]->stored) reef_persist_clean(trainer->net.gens[g]);
+        memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
+    }
+    trainer->strategy.dirty = false;
     reef_state_forget_history(trainer);
     trainer->committed_step = trainer->step;
     trainer->last_commit = *commit;
 }
 
 static reef_status write_commit(reef_trainer *trainer,
+                                reef_commit_prelude prelude,
+                                void *context,
                                 const char *snapshot_name,
                                 reef_snapshot *snapshot,
                                 reef_commit *out,
@@ -308,7 +345,8 @@ static reef_status write_commit(reef_trainer *trainer,
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
-    status = write_all(trainer, txn, err);
+    if (prelude != NULL) status = prelude(context, txn, err);
+    if (status == REEF_OK) status = write_all(trainer, txn, err);
     if (status == REEF_OK && snapshot_name != NULL)
         status = reef_snapshot_create(txn, snapshot_name, snapshot, err);
     if (status != REEF_OK) {
@@ -332,9 +370,21 @@ static reef_status commit_with(reef_trainer *trainer,
                                reef_commit *out,
                                reef_error *err) {
     reef_residency_let_go(&trainer->residency);
-    reef_status status = write_commit(trainer, snapshot_name, snapshot, out, err);
+    reef_status status = write_commit(trainer, NULL, NULL, snapshot_name, snapshot, out, err);
     // After a failure the rows are looked for again before the next batch.
     return status == REEF_OK ? hold_rows(trainer, err) : status;
+}
+
+reef_status reef_trainer_commit_after(reef_trainer *trainer,
+                                      reef_commit_prelude prelude,
+                                      void *context,
+                                      reef_error *err) {
+    reef_residency_let_go(&trainer->residency);
+    return write_commit(trainer, prelude, context, NULL, NULL, NULL, err);
+}
+
+reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err) {
+    return reef_residency_is_held(&trainer->residency) ? REEF_OK : hold_rows(trainer, err);
 }
 
 reef_status reef_trainer_commit(reef_trainer *trainer, reef_commit *out, reef_error *err) {
@@ -357,35 +407,77 @@ reef_status reef_trainer_snapshot(reef_trainer *trainer,
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }
 
+// A generation of a vector model has nothing in bf16, and is measured by its errors as they come.
+static reef_status seal_vector(reef_trainer *trainer,
+                               const char *seal_dtype,
+                               reef_sealing *out,
+                               reef_error *err) {
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    if (seal_dtype != NULL && strcmp(seal_dtype, "f32") != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "rows of a vector model stay f32 when they are sealed; not %.16s",
+                         seal_dtype);
+    reef_status status = reef_vector_boundary(trainer, "command", err);
+    if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK && out != NULL)
+        *out = (reef_sealing){.generation = generation,
+                              .dtype = REEF_F32,
+                              .loss_before = (double)NAN,
+                              .loss_after = (double)NAN};
+    return status;
+}
+
 reef_status reef_trainer_seal(reef_trainer *trainer,
                               const char *seal_dtype,
                               reef_sealing *out,
                               reef_error *err) {
+    if (trainer->vector != NULL) return seal_vector(trainer, seal_dtype, out, err);
     const reef_gen *open = reef_open_generation(trainer);
     reef_config config = trainer->net.config; // the pool's own stays as it is
     reef_sealing sealing;
     reef_status status = REEF_OK;
     if (seal_dtype != NULL) status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
     if (status != REEF_OK) return status;
-    if (trainer->generation_step == 0)
+    if (reef_task_step(trainer) == 0)
         return reef_fail(err, REEF_INVALID,
                          "generation %" PRIu32
                          " is open and has trained nothing yet; there is nothing to seal",
                          open->info.generation);
+    reef_opening opening;
+    status = reef_policy_size(trainer, "command", NULL, 0, &opening, err);
+    if (status != REEF_OK) return status;
+    if (opening.side == 0)
+        return reef_fail(err, REEF_FULL,
+                         "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
+                         ": there is no room for another generation",
+                         reef_policy_experts(trainer), config.experts_max);
     // Held batches wait in the carry and are looked at again, as the new generation's first.
     trainer->held_batches = 0;
     trainer->suspicious = 0;
     status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
     if (status == REEF_OK)
-        status = reef_growth_boundary(trainer, "command", reef_gen_seal_dtype(&config), &sealing,
-                                      NULL, 0, err);
+        status =
+            reef_growth_boundary(trainer, &opening, reef_gen_seal_dtype(&config), &sealing, err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK && out != NULL) *out = sealing;
     return status;
 }
 
+// Experts of a vector model are drawn once, and their head is solved for all of them together.
+static reef_status refuse_vector(const reef_trainer *trainer, const char *what, reef_error *err) {
+    if (trainer->vector == NULL) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "experts of a vector model cannot be %s: they are drawn once and stay as they "
+                     "are; seal the generation to open another",
+                     what);
+}
+
 reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err) {
-    reef_status status = reef_growth_enlarge(trainer, side, err);
+    reef_status refused = refuse_vector(trainer, "added", err);
+    if (refused != REEF_OK) return refused;
+    const reef_opening opening = {.reason = "command", .gap = NAN, .distance = NAN};
+    reef_status status = reef_policy_check_side(trainer, side, err);
+    if (status == REEF_OK) status = reef_growth_enlarge(trainer, side, &opening, err);
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }
 
@@ -460,7 +552,8 @@ reef_status reef_trainer_freeze(reef_trainer *trainer,
                                 reef_error *err) {
     *changed = 0;
     reef_gen *open = reef_open_generation(trainer);
-    reef_status status = check_freeze(trainer, freeze, err);
+    reef_status status = refuse_vector(trainer, "frozen or thawed", err);
+    if (status == REEF_OK) status = check_freeze(trainer, freeze, err);
     for (uint32_t l = 0; status == REEF_OK && l < trainer->net.config.layers; l++) {
         if (open->peers[l].expert_count == 0 ||
             (freeze->layer >= 0 && (uint32_t)freeze->layer != l))
@@ -475,6 +568,14 @@ reef_status reef_trainer_freeze(reef_trainer *trainer,
 
 // ---- status --------------------------------------------------------------------------------------
 
+static void status_of_vector(const reef_trainer *trainer, reef_trainer_status *out) {
+    out->suspicious = trainer->vector->held_batches;
+    out->bits_per_byte = reef_vector_expected_errors(trainer->vector);
+    if (isnan(out->bits_per_byte)) out->bits_per_byte = trainer->last_bits; // too few so far
+    out->experts_open = trainer->vector->net.gens[0]->expert_count;
+    out->experts = out->experts_open * trainer->vector->net.gen_count;
+}
+
 void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out) {
     const reef_gen *open = reef_open_generation(trainer);
     double median, spread;
@@ -486,6 +587,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .skipped_bytes = trainer->skipped_bytes,
         .generation = open->info.generation,
         .generation_step = trainer->generation_step,
+        .task = trainer->strategy.task,
         .opened_at = open->info.opened_at,
         .suspicious = trainer->suspicious,
         .bits_per_byte = median,
@@ -499,9 +601,11 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .seconds_update = trainer->seconds_update + trainer->pass.seconds_update,
         .seconds_commit = trainer->seconds_commit,
     };
+    snprintf(out->strategy, sizeof out->strategy, "%s", trainer->net.config.strategy);
     for (size_t g = 0; g < trainer->net.gen_count; g++)
         for (uint32_t l = 0; l < trainer->net.config.layers; l++)
             out->experts += trainer->net.gens[g]->peers[l].expert_count;
     for (uint32_t l = 0; l < trainer->net.config.layers; l++)
         out->experts_open += open->peers[l].expert_count;
+    if (trainer->vector != NULL) status_of_vector(trainer, out);
 }

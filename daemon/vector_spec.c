@@ -1,0 +1,259 @@
+// See vector_spec.h. The text is cut where it lies: KIND:PATH[,PATH][?NAME=VALUE[&NAME=VALUE ...]].
+#include "vector_spec.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const KINDS[] = {
+#define KIND_TEXT(name, text) text,
+    REEF_VECTOR_KIND_LIST(KIND_TEXT)
+#undef KIND_TEXT
+};
+
+// Kinds that an option belongs to.
+enum { ALL = 15, OF_NPY = 1 << REEF_VECTOR_NPY, OF_CSV = 1 << REEF_VECTOR_CSV };
+
+reef_vector_kind reef_vector_kind_of(const char *text) {
+    for (int kind = 0; kind < REEF_VECTOR_KIND_COUNT; kind++) {
+        size_t length = strlen(KINDS[kind]);
+        if (!strncmp(text, KINDS[kind], length) && text[length] == ':')
+            return (reef_vector_kind)kind;
+    }
+    return REEF_VECTOR_KIND_COUNT;
+}
+
+bool reef_vector_label(double value, int32_t *label) {
+    if (!(value >= -1 && value <= INT32_MAX) || value != floor(value)) return false;
+    *label = (int32_t)value;
+    return true;
+}
+
+// ---- values of options ---------------------------------------------------------------------------
+
+static reef_status wrong(const reef_vector_spec *spec,
+                         const char *name,
+                         const char *value,
+                         const char *wanted,
+                         reef_error *err) {
+    return reef_fail(err, REEF_INVALID, "'%s=%.60s' in '%.100s' is not %s", name, value, spec->text,
+                     wanted);
+}
+
+static reef_status take_count(const reef_vector_spec *spec,
+                              const char *name,
+                              const char *value,
+                              uint64_t *out,
+                              reef_error *err) {
+    size_t digits = strspn(value, "0123456789");
+    errno = 0;
+    *out = strtoull(value, NULL, 10);
+    if (!digits || value[digits] || errno)
+        return wrong(spec, name, value, "a whole number, 0 or more", err);
+    return REEF_OK;
+}
+
+static bool parse_number(const char *text, char **end, double *out) {
+    *out = strtod(text, end);
+    return *end != text && isfinite(*out) && *out != 0;
+}
+
+// "0.5" or "1/255": a division at the end keeps what the fraction means exactly.
+static reef_status take_scale(reef_vector_spec *spec,
+                              const char *name,
+                              const char *value,
+                              reef_error *err) {
+    char *end = NULL;
+    bool good = parse_number(value, &end, &spec->scale);
+    if (good && *end == '/') good = parse_number(end + 1, &end, &spec->divisor);
+    spec->scaled = true;
+    return good && !*end ? REEF_OK : wrong(spec, name, value, "a number or a fraction, not 0", err);
+}
+
+static int by_value(const void *a, const void *b) {
+    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+    return (left > right) - (left < right);
+}
+
+static reef_status take_classes(reef_vector_spec *spec,
+                                const char *name,
+                                const char *value,
+                                reef_error *err) {
+    size_t most = 1;
+    for (const char *at = value; *at; at++) most += *at == ',';
+    spec->classes = calloc(most, sizeof(*spec->classes));
+    if (!spec->classes) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu classes", most);
+    for (const char *at = value;; at++) {
+        size_t digits = strspn(at, "0123456789");
+        errno = 0;
+        long long label = strtoll(at, NULL, 10);
+        if (!digits || errno || label > INT32_MAX || (at[digits] && at[digits] != ','))
+            return wrong(spec, name, value, "a list of labels such as 0,1", err);
+        spec->classes[spec->class_count++] = (int32_t)label;
+        at += digits;
+        if (!*at) break;
+    }
+    qsort(spec->classes, spec->class_count, sizeof(*spec->classes), by_value);
+    return REEF_OK;
+}
+
+static reef_status take_header(reef_vector_spec *spec,
+                               const char *name,
+                               const char *value,
+                               reef_error *err) {
+    bool yes = !strcmp(value, "yes");
+    if (!yes && strcmp(value, "no") != 0) return wrong(spec, name, value, "yes or no", err);
+    spec->header = yes ? REEF_HEADER_YES : REEF_HEADER_NO;
+    return REEF_OK;
+}
+
+// ---- options -------------------------------------------------------------------------------------
+
+// name, kinds that take it
+#define OPTION_LIST(X)                                                                             \
+    X(label, OF_NPY | OF_CSV)                                                                      \
+    X(names, OF_CSV)                                                                               \
+    X(header, OF_CSV)                                                                              \
+    X(scale, ALL)                                                                                  \
+    X(classes, ALL)                                                                                \
+    X(shuffle, ALL)                                                                                \
+    X(skip, ALL)                                                                                   \
+    X(first, ALL)                                                                                  \
+    X(permute, ALL)
+
+#define OPTION_ENUM(name, kinds) OPTION_##name,
+enum { OPTION_LIST(OPTION_ENUM) OPTION_COUNT };
+
+static const char *const OPTION_NAMES[] = {
+#define OPTION_TEXT(name, kinds) #name,
+    OPTION_LIST(OPTION_TEXT)
+#undef OPTION_TEXT
+};
+static const unsigned OPTION_KINDS[] = {
+#define OPTION_OF(name, kinds) (kinds),
+    OPTION_LIST(OPTION_OF)
+#undef OPTION_OF
+};
+
+static reef_status take_value(
+    reef_vector_spec *spec, int option, const char *name, const char *value, reef_error *err) {
+    switch (option) {
+    case OPTION_label:
+        spec->label = value;
+        break;
+    case OPTION_names:
+        spec->names = value;
+        break;
+    case OPTION_header:
+        return take_header(spec, name, value, err);
+    case OPTION_scale:
+        return take_scale(spec, name, value, err);
+    case OPTION_classes:
+        return take_classes(spec, name, value, err);
+    case OPTION_shuffle:
+        spec->shuffled = true;
+        return take_count(spec, name, value, &spec->shuffle, err);
+    case OPTION_skip:
+        return take_count(spec, name, value, &spec->skip, err);
+    case OPTION_first:
+        return take_count(spec, name, value, &spec->first, err);
+    case OPTION_permute:
+        spec->permuted = true;
+        return take_count(spec, name, value, &spec->permute, err);
+    }
+    return REEF_OK;
+}
+
+static reef_status take_option(reef_vector_spec *spec,
+                               char *option,
+                               unsigned *given,
+                               reef_error *err) {
+    char *value = strchr(option, '=');
+    if (value) *value++ = '\0';
+    int found = 0;
+    while (found < OPTION_COUNT && strcmp(option, OPTION_NAMES[found]) != 0) found++;
+    if (found == OPTION_COUNT)
+        return reef_fail(
+            err, REEF_INVALID,
+            "unknown option '%.40s' in '%.80s': known are label, names, header, scale, "
+            "classes, shuffle, skip, first and permute",
+            option, spec->text);
+    if (!(OPTION_KINDS[found] >> spec->kind & 1u))
+        return reef_fail(err, REEF_INVALID, "'%s' in '%.120s' is no option of %s files", option,
+                         spec->text, KINDS[spec->kind]);
+    if (*given >> found & 1u)
+        return reef_fail(err, REEF_INVALID, "'%s' is given twice in '%.160s'", option, spec->text);
+    *given |= 1u << found;
+    if (!value || !*value)
+        return reef_fail(err, REEF_INVALID, "'%s' in '%.120s' needs a value: %s=...", option,
+                         spec->text, option);
+    return take_value(spec, found, option, value, err);
+}
+
+static reef_status take_options(reef_vector_spec *spec, char *options, reef_error *err) {
+    unsigned given = 0;
+    while (options) {
+        char *next = strchr(options, '&');
+        if (next) *next++ = '\0';
+        reef_status status = take_option(spec, options, &given, err);
+        if (status != REEF_OK) return status;
+        options = next;
+    }
+    return REEF_OK;
+}
+
+// ---- paths ---------------------------------------------------------------------------------------
+
+static reef_status take_paths(reef_vector_spec *spec, char *paths, reef_error *err) {
+    spec->path = paths;
+    bool pair = spec->kind == REEF_VECTOR_IDX || spec->kind == REEF_VECTOR_NPY;
+    char *comma = pair ? strchr(paths, ',') : NULL;
+    if (comma) {
+        *comma = '\0';
+        spec->labels = comma + 1;
+        if (strchr(spec->labels, ','))
+            return reef_fail(err, REEF_INVALID,
+                             "'%.160s' names more than two files: %s: takes the vectors and, after "
+                             "a comma, their labels",
+                             spec->text, KINDS[spec->kind]);
+    }
+    if (!*spec->path || (spec->labels && !*spec->labels))
+        return reef_fail(err, REEF_INVALID, "'%.160s' names no file%s", spec->text,
+                         comma ? " before or after its comma" : "");
+    if (spec->labels && spec->label)
+        return reef_fail(err, REEF_INVALID,
+                         "'%.160s' has labels twice: in a file of their own and in a column",
+                         spec->text);
+    return REEF_OK;
+}
+
+reef_status reef_vector_spec_parse(reef_vector_spec *spec, const char *text, reef_error *err) {
+    *spec = (reef_vector_spec){
+        .kind = reef_vector_kind_of(text), .scale = 1, .divisor = 1, .first = UINT64_MAX};
+    if (spec->kind == REEF_VECTOR_KIND_COUNT)
+        return reef_fail(err, REEF_INVALID,
+                         "'%.120s' names no vectors: give idx:IMAGES,LABELS, npy:X.npy,Y.npy, "
+                         "csv:FILE or jsonl:FILE",
+                         text);
+    spec->text = strdup(text);
+    spec->words = strdup(text + strlen(KINDS[spec->kind]) + 1);
+    reef_status status = REEF_OK;
+    if (!spec->text || !spec->words) {
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the name of a source");
+    } else {
+        char *options = strrchr(spec->words, '?');
+        if (options) *options++ = '\0';
+        status = take_options(spec, options, err);
+        if (status == REEF_OK) status = take_paths(spec, spec->words, err);
+    }
+    if (status != REEF_OK) reef_vector_spec_release(spec);
+    return status;
+}
+
+void reef_vector_spec_release(reef_vector_spec *spec) {
+    free(spec->text);
+    free(spec->words);
+    free(spec->classes);
+    *spec = (reef_vector_spec){0};
+}

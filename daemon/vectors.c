@@ -1,0 +1,257 @@
+// Which examples of a table are served, in which order, and as which bytes; see reef_vectors.h.
+//
+//   file order -> classes -> shuffle -> skip -> first        permute: places within each vector
+//
+// The record that was made last is kept, because reads of the stream are cut anywhere.
+#include "reef_vectors.h"
+
+#include "random.h"
+#include "vector_spec.h"
+#include "vector_table.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LABEL_BYTES 4
+#define VALUE_BYTES 4
+#define NO_RECORD UINT64_MAX
+// Streams of random numbers below a spec's seeds.
+#define STREAM_SHUFFLE 1
+#define STREAM_PERMUTE 2
+
+struct reef_vectors {
+    reef_vector_spec spec;
+    reef_vector_table table;
+    uint64_t count;
+    uint32_t *rows; // (count) of the table, in the order served; NULL: first_row and those after it
+    uint64_t first_row;
+    uint32_t *places;      // (width) value i of a vector is value places[i] in the file; NULL: i
+    float *vector;         // (width) as it stands in the file
+    float *values;         // (width) as it is served
+    uint8_t *record;       // (record bytes)
+    uint64_t record_index; // of the example in `record`, or NO_RECORD
+};
+
+bool reef_vectors_is_spec(const char *spec) {
+    return reef_vector_kind_of(spec) != REEF_VECTOR_KIND_COUNT;
+}
+
+// ---- choosing ------------------------------------------------------------------------------------
+
+static int by_value(const void *a, const void *b) {
+    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+    return (left > right) - (left < right);
+}
+
+static bool is_chosen(const reef_vector_spec *spec, int32_t label) {
+    return !spec->classes || bsearch(&label, spec->classes, spec->class_count,
+                                     sizeof(*spec->classes), by_value) != NULL;
+}
+
+// Fisher and Yates: every order is as likely as every other.
+static void shuffle(uint32_t *items, uint64_t count, uint64_t seed, uint64_t stream) {
+    for (uint64_t i = count; i > 1; i--) {
+        uint64_t k = reef_random_below(seed, stream, i, i);
+        uint32_t last = items[i - 1];
+        items[i - 1] = items[k];
+        items[k] = last;
+    }
+}
+
+static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
+    const reef_vector_table *table = &vectors->table;
+    vectors->rows = malloc((size_t)table->rows * sizeof(*vectors->rows));
+    if (!vectors->rows)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to choose from %" PRIu64 " examples",
+                         table->rows);
+    vectors->count = 0;
+    for (uint64_t row = 0; row < table->rows; row++)
+        if (is_chosen(&vectors->spec, table->labels[row]))
+            vectors->rows[vectors->count++] = (uint32_t)row;
+    if (vectors->spec.shuffled)
+        shuffle(vectors->rows, vectors->count, vectors->spec.shuffle, STREAM_SHUFFLE);
+    return REEF_OK;
+}
+
+static reef_status choose(reef_vectors *vectors, reef_error *err) {
+    const reef_vector_spec *spec = &vectors->spec;
+    vectors->count = vectors->table.rows;
+    if (spec->classes || spec->shuffled) {
+        reef_status status = list_rows(vectors, err);
+        if (status != REEF_OK) return status;
+    }
+    uint64_t found = vectors->count;
+    vectors->first_row = spec->skip < found ? spec->skip : found;
+    vectors->count -= vectors->first_row;
+    if (vectors->count > spec->first) vectors->count = spec->first;
+    if (vectors->count) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "'%.120s' chooses no example: the file has %" PRIu64 ", of which %" PRIu64
+                     " have the classes asked for; change classes, skip or first",
+                     spec->text, vectors->table.rows, found);
+}
+
+static reef_status make_memory(reef_vectors *vectors, reef_error *err) {
+    size_t width = vectors->table.width;
+    vectors->vector = malloc(width * sizeof(*vectors->vector));
+    vectors->values = malloc(width * sizeof(*vectors->values));
+    vectors->record = malloc(reef_vectors_record_bytes(vectors));
+    vectors->record_index = NO_RECORD;
+    if (vectors->spec.permuted) vectors->places = malloc(width * sizeof(*vectors->places));
+    if (!vectors->vector || !vectors->values || !vectors->record ||
+        (vectors->spec.permuted && !vectors->places))
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for a vector of %zu values", width);
+    for (size_t i = 0; vectors->places && i < width; i++) vectors->places[i] = (uint32_t)i;
+    if (vectors->places) shuffle(vectors->places, width, vectors->spec.permute, STREAM_PERMUTE);
+    return REEF_OK;
+}
+
+reef_status reef_vectors_check_width(const reef_vectors *vectors,
+                                     uint32_t inputs,
+                                     reef_error *err) {
+    size_t width = vectors->table.width;
+    if (width == inputs) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "'%.100s' has vectors of %zu values, but the pool takes %" PRIu32
+                     ": give other data, or make a pool with --model vector --inputs %zu",
+                     vectors->spec.text, width, inputs, width);
+}
+
+reef_status reef_vectors_open(reef_vectors **out,
+                              const char *spec,
+                              uint32_t inputs,
+                              reef_error *err) {
+    *out = NULL;
+    reef_vectors *vectors = calloc(1, sizeof(*vectors));
+    if (!vectors) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+    reef_status status = reef_vector_spec_parse(&vectors->spec, spec, err);
+    if (status == REEF_OK) status = reef_vector_table_open(&vectors->table, &vectors->spec, err);
+    if (status == REEF_OK && inputs) status = reef_vectors_check_width(vectors, inputs, err);
+    if (status == REEF_OK) status = choose(vectors, err);
+    if (status == REEF_OK) status = make_memory(vectors, err);
+    if (status == REEF_OK) {
+        *out = vectors;
+        vectors = NULL; // the caller owns it now
+    }
+    reef_vectors_close(vectors);
+    return status;
+}
+
+void reef_vectors_close(reef_vectors *vectors) {
+    if (!vectors) return;
+    reef_vector_table_close(&vectors->table);
+    reef_vector_spec_release(&vectors->spec);
+    free(vectors->rows);
+    free(vectors->places);
+    free(vectors->vector);
+    free(vectors->values);
+    free(vectors->record);
+    free(vectors);
+}
+
+void reef_vectors_rest(reef_vectors *vectors) {
+    reef_vector_table_rest(&vectors->table);
+}
+
+// ---- what it is ----------------------------------------------------------------------------------
+
+const char *reef_vectors_spec(const reef_vectors *vectors) {
+    return vectors->spec.text;
+}
+
+const char *reef_vectors_path(const reef_vectors *vectors) {
+    return vectors->spec.path;
+}
+
+uint32_t reef_vectors_width(const reef_vectors *vectors) {
+    return (uint32_t)vectors->table.width;
+}
+
+uint64_t reef_vectors_count(const reef_vectors *vectors) {
+    return vectors->count;
+}
+
+size_t reef_vectors_record_bytes(const reef_vectors *vectors) {
+    return LABEL_BYTES + VALUE_BYTES * vectors->table.width;
+}
+
+uint64_t reef_vectors_stream_bytes(const reef_vectors *vectors) {
+    return vectors->count * reef_vectors_record_bytes(vectors);
+}
+
+// ---- reading -------------------------------------------------------------------------------------
+
+static uint64_t row_of(const reef_vectors *vectors, uint64_t index) {
+    uint64_t at = vectors->first_row + index;
+    return vectors->rows ? vectors->rows[at] : at;
+}
+
+static reef_status read_one(
+    reef_vectors *vectors, uint64_t index, float *values, int32_t *label, reef_error *err) {
+    uint64_t row = row_of(vectors, index);
+    size_t width = vectors->table.width;
+    float *from = vectors->places ? vectors->vector : values;
+    reef_status status = vectors->table.read(&vectors->table, row, from, err);
+    if (status != REEF_OK) return status;
+    for (size_t i = 0; vectors->places && i < width; i++) values[i] = from[vectors->places[i]];
+    *label = vectors->table.labels[row];
+    return REEF_OK;
+}
+
+reef_status reef_vectors_read(reef_vectors *vectors,
+                              uint64_t first,
+                              size_t count,
+                              float *values,
+                              int32_t *labels,
+                              reef_error *err) {
+    assert(first <= vectors->count && count <= vectors->count - first);
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < count && status == REEF_OK; i++) {
+        int32_t label = -1;
+        status = read_one(vectors, first + i, values + i * vectors->table.width, &label, err);
+        if (labels) labels[i] = label;
+    }
+    return status;
+}
+
+static void put_u32(uint8_t *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static reef_status make_record(reef_vectors *vectors, uint64_t index, reef_error *err) {
+    if (vectors->record_index == index) return REEF_OK;
+    vectors->record_index = NO_RECORD;
+    int32_t label = -1;
+    reef_status status = read_one(vectors, index, vectors->values, &label, err);
+    if (status != REEF_OK) return status;
+    put_u32(vectors->record, (uint32_t)label);
+    for (size_t i = 0; i < vectors->table.width; i++) {
+        uint32_t bits = 0;
+        memcpy(&bits, &vectors->values[i], sizeof(bits));
+        put_u32(vectors->record + LABEL_BYTES + VALUE_BYTES * i, bits);
+    }
+    vectors->record_index = index;
+    return REEF_OK;
+}
+
+reef_status reef_vectors_read_bytes(reef_vectors *vectors,
+                                    uint64_t offset,
+                                    uint8_t *bytes,
+                                    size_t room,
+                                    size_t *count,
+                                    reef_error *err) {
+    size_t record_bytes = reef_vectors_record_bytes(vectors);
+    *count = 0;
+    while (*count < room && offset < reef_vectors_stream_bytes(vectors)) {
+        reef_status status = make_record(vectors, offset / record_bytes, err);
+        if (status != REEF_OK) return status;
+        size_t at = (size_t)(offset % record_bytes), take = record_bytes - at;
+        if (take > room - *count) take = room - *count;
+        memcpy(bytes + *count, vectors->record + at, take);
+        *count += take;
+        offset += take;
+    }
+    return REEF_OK;
+}

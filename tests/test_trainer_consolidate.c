@@ -1,0 +1,606 @@
+// Consolidation on real pools: what was before the range stays to the bit, what was learned in it stays to
+// a bound, training goes on from it as from any commit, and whatever goes wrong leaves the pool as it was.
+#include "learner.h"
+#include "temp_dir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEXT_BYTES 6000
+#define PROBE_BYTES 2000
+#define RISE_MAX 0.15 // bits per byte that consolidation may cost on text of the same kind
+
+typedef struct fixture {
+    char dir[TEMP_DIR_BYTES];
+    char pool[TEMP_DIR_BYTES];
+    reef_store *store;
+    reef_trainer *trainer;
+} fixture;
+
+static reef_config tiny_config(void) {
+    reef_config config;
+    reef_config_default(&config);
+    config.layers = 2;
+    config.d_model = 16;
+    config.attention_heads = 2;
+    config.context = 16;
+    config.previous_bytes = 1;
+    config.batch = 4;
+    config.rehearse = 2;
+    config.heads = 2;
+    config.topk = 2;
+    config.d_key = 8;
+    config.side = 6;
+    config.adapters = 2;
+    config.side_new = 5;
+    config.learning_rate = 5e-3f;
+    snprintf(config.boundaries, sizeof config.boundaries, "given");
+    config.reservoir_bytes = 16384;
+    config.reservoir_window = 64;
+    config.gate_decay = 0.9f;
+    config.leak_max = 0.01f;
+    return config;
+}
+
+// Endless text of one kind: words of three letters in a random order, from the kind's own alphabet.
+static void write_text(uint8_t *out, size_t count, int kind, uint32_t seed) {
+    static const char *const alphabets[] = {"abcdefgh", "01234567", "QRSTUVWX", "ijklmnop",
+                                            "!#$%&()*"};
+    uint32_t state = seed * 2654435761u + 1u;
+    for (size_t i = 0; i < count; i++) {
+        if (i % 4 == 0) state = state * 1664525u + 1013904223u;
+        size_t word = state >> 27;
+        size_t letter = (word * 3 + i % 4 * (1 + word % 2)) % 8;
+        out[i] = i % 4 == 3 ? ' ' : (uint8_t)alphabets[kind][letter];
+    }
+}
+
+static void ok(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s", err->message);
+}
+
+static void open_pool(fixture *f, size_t threads) {
+    reef_error err;
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store, &(reef_trainer_options){.threads = threads}, &err),
+       &err);
+}
+
+static void close_pool(fixture *f) {
+    reef_trainer_close(f->trainer);
+    reef_store_close(f->store);
+    f->trainer = NULL;
+    f->store = NULL;
+}
+
+static void feed(fixture *f, int kind, size_t count, uint32_t seed) {
+    reef_error err;
+    uint8_t *bytes = malloc(count);
+    assert_non_null(bytes);
+    write_text(bytes, count, kind, seed);
+    ok(reef_trainer_feed(f->trainer, "test", bytes, count, NULL, NULL, &err), &err);
+    free(bytes);
+}
+
+static void seal(fixture *f) {
+    reef_error err;
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+}
+
+static reef_commit commit(fixture *f) {
+    reef_error err;
+    reef_commit out;
+    ok(reef_trainer_commit(f->trainer, &out, &err), &err);
+    return out;
+}
+
+// Kinds 0 to 3 sealed as generations 0 to 3, and kind 4 open.
+static void make_pool(fixture *f, size_t threads, const reef_config *config) {
+    reef_error err;
+    ok(reef_pool_init(f->pool, config, &err), &err);
+    open_pool(f, threads);
+    for (int kind = 0; kind < 4; kind++) {
+        feed(f, kind, TEXT_BYTES, 1);
+        seal(f);
+    }
+    feed(f, 4, TEXT_BYTES, 1);
+    commit(f);
+}
+
+static int setup(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    temp_dir_new(f->dir);
+    temp_dir_join(f->pool, f->dir, "pool");
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    close_pool(f);
+    temp_dir_remove(f->dir);
+    free(f);
+    return 0;
+}
+
+static void start(fixture *f, size_t threads) {
+    reef_config config = tiny_config();
+    make_pool(f, threads, &config);
+}
+
+// As if the test began anew: another pool of its own.
+static void start_again(fixture *f, size_t threads) {
+    close_pool(f);
+    temp_dir_remove(f->pool);
+    start(f, threads);
+}
+
+static reef_consolidation_options range(uint32_t first, uint32_t last) {
+    return (reef_consolidation_options){.first = first, .last = last, .steps = 60};
+}
+
+static void consolidate(fixture *f,
+                        reef_consolidation_options options,
+                        reef_consolidation *report) {
+    reef_error err;
+    ok(reef_trainer_consolidate(f->trainer, &options, report, &err), &err);
+}
+
+static void consolidate_only(fixture *f, reef_consolidation_options options) {
+    reef_consolidation report;
+    consolidate(f, options, &report);
+    reef_consolidation_release(&report);
+}
+
+static reef_commit last_commit(const fixture *f) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_commit out;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_commit_read(txn, &out, &err), &err);
+    reef_txn_abort(txn);
+    return out;
+}
+
+static void on_damage(void *context, const char *what) {
+    (void)context;
+    print_error("%s\n", what);
+}
+
+static void assert_sound(const fixture *f) {
+    reef_error err;
+    reef_check_report report;
+    ok(reef_store_check(f->store, on_damage, NULL, &report, &err), &err);
+    assert_int_equal(report.damaged, 0);
+}
+
+static double bits_of(const fixture *f, const char *as_of, int kind, float *logits) {
+    reef_error err;
+    reef_model *model = NULL;
+    reef_score score = {0};
+    uint8_t probe[PROBE_BYTES];
+    write_text(probe, sizeof probe, kind, 99);
+    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    ok(reef_model_score(model, probe, sizeof probe, NULL, &score, NULL, NULL, &err), &err);
+    if (logits != NULL) ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    reef_model_close(model);
+    return score.bits_per_byte;
+}
+
+static float *new_logits(void) {
+    float *logits = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *logits);
+    assert_non_null(logits);
+    return logits;
+}
+
+#define LOGIT_BYTES (PROBE_BYTES * REEF_VOCAB * sizeof(float))
+
+// ---- what stays ----------------------------------------------------------------------------------
+
+static void states_before_the_range_stay_to_the_bit(void **state) {
+    fixture *f = *state;
+    float *before[2] = {new_logits(), new_logits()}, *after = new_logits();
+    start(f, 1);
+    bits_of(f, "0", 2, before[0]);
+    bits_of(f, "1", 2, before[1]);
+    consolidate_only(f, range(2, 3));
+    bits_of(f, "0", 2, after);
+    assert_memory_equal(before[0], after, LOGIT_BYTES);
+    bits_of(f, "1", 2, after);
+    assert_memory_equal(before[1], after, LOGIT_BYTES);
+    bits_of(f, "3", 2, after);
+    assert_memory_not_equal(before[1], after, LOGIT_BYTES); // the new one does something
+    free(before[0]);
+    free(before[1]);
+    free(after);
+}
+
+static void what_was_learned_stays_within_a_bound(void **state) {
+    fixture *f = *state;
+    reef_consolidation report;
+    double before[5], untaught[5];
+    start(f, 1);
+    for (int kind = 0; kind < 5; kind++) {
+        before[kind] = bits_of(f, "now", kind, NULL);
+        untaught[kind] = bits_of(f, "0", kind, NULL);
+    }
+    reef_consolidation_options options = range(1, 3);
+    options.steps = 0; // as many as there are by default
+    consolidate(f, options, &report);
+    for (int kind = 0; kind < 5; kind++) {
+        double after = bits_of(f, "now", kind, NULL);
+        if (!(after < before[kind] + RISE_MAX))
+            fail_msg("kind %d: %.4f before, %.4f after", kind, before[kind], after);
+        // The bound means something: without what was learned the loss is far above it.
+        if (kind >= 1 && kind <= 3) assert_true(untaught[kind] > before[kind] + 4 * RISE_MAX);
+    }
+    assert_int_equal(report.loss_count, 4); // of 1 to 3, and of the open one
+    for (size_t i = 0; i < report.loss_count; i++) {
+        assert_int_equal(report.losses[i].generation, 1 + i);
+        assert_true(report.losses[i].bytes > 0);
+        assert_true(report.losses[i].after < report.losses[i].before + RISE_MAX);
+    }
+    assert_int_equal(report.merged, 3);
+    assert_int_equal(report.side, 5);
+    assert_int_equal(report.experts_before, 3 * 2 * 25);
+    assert_int_equal(report.experts_after, 2 * 25);
+    assert_true(report.bytes_after < report.bytes_before);
+    assert_true(report.gate_detect > 0.9 && report.gate_leak <= 0.01);
+    reef_consolidation_release(&report);
+    assert_sound(f);
+}
+
+static void the_open_generation_and_its_optimiser_are_not_touched(void **state) {
+    fixture *f = *state;
+    start(f, 1);
+    const reef_gen *open = reef_open_generation(f->trainer);
+    size_t values = open->value_count;
+    float *before = malloc(3 * values * sizeof *before);
+    assert_non_null(before);
+    memcpy(before, open->values, values * sizeof *before);
+    memcpy(before + values, open->training + values, 2 * values * sizeof *before); // the moments
+    consolidate_only(f, range(1, 2));
+    assert_ptr_equal(reef_open_generation(f->trainer), open);
+    assert_memory_equal(before, open->values, values * sizeof *before);
+    assert_memory_equal(before + values, open->training + values, 2 * values * sizeof *before);
+    free(before);
+}
+
+static void numbers_in_between_are_given_up_and_say_so(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_model *model = NULL;
+    start(f, 1);
+    consolidate_only(f, range(1, 2));
+    assert_int_equal(reef_model_open(&model, f->store, "1", NULL, &err), REEF_NOT_FOUND);
+    assert_non_null(strstr(err.message, "consolidated into generation 2"));
+    assert_null(model);
+    assert_true(isfinite(bits_of(f, "2", 1, NULL)));
+    assert_true(isfinite(bits_of(f, "3", 1, NULL)));
+}
+
+static void what_is_consolidated_can_be_consolidated_again(void **state) {
+    fixture *f = *state;
+    reef_consolidation report;
+    reef_error err;
+    start(f, 1);
+    consolidate_only(f, range(1, 2));
+    reef_consolidation_options gone = range(1, 1);
+    assert_int_equal(reef_trainer_consolidate(f->trainer, &gone, &report, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "consolidated into generation 2 already"));
+    reef_consolidation_release(&report);
+    consolidate(f, range(2, 3), &report);
+    assert_int_equal(report.merged, 2);
+    reef_consolidation_release(&report);
+    for (int kind = 1; kind <= 3; kind++)
+        assert_true(bits_of(f, "now", kind, NULL) < bits_of(f, "0", kind, NULL) - RISE_MAX);
+    assert_sound(f);
+}
+
+// ---- what goes on --------------------------------------------------------------------------------
+
+static void training_goes_on_and_a_restart_leaves_no_trace(void **state) {
+    fixture *f = *state;
+    reef_commit straight;
+    start(f, 1);
+    consolidate_only(f, range(1, 3));
+    feed(f, 4, 3000, 7);
+    seal(f);
+    feed(f, 1, 3000, 8);
+    straight = commit(f);
+    start_again(f, 1);
+    consolidate_only(f, range(1, 3));
+    close_pool(f);
+    open_pool(f, 1);
+    feed(f, 4, 3000, 7);
+    seal(f);
+    close_pool(f);
+    open_pool(f, 1);
+    feed(f, 1, 3000, 8);
+    assert_memory_equal(commit(f).root, straight.root, REEF_HASH_BYTES);
+    assert_sound(f);
+}
+
+static void the_number_of_threads_leaves_no_trace(void **state) {
+    fixture *f = *state;
+    reef_commit one;
+    start(f, 1);
+    consolidate_only(f, range(1, 3));
+    one = last_commit(f);
+    start_again(f, 3);
+    consolidate_only(f, range(1, 3));
+    assert_memory_equal(last_commit(f).root, one.root, REEF_HASH_BYTES);
+}
+
+static void rows_are_rounded_where_the_pool_rounds_them(void **state) {
+    fixture *f = *state;
+    reef_config config = tiny_config();
+    snprintf(config.seal_dtype, sizeof config.seal_dtype, "bf16");
+    make_pool(f, 1, &config);
+    double before = bits_of(f, "now", 2, NULL);
+    reef_consolidation_options options = range(1, 3);
+    options.steps = 0; // as many as there are by default
+    consolidate_only(f, options);
+    assert_int_equal(f->trainer->net.gens[3]->info.dtype, REEF_BF16);
+    assert_true(bits_of(f, "now", 2, NULL) < before + RISE_MAX);
+    assert_sound(f);
+}
+
+static void rows_that_are_read_in_place_give_the_same_bits(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_commit copied;
+    start(f, 1);
+    consolidate_only(f, range(1, 3));
+    copied = last_commit(f);
+    start_again(f, 1);
+    close_pool(f);
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store,
+                         &(reef_trainer_options){.threads = 1, .memory_bytes = 4096}, &err),
+       &err);
+    assert_true(f->trainer->residency.in_place);
+    consolidate_only(f, range(1, 3));
+    assert_memory_equal(last_commit(f).root, copied.root, REEF_HASH_BYTES);
+    feed(f, 4, 500, 3);
+}
+
+// ---- what goes wrong -----------------------------------------------------------------------------
+
+static void a_dry_run_changes_nothing_and_says_what_would_be(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_consolidation report;
+    start(f, 1);
+    ok(reef_trainer_snapshot(f->trainer, "kept", NULL, &err), &err);
+    reef_commit before = last_commit(f);
+    reef_consolidation_options options = {.first = 1, .last = 2, .dry_run = true};
+    consolidate(f, options, &report);
+    reef_commit after = last_commit(f);
+    assert_int_equal(after.number, before.number);
+    assert_memory_equal(after.root, before.root, REEF_HASH_BYTES);
+    assert_int_equal(report.merged, 2);
+    assert_int_equal(report.later, 1);
+    assert_int_equal(report.experts_before, 2 * 2 * 25);
+    assert_int_equal(report.experts_after, 2 * 25);
+    assert_int_equal(report.snapshot_count, 1);
+    assert_string_equal(report.snapshots[0], "kept");
+    assert_true(report.steps >= 200 && report.taught_bytes > 0);
+    assert_true(report.fired_after <= report.fired_before && report.fired_before > 0.5);
+    assert_true(isfinite(report.losses[0].before) && isnan(report.losses[0].after));
+    reef_consolidation_release(&report);
+}
+
+static void refused(fixture *f, reef_consolidation_options options, const char *words) {
+    reef_error err;
+    reef_consolidation report;
+    for (int dry = 0; dry < 2; dry++) {
+        options.dry_run = dry == 1;
+        assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err),
+                         REEF_INVALID);
+        if (strstr(err.message, words) == NULL)
+            fail_msg("expected '%s' in: %s", words, err.message);
+        reef_consolidation_release(&report);
+    }
+}
+
+static void ranges_that_cannot_be_are_refused(void **state) {
+    fixture *f = *state;
+    start(f, 1);
+    reef_commit before = last_commit(f);
+    refused(f, range(0, 2), "generation 0 holds the backbone");
+    refused(f, range(2, 1), "no range");
+    refused(f, range(1, 9), "no range");
+    refused(f, range(2, 4), "generation 4 is open");
+    refused(f, range(2, 2), "it takes two");
+    reef_consolidation_options options = range(1, 2);
+    options.side = 8;
+    refused(f, options, "side 7 at most");
+    options.side = 1;
+    refused(f, options, "topk");
+    assert_int_equal(last_commit(f).number, before.number);
+    assert_sound(f);
+}
+
+static void a_reservoir_without_their_text_is_an_error(void **state) {
+    fixture *f = *state;
+    reef_config config = tiny_config();
+    config.reservoir_bytes = 64 * 8;
+    make_pool(f, 1, &config);
+    reef_error err;
+    reef_consolidation report;
+    reef_consolidation_options options = range(1, 2);
+    assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "reservoir"));
+    reef_consolidation_release(&report);
+    assert_false(reef_generation_is_empty(&f->trainer->net.gens[1]->info));
+}
+
+static void a_snapshot_is_in_the_way_until_it_may_go(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_consolidation report;
+    start(f, 1);
+    ok(reef_trainer_snapshot(f->trainer, "kept", NULL, &err), &err);
+    reef_commit before = last_commit(f);
+    reef_consolidation_options options = range(1, 2);
+    assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "snapshot kept needs"));
+    reef_consolidation_release(&report);
+    assert_memory_equal(last_commit(f).root, before.root, REEF_HASH_BYTES);
+    assert_true(isfinite(bits_of(f, "kept", 1, NULL)));
+    options.drop_snapshots = true;
+    consolidate_only(f, options);
+    reef_model *model = NULL;
+    assert_int_equal(reef_model_open(&model, f->store, "kept", NULL, &err), REEF_NOT_FOUND);
+    assert_sound(f);
+}
+
+// A snapshot from before the range was sealed shares none of it.
+static void a_snapshot_of_before_stays_as_it_is(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_config config = tiny_config();
+    float *before = new_logits(), *after = new_logits();
+    ok(reef_pool_init(f->pool, &config, &err), &err);
+    open_pool(f, 1);
+    for (int kind = 0; kind < 4; kind++) {
+        feed(f, kind, TEXT_BYTES, 1);
+        if (kind == 1) ok(reef_trainer_snapshot(f->trainer, "early", NULL, &err), &err);
+        seal(f);
+    }
+    bits_of(f, "early", 1, before);
+    consolidate_only(f, range(1, 3));
+    bits_of(f, "early", 1, after);
+    assert_memory_equal(before, after, LOGIT_BYTES);
+    assert_sound(f);
+    free(before);
+    free(after);
+}
+
+static void die(void *context, uint64_t step, uint64_t steps, double bits) {
+    (void)context, (void)bits;
+    if (2 * step >= steps) raise(SIGKILL);
+}
+
+static void a_kill_in_the_middle_leaves_the_old_pool(void **state) {
+    fixture *f = *state;
+    start(f, 1);
+    reef_commit before = last_commit(f);
+    close_pool(f);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        reef_consolidation report;
+        reef_error err;
+        reef_consolidation_options options = range(1, 3);
+        options.progress = die;
+        open_pool(f, 1);
+        (void)!reef_trainer_consolidate(f->trainer, &options, &report, &err);
+        _exit(0);
+    }
+    int result;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFSIGNALED(result) && WTERMSIG(result) == SIGKILL);
+    open_pool(f, 1);
+    assert_memory_equal(last_commit(f).root, before.root, REEF_HASH_BYTES);
+    assert_sound(f);
+    assert_true(isfinite(bits_of(f, "1", 1, NULL)));
+    consolidate_only(f, range(1, 3));
+    assert_sound(f);
+}
+
+// The file may not grow: the transaction fails. Pool and trainer go on as if nothing had been tried.
+static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_consolidation report;
+    reef_consolidation_options options = range(1, 3);
+    char data[TEMP_DIR_BYTES];
+    struct stat info;
+    struct rlimit limit, old;
+    start(f, 1);
+    feed(f, 4, 1000, 5);
+    reef_commit expected = commit(f);
+    start_again(f, 1);
+    temp_dir_join(data, f->pool, "data.mdb");
+    assert_int_equal(stat(data, &info), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    limit = old;
+    limit.rlim_cur = 65536; // every write to the file beyond it fails
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    reef_status status = reef_trainer_consolidate(f->trainer, &options, &report, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    reef_consolidation_release(&report);
+    assert_true(status == REEF_IO || status == REEF_FULL);
+    assert_true(strlen(err.message) > 0);
+    assert_false(reef_generation_is_empty(&f->trainer->net.gens[1]->info));
+    assert_int_equal(f->trainer->event_count, 0);
+    feed(f, 4, 1000, 5);
+    assert_memory_equal(commit(f).root, expected.root, REEF_HASH_BYTES);
+    assert_sound(f);
+}
+
+static reef_status find_event(void *context,
+                              const reef_key *key,
+                              const reef_view *view,
+                              reef_error *err) {
+    (void)key, (void)err;
+    static const char start_of[] = "{\"event\": \"consolidate\"";
+    if (view->bytes > sizeof start_of && memcmp(view->data, start_of, sizeof start_of - 1) == 0)
+        ++*(int *)context;
+    return REEF_OK;
+}
+
+static void the_timeline_tells(void **state) {
+    fixture *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    int found = 0;
+    start(f, 1);
+    consolidate_only(f, range(1, 2));
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, find_event, &found, &err), &err);
+    reef_txn_abort(txn);
+    assert_int_equal(found, 1);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(states_before_the_range_stay_to_the_bit),
+        TEST(what_was_learned_stays_within_a_bound),
+        TEST(the_open_generation_and_its_optimiser_are_not_touched),
+        TEST(numbers_in_between_are_given_up_and_say_so),
+        TEST(what_is_consolidated_can_be_consolidated_again),
+        TEST(training_goes_on_and_a_restart_leaves_no_trace),
+        TEST(the_number_of_threads_leaves_no_trace),
+        TEST(rows_are_rounded_where_the_pool_rounds_them),
+        TEST(rows_that_are_read_in_place_give_the_same_bits),
+        TEST(a_dry_run_changes_nothing_and_says_what_would_be),
+        TEST(ranges_that_cannot_be_are_refused),
+        TEST(a_reservoir_without_their_text_is_an_error),
+        TEST(a_snapshot_is_in_the_way_until_it_may_go),
+        TEST(a_snapshot_of_before_stays_as_it_is),
+        TEST(a_kill_in_the_middle_leaves_the_old_pool),
+        TEST(a_commit_that_fails_leaves_pool_and_trainer_as_they_were),
+        TEST(the_timeline_tells),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,802 @@
+// When and how a pool grows, policy by policy: boundaries stand at the byte where they should, whatever
+// the cuts, commits and restarts; what a new generation begins with changes no output; budgets hold.
+#include "learner.h"
+#include "policy.h"
+#include "start.h"
+#include "temp_dir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MARK "== END"
+enum { BATCH = 64, PROBE_BYTES = 400, SAID_BYTES = 65536 };
+
+typedef struct policy_fixture {
+    char dir[TEMP_DIR_BYTES];
+    char pool[TEMP_DIR_BYTES];
+    reef_config config;
+    reef_store *store;
+    reef_trainer *trainer;
+    char said[SAID_BYTES]; // events of the trainer, one after the other
+} policy_fixture;
+
+static reef_config tiny_config(void) {
+    reef_config config;
+    reef_config_default(&config);
+    config.layers = 2;
+    config.d_model = 16;
+    config.attention_heads = 2;
+    config.context = 16;
+    config.previous_bytes = 1;
+    config.batch = 4;
+    config.rehearse = 2;
+    config.heads = 2;
+    config.topk = 2;
+    config.d_key = 8;
+    config.side = 6;
+    config.adapters = 2;
+    config.side_new = 4;
+    config.learning_rate = 5e-3f;
+    config.drift_warmup = 40;
+    config.drift_window = 32;
+    config.drift_confirm = 6;
+    config.reservoir_bytes = 16384;
+    config.reservoir_window = 64;
+    config.leak_max = 0.01f;
+    return config;
+}
+
+// Endless text of one kind: words of three letters in a random order, from the kind's own alphabet.
+static void write_text(uint8_t *out, size_t count, int kind, uint32_t seed) {
+    static const char *const kinds[] = {"abcdefgh", "01234567", "QRSTUVWX"};
+    const char *alphabet = kinds[kind];
+    size_t letters = strlen(alphabet);
+    uint32_t state = seed * 2654435761u + 1u;
+    for (size_t i = 0; i < count; i++) {
+        if (i % 4 == 0) state = state * 1664525u + 1013904223u;
+        size_t word = state >> 27;
+        out[i] =
+            i % 4 == 3 ? ' ' : (uint8_t)alphabet[(word * 3 + i % 4 * (1 + word % 2)) % letters];
+    }
+}
+
+static void ok(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s", err->message);
+}
+
+static void choose(reef_config *config, const char *name, const char *value) {
+    reef_error err;
+    ok(reef_config_set(config, name, value, &err), &err);
+}
+
+static int setup(void **state) {
+    policy_fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->config = tiny_config();
+    temp_dir_new(f->dir);
+    temp_dir_join(f->pool, f->dir, "pool");
+    *state = f;
+    return 0;
+}
+
+static void close_pool(policy_fixture *f) {
+    reef_trainer_close(f->trainer);
+    reef_store_close(f->store);
+    f->trainer = NULL;
+    f->store = NULL;
+}
+
+static int teardown(void **state) {
+    policy_fixture *f = *state;
+    close_pool(f);
+    temp_dir_remove(f->dir);
+    free(f);
+    return 0;
+}
+
+static void on_event(void *context, const char *json) {
+    policy_fixture *f = context;
+    size_t used = strlen(f->said);
+    snprintf(f->said + used, sizeof f->said - used, "%s\n", json);
+}
+
+static size_t times_said(const policy_fixture *f, const char *words) {
+    size_t count = 0;
+    for (const char *at = f->said; (at = strstr(at, words)) != NULL; at++) count++;
+    return count;
+}
+
+static void open_pool(policy_fixture *f, size_t threads) {
+    reef_error err;
+    reef_trainer_options options = {.threads = threads, .on_event = on_event, .context = f};
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+}
+
+static void make_pool(policy_fixture *f, size_t threads) {
+    reef_error err;
+    ok(reef_pool_init(f->pool, &f->config, &err), &err);
+    open_pool(f, threads);
+}
+
+static void feed_from(policy_fixture *f, const char *source, const uint8_t *bytes, size_t count) {
+    reef_error err;
+    size_t taken;
+    ok(reef_trainer_feed(f->trainer, source, bytes, count, &taken, NULL, &err), &err);
+    assert_int_equal(taken, count);
+}
+
+static void feed(policy_fixture *f, const uint8_t *bytes, size_t count) {
+    feed_from(f, "test", bytes, count);
+}
+
+static void feed_kind(policy_fixture *f, int kind, size_t count, uint32_t seed) {
+    uint8_t *bytes = malloc(count);
+    assert_non_null(bytes);
+    write_text(bytes, count, kind, seed);
+    feed(f, bytes, count);
+    free(bytes);
+}
+
+static void feed_line(policy_fixture *f, const char *text) {
+    feed(f, (const uint8_t *)text, strlen(text));
+}
+
+static reef_commit commit(policy_fixture *f) {
+    reef_error err;
+    reef_commit out;
+    ok(reef_trainer_commit(f->trainer, &out, &err), &err);
+    return out;
+}
+
+static reef_trainer_status status_of(const policy_fixture *f) {
+    reef_trainer_status status;
+    reef_trainer_status_read(f->trainer, &status);
+    return status;
+}
+
+static const reef_gen *gen_of(const policy_fixture *f, size_t g) {
+    assert_true(g < f->trainer->net.gen_count);
+    return f->trainer->net.gens[g];
+}
+
+static void logits_of(const policy_fixture *f, const char *as_of, int kind, float *out) {
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t probe[PROBE_BYTES];
+    write_text(probe, sizeof probe, kind, 99);
+    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof probe, out, &err), &err);
+    reef_model_close(model);
+}
+
+// ---- the stream alone decides --------------------------------------------------------------------
+
+// The root after `stream`, fed in cuts of `cut` bytes, committed after every `every` of them, and with
+// `reopen` thrown away and taken up from the pool after each commit.
+static void root_of_run(const reef_config *config,
+                        const uint8_t *stream,
+                        size_t count,
+                        size_t threads,
+                        size_t cut,
+                        size_t every,
+                        bool reopen,
+                        size_t *gen_count,
+                        uint8_t root[REEF_HASH_BYTES]) {
+    void *state = NULL;
+    setup(&state);
+    policy_fixture *f = state;
+    f->config = *config;
+    make_pool(f, threads);
+    size_t cuts = 0;
+    for (size_t at = 0; at < count;) {
+        size_t size = count - at < cut ? count - at : cut;
+        feed(f, stream + at, size);
+        at += size;
+        if (++cuts % every != 0) continue;
+        commit(f);
+        if (!reopen) continue;
+        if (at < count) feed(f, stream + at, 1); // lost with the process: not committed
+        close_pool(f);
+        open_pool(f, threads);
+        assert_int_equal(reef_trainer_cursor(f->trainer, "test"), at);
+    }
+    reef_commit last = commit(f);
+    memcpy(root, last.root, REEF_HASH_BYTES);
+    *gen_count = f->trainer->net.gen_count;
+    teardown(&state);
+}
+
+static void assert_the_stream_decides(const reef_config *config,
+                                      const uint8_t *stream,
+                                      size_t count,
+                                      size_t gen_count) {
+    uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
+    size_t found;
+    root_of_run(config, stream, count, 1, count, 1, false, &found, expected);
+    assert_int_equal(found, gen_count);
+    root_of_run(config, stream, count, 2, 1, 64, false, &found, root); // byte after byte
+    assert_memory_equal(expected, root, sizeof root);
+    root_of_run(config, stream, count, 3, 97, 7, true, &found, root);
+    assert_memory_equal(expected, root, sizeof root);
+    root_of_run(config, stream, count, 1, 11, 13, true, &found, root);
+    assert_memory_equal(expected, root, sizeof root);
+}
+
+static void the_stream_alone_decides_under_every_policy(void **state) {
+    (void)state;
+    static const struct run {
+        const char *settings[5][2];
+        size_t gen_count;
+    } RUNS[] = {
+        {{{"boundaries", "budget"}, {"boundary_bytes", "6000"}, {"subkeys_new", "queries"}}, 4},
+        {{{"boundaries", "capacity"}, {"capacity_uses", "150"}, {"copy_experts", "5"}}, 0},
+        {{{"size_new", "auto"}, {"subkeys_new", "queries"}, {"copy_experts", "5"}}, 3},
+        {{{"growth", "in_place"}}, 1},
+        {{{"experts_max", "104"}}, 2},
+    };
+    enum { PART = 7000, TOTAL = 3 * PART };
+    uint8_t stream[TOTAL];
+    for (int kind = 0; kind < 3; kind++) write_text(stream + kind * PART, PART, kind, 7);
+    for (size_t i = 0; i < sizeof RUNS / sizeof *RUNS; i++) {
+        reef_config config = tiny_config();
+        for (size_t s = 0; s < 5 && RUNS[i].settings[s][0] != NULL; s++)
+            choose(&config, RUNS[i].settings[s][0], RUNS[i].settings[s][1]);
+        size_t gen_count = RUNS[i].gen_count;
+        uint8_t root[REEF_HASH_BYTES];
+        if (gen_count == 0) { // as many as there are, but there must be some
+            root_of_run(&config, stream, TOTAL, 1, TOTAL, 1, false, &gen_count, root);
+            assert_true(gen_count > 1);
+        }
+        assert_the_stream_decides(&config, stream, TOTAL, gen_count);
+    }
+}
+
+// ---- budget --------------------------------------------------------------------------------------
+
+static void a_budget_ends_a_generation_at_the_batch_that_reaches_it(void **state) {
+    policy_fixture *f = *state;
+    choose(&f->config, "boundaries", "budget");
+    choose(&f->config, "boundary_bytes", "1000"); // 15.6 batches
+    make_pool(f, 1);
+    feed_kind(f, 0, 16 * BATCH, 3); // the last batch lacks its next byte
+    assert_int_equal(status_of(f).generation, 0);
+    feed_kind(f, 0, 1, 3);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(gen_of(f, 0)->info.sealed_at, 16 * BATCH);
+    feed_kind(f, 0, 5 * BATCH, 3);
+    reef_error err;
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err); // the count begins anew
+    feed_kind(f, 0, 16 * BATCH, 3);
+    assert_int_equal(gen_of(f, 2)->info.opened_at, 21 * BATCH);
+    assert_int_equal(gen_of(f, 3)->info.opened_at, 37 * BATCH);
+    assert_int_equal(times_said(f, "\"event\": \"open\", "), 3);
+    assert_int_equal(times_said(f, "\"reason\": \"budget\", \"side\""), 2);
+}
+
+// ---- capacity ------------------------------------------------------------------------------------
+
+static double full_share(const policy_fixture *f, uint64_t uses) {
+    const reef_gen *open = reef_open_generation(f->trainer);
+    size_t full = 0, count = 0;
+    for (uint32_t l = 0; l < f->config.layers; l++)
+        for (size_t n = 0; n < open->peers[l].expert_count; n++, count++)
+            full += open->peers[l].usage[n].count >= uses;
+    return (double)full / (double)count;
+}
+
+static void a_generation_ends_once_enough_of_its_experts_are_full(void **state) {
+    policy_fixture *f = *state;
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    // What the usage is at each look, from a pool that nothing ends.
+    enum { LOOKS = 6 };
+    double shares[LOOKS];
+    uint8_t stream[LOOKS * 32 * BATCH + 1];
+    write_text(stream, sizeof stream, 0, 3);
+    feed(f, stream, 1);
+    for (size_t look = 0; look < LOOKS; look++) {
+        feed(f, stream + 1 + look * 32 * BATCH, 32 * BATCH);
+        assert_int_equal(status_of(f).generation_step, (look + 1) * 32);
+        shares[look] = full_share(f, 700);
+    }
+    close_pool(f);
+    temp_dir_remove(f->pool);
+    size_t due = 0;
+    while (due < LOOKS && shares[due] < 0.5) due++;
+    assert_true(due > 0 && due < LOOKS);
+
+    choose(&f->config, "boundaries", "capacity");
+    choose(&f->config, "capacity_uses", "700");
+    choose(&f->config, "capacity_share", "0.5");
+    make_pool(f, 1);
+    feed(f, stream, (due + 1) * 32 * BATCH);
+    assert_int_equal(status_of(f).generation, 0);
+    feed(f, stream + (due + 1) * 32 * BATCH, 1);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(status_of(f).opened_at, (due + 1) * 32 * BATCH);
+    assert_int_equal(times_said(f, "\"reason\": \"capacity\""), 2);
+}
+
+// ---- marks ---------------------------------------------------------------------------------------
+
+static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
+    policy_fixture *f = *state;
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "boundary_mark", MARK);
+    make_pool(f, 1);
+    feed_kind(f, 0, 1000, 3);
+    feed_line(f, "\n" MARK "X\n" MARK MARK "\n " MARK "\n== EN\n\n"); // none of these
+    uint64_t before = 1000 + 1 + 8 + 13 + 8 + 6 + 1, behind = before + 7;
+    feed_line(f, MARK);
+    assert_int_equal(status_of(f).generation, 0); // the line may go on
+    feed_line(f, "\n");
+    assert_int_equal(status_of(f).generation, 1);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.opened_at, behind);
+    assert_int_equal(status.stream_bytes, behind);
+    assert_int_equal(status.carried_bytes, 0);
+    uint64_t trained = (before - 1) / BATCH * BATCH; // the last byte has no next one
+    assert_int_equal(status.step * BATCH, trained);
+    assert_int_equal(status.skipped_bytes, behind - trained);
+    assert_int_equal(times_said(f, "\"reason\": \"mark\""), 2);
+    feed_kind(f, 1, BATCH + 1, 3);
+    assert_int_equal(f->trainer->reservoir.young_seen, 1);
+    uint8_t first[BATCH];
+    write_text(first, BATCH, 1, 3);
+    size_t slot = f->trainer->reservoir.old_slots;
+    assert_memory_equal(f->trainer->reservoir.bytes + slot * BATCH, first, BATCH);
+    // Behind the next one the gates read as from the beginning of a stream.
+    reef_gate_state fresh;
+    memset(&fresh, 0, sizeof fresh);
+    reef_gate_reset(&gen_of(f, 1)->gate, &fresh);
+    assert_true(f->trainer->firing.states[1].count > fresh.count);
+    feed_line(f, "\n" MARK "\n");
+    assert_int_equal(f->trainer->net.gen_count, 3);
+    assert_int_equal(f->trainer->firing.states[1].count, fresh.count);
+    assert_int_equal(f->trainer->ahead.states[1].count, fresh.count);
+}
+
+// The sealed generation is the one that a command makes where the whole batches end.
+static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **state) {
+    policy_fixture *f = *state;
+    reef_error err;
+    reef_generation marked, commanded;
+    reef_txn *txn = NULL;
+    uint8_t text[1000];
+    write_text(text, sizeof text, 0, 3);
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "boundary_mark", MARK);
+    for (int command = 0; command < 2; command++) {
+        make_pool(f, 1);
+        feed(f, text, sizeof text);
+        if (command)
+            ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        else
+            feed_line(f, "\n" MARK "\n");
+        commit(f);
+        ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+        ok(reef_generation_read(txn, 0, command ? &commanded : &marked, &err), &err);
+        reef_txn_abort(txn);
+        close_pool(f);
+        temp_dir_remove(f->pool);
+    }
+    assert_true(marked.sealed && commanded.sealed);
+    assert_memory_equal(marked.root, commanded.root, REEF_HASH_BYTES);
+}
+
+static void marks_do_not_depend_on_cuts_and_restarts(void **state) {
+    (void)state;
+    enum { PART = 1500 };
+    uint8_t stream[3 * PART + 200];
+    size_t count = 0;
+    for (int kind = 0; kind < 3; kind++) {
+        write_text(stream + count, PART, kind, 7);
+        count += PART;
+        const char *lines = kind == 1 ? "\n" MARK "\n" MARK "\n" MARK "!\n" : "\n" MARK "\n== E\n";
+        memcpy(stream + count, lines, strlen(lines));
+        count += strlen(lines);
+    }
+    for (int tiny = 0; tiny < 2; tiny++) {
+        reef_config config = tiny_config();
+        choose(&config, "boundary_mark", MARK);
+        choose(&config, "subkeys_new", "queries");
+        if (tiny) { // several batches may hide in what looks like a mark
+            config.batch = 1;
+            config.context = 2;
+            choose(&config, "boundaries", "given");
+        }
+        assert_the_stream_decides(&config, stream, count, 4);
+    }
+}
+
+static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
+    policy_fixture *f = *state;
+    uint8_t roots[2][REEF_HASH_BYTES];
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "boundary_mark", MARK);
+    uint8_t text[40 * BATCH];
+    write_text(text, sizeof text, 0, 3);
+    make_pool(f, 1);
+    feed_line(f, MARK "\n");
+    feed(f, text, 20);
+    feed_line(f, "\n" MARK "\n" MARK "\n");
+    assert_int_equal(status_of(f).carried_bytes, 21);
+    assert_int_equal(status_of(f).skipped_bytes, 21);
+    feed(f, text, 10 * BATCH);
+    assert_int_equal(status_of(f).generation, 0);
+    assert_int_equal(times_said(f, "mark"), 0);
+    // The model is that of the stream without the marks.
+    float *with = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *with);
+    float *without = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *without);
+    assert_non_null(with);
+    assert_non_null(without);
+    memcpy(roots[0], commit(f).root, REEF_HASH_BYTES);
+    logits_of(f, "now", 0, with);
+    close_pool(f);
+    temp_dir_remove(f->pool);
+    make_pool(f, 1);
+    feed(f, text, 20);
+    feed_line(f, "\n");
+    feed(f, text, 10 * BATCH);
+    commit(f);
+    logits_of(f, "now", 0, without);
+    assert_memory_equal(with, without, PROBE_BYTES * REEF_VOCAB * sizeof *with);
+    free(with);
+    free(without);
+}
+
+static void the_end_of_a_source_ends_its_last_line(void **state) {
+    policy_fixture *f = *state;
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "boundary_mark", MARK);
+    make_pool(f, 1);
+    uint8_t text[300];
+    write_text(text, sizeof text, 0, 3);
+    feed_from(f, "one", text, sizeof text);
+    feed_from(f, "one", (const uint8_t *)"\n" MARK, 7);
+    feed_from(f, "two", text, 0); // no byte of it yet
+    assert_int_equal(status_of(f).generation, 0);
+    commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    feed_from(f, "two", text, sizeof text);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(status_of(f).opened_at, 307);
+    // The beginning of a mark is text where the source ends in it, and does not go on in the next.
+    feed_from(f, "two", (const uint8_t *)"\n== ", 4);
+    feed_from(f, "three", (const uint8_t *)"END\n", 4);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(status_of(f).stream_bytes + status_of(f).carried_bytes, 300 + 7 + 300 + 8);
+}
+
+static void under_drift_a_mark_trains_what_was_held_first(void **state) {
+    policy_fixture *f = *state;
+    choose(&f->config, "boundary_mark", MARK);
+    make_pool(f, 1);
+    feed_kind(f, 0, 6000, 3);
+    uint64_t step = status_of(f).step;
+    feed_kind(f, 1, 3 * BATCH, 3);              // too few for a boundary
+    assert_true(status_of(f).step <= step + 1); // that in which the change is
+    assert_true(status_of(f).suspicious >= 2);
+    feed_line(f, "\n" MARK "\n");
+    assert_int_equal(status_of(f).step, step + 3);
+    assert_int_equal(status_of(f).suspicious, 0);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(status_of(f).opened_at, 6000 + 3 * BATCH + 8);
+}
+
+// ---- growing in place ----------------------------------------------------------------------------
+
+static void in_place_a_boundary_adds_as_many_experts_under_the_same_ids(void **state) {
+    policy_fixture *f = *state;
+    uint8_t text[2100];
+    write_text(text, sizeof text, 0, 3);
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    feed(f, text, 16 * BATCH + 1);
+    size_t row = f->trainer->net.gens[0]->peers[0].row_values, old = 36;
+    float *rows = malloc(2 * old * row * sizeof *rows);
+    assert_non_null(rows);
+    for (size_t l = 0; l < 2; l++)
+        memcpy(rows + l * old * row, gen_of(f, 0)->peers[l].experts, old * row * sizeof *rows);
+    close_pool(f);
+    temp_dir_remove(f->pool);
+
+    choose(&f->config, "boundaries", "budget");
+    choose(&f->config, "boundary_bytes", "1024");
+    choose(&f->config, "growth", "in_place");
+    make_pool(f, 1);
+    feed(f, text, 16 * BATCH + 1);
+    assert_int_equal(f->trainer->net.gen_count, 1);
+    assert_int_equal(gen_of(f, 0)->info.side, 8); // 6 * 6 + 4 * 4 experts, rounded up to a square
+    for (size_t l = 0; l < 2; l++) {
+        const float *now = gen_of(f, 0)->peers[l].experts;
+        assert_memory_equal(now, rows + l * old * row, old * row * sizeof *rows);
+        for (size_t n = old; n < 64; n++) // the new ones are silent
+            for (size_t d = 16; d < 32; d++) assert_true(now[n * row + d] == 0.0f);
+    }
+    assert_int_equal(times_said(f, "\"event\": \"grow\""), 1);
+    assert_int_equal(times_said(f, "\"reason\": \"budget\", \"side_before\": 6, \"side\": 8"), 1);
+    commit(f);
+    close_pool(f);
+    open_pool(f, 1); // the budget counts from the growth, not from the opening
+    feed(f, text + 16 * BATCH + 1, 16 * BATCH - 1);
+    assert_int_equal(gen_of(f, 0)->info.side, 8);
+    feed(f, text + 32 * BATCH, 1);
+    assert_int_equal(gen_of(f, 0)->info.side, 9); // 64 + 16, rounded up
+    free(rows);
+}
+
+static void in_place_a_drift_grows_once(void **state) {
+    policy_fixture *f = *state;
+    choose(&f->config, "growth", "in_place");
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 3);
+    feed_kind(f, 1, 6000, 3);
+    assert_int_equal(f->trainer->net.gen_count, 1);
+    assert_int_equal(times_said(f, "\"reason\": \"drift\", \"side_before\": 6, \"side\": 8"), 1);
+    assert_int_equal(times_said(f, "\"event\": \"grow\""), 1);
+    assert_int_equal(status_of(f).stream_bytes + status_of(f).carried_bytes, 18000);
+    assert_true(status_of(f).carried_bytes <= BATCH);
+}
+
+// ---- size ----------------------------------------------------------------------------------------
+
+static void what_is_further_away_gets_a_larger_side(void **state) {
+    policy_fixture *f = *state;
+    reef_error err;
+    reef_opening near, far, none;
+    uint8_t text[6 * BATCH + 1];
+    choose(&f->config, "size_new", "auto");
+    choose(&f->config, "side_new", "12");
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 3);
+    write_text(text, sizeof text, 0, 5);
+    ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &near, &err), &err);
+    write_text(text, sizeof text, 1, 5);
+    ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &far, &err), &err);
+    ok(reef_policy_size(f->trainer, "drift", text, 0, &none, &err), &err);
+    assert_true(near.distance < 0.1 && near.unclaimed == 1.0 && near.gap < 0.3);
+    assert_true(far.distance > 0.6 && far.distance <= 1.0 && far.gap > 2.0);
+    assert_in_range(near.side, 6, 7);
+    assert_in_range(far.side, 13, 24);
+    assert_int_equal(none.side, 12); // nothing is known of it
+    assert_true(isnan(none.distance));
+    uint64_t step = status_of(f).step;
+    feed_kind(f, 1, 8 * BATCH, 5);
+    assert_int_equal(gen_of(f, 1)->info.side, far.side);
+    assert_int_equal(times_said(f, "\"unclaimed\": 1.0000, \"distance\": "), 1);
+    assert_true(status_of(f).step > step);
+    // What an older gate claims is nearer than what none does.
+    feed_kind(f, 1, 12000, 6);
+    reef_opening claimed;
+    write_text(text, sizeof text, 1, 7);
+    ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &claimed, &err), &err);
+    assert_true(claimed.unclaimed < 0.9);
+}
+
+static void no_more_experts_are_made_than_the_budget_allows(void **state) {
+    policy_fixture *f = *state;
+    reef_error err;
+    choose(&f->config, "boundaries", "budget");
+    choose(&f->config, "boundary_bytes", "640");
+    choose(&f->config, "experts_max", "125"); // 2 layers of 36; then 16, 4 and 4 each
+    make_pool(f, 1);
+    feed_kind(f, 0, 80 * BATCH, 3);
+    static const uint32_t SIDES[] = {6, 4, 2, 2};
+    assert_int_equal(f->trainer->net.gen_count, 4);
+    for (size_t g = 0; g < 4; g++) assert_int_equal(gen_of(f, g)->info.side, SIDES[g]);
+    assert_int_equal(status_of(f).experts, 120);
+    assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
+    assert_int_equal(times_said(f, "\"experts\": 120, \"experts_max\": 125"), 1);
+    assert_int_equal(status_of(f).step, 79); // it goes on training
+    commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    feed_kind(f, 0, 20 * BATCH, 4);
+    assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_FULL);
+    assert_non_null(strstr(err.message, "120 experts"));
+    assert_int_equal(reef_trainer_grow(f->trainer, 3, &err), REEF_FULL);
+    assert_non_null(strstr(err.message, "experts_max 125"));
+    assert_int_equal(status_of(f).experts, 120);
+}
+
+static void under_drift_a_full_pool_trains_what_it_would_have_held(void **state) {
+    policy_fixture *f = *state;
+    choose(&f->config, "experts_max", "72");
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 3);
+    feed_kind(f, 1, 6000, 3);
+    assert_int_equal(status_of(f).generation, 0);
+    assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
+    assert_int_equal(status_of(f).skipped_bytes, 0);
+    assert_true(status_of(f).carried_bytes <= BATCH);
+    feed_kind(f, 2, 6000, 3);
+    assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
+    assert_true(status_of(f).carried_bytes <= BATCH);
+}
+
+// ---- the start -----------------------------------------------------------------------------------
+
+static void assert_is_a_direction(const float *key, size_t half, size_t d_key) {
+    double squares = 0.0;
+    for (size_t d = 0; d < half; d++) squares += (double)key[d] * (double)key[d];
+    assert_true(fabs(squares - (double)half / (3.0 * (double)d_key)) < 1e-5);
+}
+
+// Is this w_down (and w_gate) that of any expert of the layer in generation 0? Rounded as its rows are.
+static bool is_a_copy(const policy_fixture *f, uint32_t l, const float *row) {
+    const reef_peer *old = &gen_of(f, 0)->peers[l];
+    for (size_t n = 0; n < old->expert_count; n++) {
+        bool same = true;
+        for (size_t i = 0; same && i < old->row_values; i++) {
+            float value;
+            if (old->rows.dtype == REEF_F32) {
+                value = old->experts[n * old->row_values + i];
+            } else {
+                uint32_t bits = (uint32_t)((const reef_bf16 *)old->memory)[n * old->row_values + i]
+                                << 16;
+                memcpy(&value, &bits, sizeof value);
+            }
+            bool up = i >= 16 && i < 32;
+            same = up ? row[i] == 0.0f : row[i] == value;
+        }
+        if (same) return true;
+    }
+    return false;
+}
+
+static void a_start_from_the_data_changes_no_output(void **state) {
+    (void)state;
+    for (int rounded = 0; rounded < 2; rounded++) {
+        void *own = NULL;
+        setup(&own);
+        policy_fixture *f = own;
+        reef_error err;
+        choose(&f->config, "boundaries", "given");
+        choose(&f->config, "subkeys_new", "queries");
+        choose(&f->config, "copy_experts", "7");
+        if (rounded) {
+            choose(&f->config, "expert", "glu");
+            choose(&f->config, "seal_dtype", "bf16");
+        }
+        make_pool(f, 2);
+        feed_kind(f, 0, 6000, 3);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        assert_true(reef_start_is_due(f->trainer));
+        const reef_gen *open = gen_of(f, 1);
+        float drawn[16];
+        memcpy(drawn, open->weights.routers[0].sub_keys_a, sizeof drawn);
+        uint8_t text[3 * BATCH + 1];
+        write_text(text, sizeof text, 1, 3);
+        ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
+        assert_memory_not_equal(drawn, open->weights.routers[0].sub_keys_a, sizeof drawn);
+        for (uint32_t l = 0; l < 2; l++) {
+            size_t copies = 0;
+            for (size_t k = 0; k < 4; k++) {
+                assert_is_a_direction(open->weights.routers[l].sub_keys_a + 4 * k, 4, 8);
+                assert_is_a_direction(open->weights.routers[l].sub_keys_b + 4 * k, 4, 8);
+            }
+            for (size_t n = 0; n < 16; n++)
+                copies += is_a_copy(f, l, open->peers[l].experts + n * open->peers[l].row_values);
+            assert_int_equal(copies, 7);
+        }
+        assert_int_equal(times_said(f, "\"subkeys\": \"queries\", \"copied\": 14, \"bytes\": 192"),
+                         1);
+
+        // As evaluated with the new gate open everywhere: nothing that it adds is not zero.
+        size_t count = PROBE_BYTES * REEF_VOCAB;
+        float *before = calloc(count, sizeof *before), *now = calloc(count, sizeof *now);
+        assert_non_null(before);
+        assert_non_null(now);
+        commit(f);
+        logits_of(f, "0", 1, before);
+        logits_of(f, "now", 1, now);
+        assert_memory_equal(before, now, count * sizeof *now);
+        f->trainer->net.gens[1]->gate.threshold = -1.0f; // a mean of 0 lies above it
+        commit(f);
+        logits_of(f, "now", 1, now);
+        for (size_t i = 0; i < count; i++) assert_true(before[i] == now[i]); // -0 may have become 0
+        free(before);
+        free(now);
+        teardown(&own);
+    }
+}
+
+static void a_start_happens_once_and_at_the_first_batch(void **state) {
+    policy_fixture *f = *state;
+    reef_error err;
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "subkeys_new", "queries");
+    make_pool(f, 1);
+    feed_kind(f, 0, 30 * BATCH + 1, 3);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    assert_int_equal(times_said(f, "\"event\": \"start\""), 0);
+    close_pool(f);
+    open_pool(f, 1);
+    feed_kind(f, 1, BATCH, 3);
+    assert_int_equal(times_said(f, "\"event\": \"start\""), 1);
+    feed_kind(f, 1, 10 * BATCH, 3);
+    assert_int_equal(times_said(f, "\"event\": \"start\""), 1);
+    assert_false(reef_start_is_due(f->trainer));
+}
+
+// ---- held bytes ----------------------------------------------------------------------------------
+
+// What a boundary that was found seals is, to the bit, what a command would have sealed had the stream
+// ended there: of the bytes that were held back it knows nothing.
+static void a_sealed_generation_has_never_seen_held_bytes(void **state) {
+    policy_fixture *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    enum { PART = 9000 };
+    uint8_t stream[3 * PART];
+    reef_generation found[2], cut;
+    for (int kind = 0; kind < 3; kind++) write_text(stream + kind * PART, PART, kind, 7);
+    make_pool(f, 1);
+    feed(f, stream, sizeof stream);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 2);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    for (uint32_t g = 0; g < 2; g++) ok(reef_generation_read(txn, g, &found[g], &err), &err);
+    reef_txn_abort(txn);
+    for (uint32_t g = 0; g < 2; g++) {
+        close_pool(f);
+        temp_dir_remove(f->pool);
+        make_pool(f, 1);
+        uint64_t end = found[g].sealed_at;
+        // At most the batch that the change is in: what follows was held back.
+        assert_true(end <= (g + 1) * PART && end + 2 * BATCH > (g + 1) * PART);
+        feed(f, stream, (size_t)end + 1); // the byte after the last batch is its last target
+        assert_int_equal(status_of(f).generation, g);
+        assert_int_equal(status_of(f).stream_bytes, end);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+        ok(reef_generation_read(txn, g, &cut, &err), &err);
+        reef_txn_abort(txn);
+        assert_memory_equal(found[g].root, cut.root, REEF_HASH_BYTES);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_stream_alone_decides_under_every_policy),
+        cmocka_unit_test_setup_teardown(a_budget_ends_a_generation_at_the_batch_that_reaches_it,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_generation_ends_once_enough_of_its_experts_are_full,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_mark_is_a_boundary_at_exactly_its_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(before_a_mark_whole_batches_are_trained_and_nothing_else,
+                                        setup, teardown),
+        cmocka_unit_test(marks_do_not_depend_on_cuts_and_restarts),
+        cmocka_unit_test_setup_teardown(a_mark_before_anything_was_trained_is_only_taken_out, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_end_of_a_source_ends_its_last_line, setup, teardown),
+        cmocka_unit_test_setup_teardown(under_drift_a_mark_trains_what_was_held_first, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(in_place_a_boundary_adds_as_many_experts_under_the_same_ids,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(in_place_a_drift_grows_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_further_away_gets_a_larger_side, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_more_experts_are_made_than_the_budget_allows, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(under_drift_a_full_pool_trains_what_it_would_have_held,
+                                        setup, teardown),
+        cmocka_unit_test(a_start_from_the_data_changes_no_output),
+        cmocka_unit_test_setup_teardown(a_start_happens_once_and_at_the_first_batch, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_sealed_generation_has_never_seen_held_bytes, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests_name("trainer policy", tests, NULL, NULL);
+}

@@ -1,0 +1,20 @@
+// One line per domain over the states of a model: what each of them cost, from before it was learned to
+// now.
+#ifndef REEF_CHART_FORGETTING_H
+#define REEF_CHART_FORGETTING_H
+
+#include "cli.h"
+#include "metrics.h"
+
+typedef struct forgetting_chart {
+    metrics_matrix matrix;     // at least one row and one column
+    const char *const *names;  // of columns
+    const char *const *states; // of rows
+} forgetting_chart;
+
+/** In the terminal: one letter per domain. */
+void chart_forgetting_print(FILE *out, const forgetting_chart *chart);
+/** As a whole SVG document. */
+void chart_forgetting_svg(FILE *out, const forgetting_chart *chart);
+
+#endif

@@ -1,0 +1,245 @@
+// reef consolidate: several sealed generations into one, so that the cost of a byte stays bounded.
+//
+// It gives up for good what the pool was as of those generations, so it wants --yes, or a typed yes on a
+// terminal after the plan was shown. It never goes through a daemon: distilling takes minutes.
+#include "commands.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const cli_option OPTIONS[] = {
+    {"generations", "A-B",
+     "sealed generations to consolidate, such as 1-3; B is the number it keeps"},
+    {"side", "N", "sub-keys per side of the new one (default: the largest of theirs)"},
+    {"steps", "N", "steps of distillation (default: 8 times through the text, 200 to 4000)"},
+    {"drop-snapshots", NULL, "remove snapshots that need one of the generations"},
+    {"yes", NULL, "give up the states between without asking"},
+    {0},
+};
+
+const cli_manual consolidate_manual = {
+    .about = "A new generation learns, from the reservoir's text, to compute what the named ones "
+             "compute,\n"
+             "and takes the place of the last of them. What the pool was before the first of them "
+             "stays to\n"
+             "the bit. What it was as of each of them, and exactly as of later ones, is given up "
+             "for good:\n"
+             "look with --dry-run first. Where a daemon runs on the pool, stop it before.",
+    .options = OPTIONS,
+    .example = "reef consolidate reef.pool --generations 1-3 --dry-run\n"
+               "reef consolidate reef.pool --generations 1-3 --yes",
+};
+
+static reef_status parse_range(const cli_call *cli,
+                               uint32_t *first,
+                               uint32_t *last,
+                               reef_error *err) {
+    const char *text = cli_text(cli, "generations");
+    if (text == NULL)
+        return reef_fail(err, REEF_INVALID,
+                         "--generations A-B is missing: which ones to consolidate, such as 1-3");
+    unsigned a = 0, b = 0;
+    int read = 0;
+    bool digits = text[0] >= '0' && text[0] <= '9' && strspn(text, "0123456789-") == strlen(text);
+    if (!digits || sscanf(text, "%5u-%5u%n", &a, &b, &read) != 2 || text[read] != '\0')
+        return reef_fail(err, REEF_INVALID,
+                         "--generations '%.64s' is no range of two numbers, such as 1-3", text);
+    *first = a;
+    *last = b;
+    return REEF_OK;
+}
+
+static reef_status parse(const cli_call *cli,
+                         reef_consolidation_options *options,
+                         reef_error *err) {
+    uint64_t side = 0;
+    *options = (reef_consolidation_options){
+        .drop_snapshots = cli_text(cli, "drop-snapshots") != NULL,
+    };
+    reef_status status = parse_range(cli, &options->first, &options->last, err);
+    if (status == REEF_OK) status = cli_integer(cli, "side", 1, 65535, &side, err);
+    if (status == REEF_OK) status = cli_integer(cli, "steps", 1, 100000000, &options->steps, err);
+    options->side = (uint32_t)side;
+    return status;
+}
+
+// ---- the answer ----------------------------------------------------------------------------------
+
+static json_t *losses_json(const reef_consolidation *report) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < report->loss_count; i++) {
+        const reef_consolidation_loss *loss = &report->losses[i];
+        json_array_append_new(
+            array, json_pack("{s:I, s:I, s:o, s:o}", "generation", (json_int_t)loss->generation,
+                             "bytes", (json_int_t)loss->bytes, "before", cli_real(loss->before),
+                             "after", cli_real(loss->after)));
+    }
+    return array;
+}
+
+static json_t *snapshots_json(const reef_consolidation *report) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < report->snapshot_count; i++)
+        json_array_append_new(array, json_string(report->snapshots[i]));
+    return array;
+}
+
+static json_t *report_json(const reef_consolidation *report, bool done, double seconds) {
+    json_t *object = json_pack(
+        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "done", done, "first",
+        (json_int_t)report->first, "last", (json_int_t)report->last, "merged",
+        (json_int_t)report->merged, "later", (json_int_t)report->later, "side",
+        (json_int_t)report->side, "steps", (json_int_t)report->steps, "taught_bytes",
+        (json_int_t)report->taught_bytes, "experts_before", (json_int_t)report->experts_before,
+        "experts_after", (json_int_t)report->experts_after, "bytes_before",
+        (json_int_t)report->bytes_before);
+    json_object_set_new(object, "bytes_after",
+                        done ? json_integer((json_int_t)report->bytes_after) : json_null());
+    json_object_set_new(object, "fired_before", cli_real(report->fired_before));
+    json_object_set_new(object, "fired_after", cli_real(report->fired_after));
+    json_object_set_new(object, "gate_leak", cli_real(report->gate_leak));
+    json_object_set_new(object, "gate_detect", cli_real(report->gate_detect));
+    json_object_set_new(object, "losses", losses_json(report));
+    json_object_set_new(object, "snapshots", snapshots_json(report));
+    json_object_set_new(object, "seconds", cli_real(seconds));
+    return object;
+}
+
+static void print_losses(const reef_consolidation *report, bool done, FILE *out) {
+    static const char *const HEADING[] = {"text of generation", "bytes", "before", "after"};
+    cli_table *table = cli_table_new(done ? ">>>>" : ">>>", HEADING);
+    char words[CLI_WORD_BYTES];
+    for (size_t i = 0; i < report->loss_count; i++) {
+        const reef_consolidation_loss *loss = &report->losses[i];
+        if (loss->bytes == 0) continue;
+        cli_table_cell(table, "%" PRIu32, loss->generation);
+        cli_table_cell(table, "%s", cli_count(loss->bytes, words));
+        cli_table_cell(table, "%.4f", loss->before);
+        if (done) cli_table_cell(table, "%.4f", loss->after);
+    }
+    fprintf(out, "bits per byte on text of the reservoir that nothing is taught from:\n");
+    cli_table_print(table, out);
+    cli_table_free(table);
+}
+
+static void print_given_up(const reef_consolidation *report, const char *verb, FILE *out) {
+    fprintf(out,
+            "%s as of %" PRIu32 " to %" PRIu32 " (as of %" PRIu32 " names the distilled model)",
+            verb, report->first, report->last, report->last);
+    if (report->later > 0)
+        fprintf(out, "; exactness of the %" PRIu32 " sealed after that", report->later);
+    for (size_t i = 0; i < report->snapshot_count; i++)
+        fprintf(out, "%s%s", i == 0 ? "; snapshots " : ", ", report->snapshots[i]);
+    fprintf(out, "\n");
+}
+
+static void print_report(const reef_consolidation *report, bool done, FILE *out) {
+    char before[CLI_WORD_BYTES], after[CLI_WORD_BYTES], taught[CLI_WORD_BYTES];
+    fprintf(out,
+            "%s %" PRIu32 " generations, %" PRIu32 " to %" PRIu32 ", into generation %" PRIu32
+            " of %" PRIu32 " x %" PRIu32 " experts in each PEER layer\n",
+            done ? "consolidated" : "would consolidate", report->merged, report->first,
+            report->last, report->last, report->side, report->side);
+    fprintf(out, "%" PRIu64 " steps of distillation on %s of the reservoir\n", report->steps,
+            cli_bytes(report->taught_bytes, taught));
+    fprintf(out, "experts: %s before, %s after\n", cli_count(report->experts_before, before),
+            cli_count(report->experts_after, after));
+    if (done)
+        fprintf(out, "their bytes in the pool: %s before, %s after\n",
+                cli_bytes(report->bytes_before, before), cli_bytes(report->bytes_after, after));
+    fprintf(out, "generations after the first that fire per byte: %.3f before, %.3f %s\n",
+            report->fired_before, report->fired_after, done ? "after" : "expected");
+    if (done)
+        fprintf(out, "the new gate fires on %.2f %% of their text, %.2f %% of other text\n",
+                100 * report->gate_detect, 100 * report->gate_leak);
+    print_given_up(report, done ? "given up:" : "would give up:", out);
+    print_losses(report, done, out);
+}
+
+// ---- doing it ------------------------------------------------------------------------------------
+
+static void on_progress(void *context, uint64_t step, uint64_t steps, double bits) {
+    cli_progress *progress = context;
+    (void)bits;
+    progress->total = steps;
+    cli_progress_show(progress, step);
+}
+
+static reef_status open_pool(
+    const cli_call *cli, bool write, reef_store **store, reef_trainer **trainer, reef_error *err) {
+    reef_error reason;
+    reef_status status =
+        reef_store_open(store, cli->pool, &(reef_store_options){.write = write}, &reason);
+    if (status == REEF_BUSY)
+        return reef_fail(err, status,
+                         "%.180s; stop it first: consolidating needs the pool to itself",
+                         reason.message);
+    if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
+    const reef_trainer_options options = {.threads = cli->threads,
+                                          .memory_bytes = cli->memory_bytes};
+    return reef_trainer_open(trainer, *store, &options, err);
+}
+
+static reef_status run(const cli_call *cli,
+                       const reef_consolidation_options *options,
+                       reef_consolidation *report,
+                       reef_error *err) {
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    // A plan only reads, so it can be had beside a daemon.
+    reef_status status = open_pool(cli, !options->dry_run, &store, &trainer, err);
+    if (status == REEF_OK) status = reef_trainer_consolidate(trainer, options, report, err);
+    reef_trainer_close(trainer);
+    if (store) reef_store_close(store);
+    return status;
+}
+
+// Shows the plan and waits for a yes. Only where there is someone to ask.
+static reef_status confirm(const cli_call *cli,
+                           const reef_consolidation_options *options,
+                           reef_error *err) {
+    char line[16] = "";
+    if (cli_text(cli, "yes") != NULL) return REEF_OK;
+    if (cli->json || isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1)
+        return reef_fail(
+            err, REEF_INVALID,
+            "consolidating gives up for good what the pool was as of generations %" PRIu32
+            " to %" PRIu32 ": see --dry-run, then say --yes",
+            options->first, options->last);
+    reef_consolidation_options dry = *options;
+    reef_consolidation plan = {0};
+    dry.dry_run = true;
+    reef_status status = run(cli, &dry, &plan, err);
+    if (status == REEF_OK) {
+        print_report(&plan, false, stderr);
+        fprintf(stderr, "type yes to go on: ");
+        if (fgets(line, sizeof(line), stdin) == NULL || strcmp(line, "yes\n") != 0)
+            status = reef_fail(err, REEF_INVALID, "not confirmed; nothing was changed");
+    }
+    reef_consolidation_release(&plan);
+    return status;
+}
+
+reef_status cmd_consolidate(cli_call *cli, reef_error *err) {
+    reef_consolidation_options options;
+    reef_consolidation report = {0};
+    cli_progress progress;
+    reef_status status = parse(cli, &options, err);
+    if (status == REEF_OK && !cli->dry_run) status = confirm(cli, &options, err);
+    if (status != REEF_OK) return status;
+    options.dry_run = cli->dry_run;
+    options.progress = on_progress;
+    options.context = &progress;
+    double start = cli_clock();
+    cli_progress_start(&progress, "distilling", 0, "steps");
+    status = run(cli, &options, &report, err);
+    cli_progress_end(&progress);
+    if (status == REEF_OK && cli->json)
+        status = cli_answer(cli, report_json(&report, !cli->dry_run, cli_clock() - start), err);
+    else if (status == REEF_OK)
+        print_report(&report, !cli->dry_run, stdout);
+    reef_consolidation_release(&report);
+    return status;
+}

@@ -1,0 +1,210 @@
+// reef plot forgetting: what each domain costs in every state, in the terminal or as SVG.
+#include "chart_forgetting.h"
+#include "commands.h"
+#include "eval_set.h"
+#include "matrix.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const cli_option OPTIONS[] = {
+    {"eval", "NAME=FILE", "held-out set of one domain; give it several times"},
+    {"results", "FILE", "instead: what `reef train --results` kept, with no evaluation"},
+    {"svg", "FILE", "write a picture instead of drawing in the terminal"},
+    {0},
+};
+
+const cli_manual plot_forgetting_manual = {
+    .about =
+        "With --eval: every domain as of every generation and now. With --results: every domain "
+        "before\n"
+        "the training and after each of its files, which is the way to see what models without\n"
+        "generations forget. The pool is then not read.",
+    .options = OPTIONS,
+    .example = "reef plot forgetting reef.pool --eval english=en.txt --eval code=c.txt\n"
+               "reef plot forgetting reef.pool --results run.json --svg forgetting.svg",
+};
+
+// A matrix with the names of its rows and columns, all of it on the heap.
+typedef struct plot {
+    double *values;
+    char **names, **states;
+    size_t rows, columns;
+    bool rising;
+} plot;
+
+static void plot_init(plot *p, size_t rows, size_t columns) {
+    *p = (plot){.values = cli_alloc(rows * columns, sizeof(double)),
+                .names = cli_alloc(columns, sizeof(char *)),
+                .states = cli_alloc(rows, sizeof(char *)),
+                .rows = rows,
+                .columns = columns};
+}
+
+static void plot_release(plot *p) {
+    for (size_t j = 0; j < p->columns; j++) free(p->names[j]);
+    for (size_t i = 0; i < p->rows; i++) free(p->states[i]);
+    free(p->values);
+    free(p->names);
+    free(p->states);
+}
+
+// ---- where the matrix comes from -----------------------------------------------------------------
+
+static reef_status measure_set(
+    plot *p, const cli_call *cli, cli_pool *pool, const eval_set *set, reef_error *err) {
+    cli_matrix matrix;
+    cli_file *files = cli_alloc(set->count, sizeof(*files));
+    for (size_t j = 0; j < set->count; j++) files[j] = set->domains[j].file; // lent
+    reef_status status = matrix_measure(&matrix, cli, pool, files, set->count, err);
+    free(files);
+    if (status != REEF_OK) return status;
+    plot_init(p, matrix.rows, matrix.columns);
+    p->rising = matrix.rising;
+    memcpy(p->values, matrix.bits, p->rows * p->columns * sizeof(double));
+    for (size_t j = 0; j < p->columns; j++) p->names[j] = cli_format("%s", set->domains[j].name);
+    for (size_t i = 0; i < p->rows; i++) {
+        char words[CLI_WORD_BYTES];
+        p->states[i] = cli_format("%s", matrix_row_name(&matrix, i, words));
+    }
+    matrix_release(&matrix);
+    return REEF_OK;
+}
+
+static reef_status measure_pool(plot *p, const cli_call *cli, reef_error *err) {
+    cli_pool pool = {0};
+    eval_set set = {0};
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = eval_set_read(&set, cli, "eval", &pool.config, err);
+    if (status == REEF_OK && set.count == 0)
+        status = reef_fail(err, REEF_INVALID,
+                           "nothing to plot: give --eval NAME=FILE for each domain, or --results");
+    if (status == REEF_OK) status = measure_set(p, cli, &pool, &set, err);
+    eval_set_release(&set);
+    cli_pool_close(&pool);
+    return status;
+}
+
+// The file's own name, without where it lies.
+static const char *file_name(const char *path) {
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash && slash[1] ? slash + 1 : path ? path : "?";
+}
+
+static reef_status read_document(plot *p,
+                                 const json_t *document,
+                                 const char *path,
+                                 reef_error *err) {
+    const json_t *plan = json_object_get(document, "plan");
+    const json_t *files = json_object_get(plan, "files");
+    const json_t *domains = json_object_get(plan, "domains");
+    const json_t *matrix = json_object_get(document, "matrix");
+    const char *measure = json_string_value(json_object_get(document, "measure"));
+    size_t rows = json_array_size(matrix), columns = json_array_size(domains);
+    if (rows == 0 || columns == 0 || rows != json_array_size(files) + 1 || !measure)
+        return reef_fail(err, REEF_INVALID,
+                         "%.160s is not what `reef train --results` writes, or has no --eval",
+                         path);
+    plot_init(p, rows, columns);
+    p->rising = strcmp(measure, "accuracy") == 0;
+    for (size_t i = 0; i < rows; i++) {
+        // A domain for each file gives the shorter name.
+        const json_t *file = json_object_get(json_array_get(files, i - 1), "file");
+        const json_t *domain = json_object_get(json_array_get(domains, i - 1), "name");
+        bool paired = columns < rows && i <= columns;
+        const char *name = paired ? json_string_value(domain) : file_name(json_string_value(file));
+        p->states[i] = i > 0 ? cli_format("after %s", name ? name : "?") : cli_format("before");
+        for (size_t j = 0; j < columns; j++) {
+            const json_t *value = json_array_get(json_array_get(matrix, i), j);
+            p->values[i * columns + j] = json_is_number(value) ? json_number_value(value) : NAN;
+        }
+    }
+    for (size_t j = 0; j < columns; j++) {
+        const char *name = json_string_value(json_object_get(json_array_get(domains, j), "name"));
+        p->names[j] = cli_format("%s", name ? name : "?");
+    }
+    return REEF_OK;
+}
+
+static reef_status read_results(plot *p, const char *path, reef_error *err) {
+    json_error_t reason;
+    json_t *document = json_load_file(path, 0, &reason);
+    if (!document)
+        return reef_fail(err, access(path, R_OK) == 0 ? REEF_INVALID : REEF_NOT_FOUND,
+                         "cannot read results from %.120s: %.120s", path, reason.text);
+    reef_status status = read_document(p, document, path, err);
+    json_decref(document);
+    return status;
+}
+
+// ---- what comes out ------------------------------------------------------------------------------
+
+static forgetting_chart chart_of(const plot *p) {
+    return (forgetting_chart){.matrix = {.rows = p->rows,
+                                         .columns = p->columns,
+                                         .values = p->values,
+                                         .rising = p->rising},
+                              .names = (const char *const *)p->names,
+                              .states = (const char *const *)p->states};
+}
+
+static reef_status write_svg(const forgetting_chart *chart, const char *path, reef_error *err) {
+    FILE *out = fopen(path, "w");
+    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    chart_forgetting_svg(out, chart);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
+                  : REEF_OK;
+}
+
+static json_t *texts_json(char *const *texts, size_t count) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) json_array_append_new(array, cli_path(texts[i]));
+    return array;
+}
+
+static json_t *chart_json(const plot *p, const metrics_matrix *matrix) {
+    json_t *rows = json_array(), *forgetting = json_array();
+    for (size_t i = 0; i < p->rows; i++) {
+        json_t *row = json_array();
+        for (size_t j = 0; j < p->columns; j++)
+            json_array_append_new(row, cli_real(metrics_at(matrix, i, j)));
+        json_array_append_new(rows, row);
+    }
+    for (size_t j = 0; j < p->columns; j++)
+        json_array_append_new(forgetting, cli_real(metrics_forgetting_max(matrix, j)));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "measure",
+                     p->rising ? "accuracy" : "bits_per_byte", "domains",
+                     texts_json(p->names, p->columns), "states", texts_json(p->states, p->rows),
+                     "matrix", rows, "forgetting", forgetting);
+}
+
+static reef_status show(cli_call *cli, const plot *p, reef_error *err) {
+    forgetting_chart chart = chart_of(p);
+    const char *path = cli_text(cli, "svg");
+    if (path) {
+        reef_status status = write_svg(&chart, path, err);
+        if (status != REEF_OK) return status;
+    }
+    if (cli->json) return cli_answer(cli, chart_json(p, &chart.matrix), err);
+    if (path)
+        printf("wrote %s\n", path);
+    else
+        chart_forgetting_print(stdout, &chart);
+    return REEF_OK;
+}
+
+reef_status cmd_plot_forgetting(cli_call *cli, reef_error *err) {
+    plot p = {0};
+    const char *results = cli_text(cli, "results");
+    if (results && cli_text(cli, "eval"))
+        return reef_fail(err, REEF_INVALID, "--results is already measured: it takes no --eval");
+    reef_status status = results ? read_results(&p, results, err) : measure_pool(&p, cli, err);
+    if (status == REEF_OK) status = show(cli, &p, err);
+    plot_release(&p);
+    return status;
+}

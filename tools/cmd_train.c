@@ -1,0 +1,510 @@
+// reef train: train a pool on files in this process, and measure on the way what was learned and kept.
+//
+//   files --> train_stream --> reef_trainer_feed ... up to the next point of the plan
+//                                     |
+//                                  commit --> every domain, task-free and as of what was just sealed
+//                                     |
+//                               --results FILE, so that a run that was killed goes on
+//
+// Measuring reads the last commit only, so it leaves no trace in the training.
+#include "commands.h"
+#include "eval_set.h"
+#include "train_record.h"
+#include "train_stream.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define COMMIT_STEPS_DEFAULT 50
+#define COMMIT_STEPS_MAX 1000000000
+#define COMMIT_SECONDS 10.0
+#define OFFSET_COUNT_MAX 64
+#define COST_REPEATS_DEFAULT 5
+#define COST_REPEATS_MAX 1000
+#define COST_BYTES_MAX ((size_t)65536) // of each domain, for the comparison of costs
+#define RESULTS_BYTES_MAX ((size_t)1 << 28)
+
+static const cli_option OPTIONS[] = {
+    {"eval", "NAME=FILE", "held-out set of one domain; once per domain, in the files' order"},
+    {"eval-at", "BYTES,...", "measure also so many bytes into each file, such as 8K,16K,32K"},
+    {"results", "FILE", "keep measurements here; run again, and they are taken up"},
+    {"commit-steps", "N", "commit after so many steps (default 50; 0: by time only)"},
+    {"cost-repeats", "N", "passes that compare the cost of a byte with generation 0 (default 5)"},
+    {0},
+};
+
+const cli_manual train_manual = {
+    .about =
+        "Trains on the files one after the other as one stream; nobody tells the model where one\n"
+        "ends. The bits are those of `reefd --source` over the same files. No daemon may run on "
+        "the\n"
+        "pool. Before, after each file, and at --eval-at, every domain is measured as of that "
+        "moment,\n"
+        "task-free; what was sealed is measured then and again at the end. Domain j belongs to "
+        "file "
+        "j,\n"
+        "unless there are more domains than files. Interrupted, it commits; the same command goes "
+        "on.",
+    .options = OPTIONS,
+    .example =
+        "reef train reef.pool english.txt code.c --eval english=held.txt --eval code=held.c\n"
+        "reef train reef.pool a.txt b.txt --eval a=a.held --eval b=b.held --eval-at 8K,64K "
+        "--results run.json --json",
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+// The first signal asks for an end, the second one is the system's.
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+typedef struct train {
+    cli_call *cli;
+    cli_pool pool; // its store is open for writing
+    reef_trainer *trainer;
+    train_stream stream;
+    eval_set set;
+    train_record record;
+    train_outcome outcome;
+    uint64_t offsets[OFFSET_COUNT_MAX];
+    size_t offset_count;
+    uint64_t commit_steps, cost_repeats;
+    uint64_t steps;   // since the last commit
+    double committed; // when that was
+    bool dirty;       // something was accepted since
+    cli_progress progress;
+} train;
+
+// ---- what was asked for --------------------------------------------------------------------------
+
+static reef_status read_offsets(train *t, reef_error *err) {
+    const char *text = cli_text(t->cli, "eval-at");
+    char *copy = cli_format("%s", text ? text : ""), *rest = copy, *word;
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && text && (word = strtok_r(rest, ",", &rest))) {
+        uint64_t offset = 0;
+        if (t->offset_count == OFFSET_COUNT_MAX)
+            status = reef_fail(err, REEF_INVALID, "--eval-at has more than %d positions",
+                               OFFSET_COUNT_MAX);
+        else if (reef_memory_parse(word, &offset, NULL) != REEF_OK ||
+                 (t->offset_count > 0 && offset <= t->offsets[t->offset_count - 1]))
+            status = reef_fail(err, REEF_INVALID,
+                               "--eval-at is '%.80s', but must be rising numbers of bytes such as "
+                               "8K,16K,32K",
+                               text);
+        else
+            t->offsets[t->offset_count++] = offset;
+    }
+    if (status == REEF_OK && text && t->offset_count == 0)
+        status = reef_fail(err, REEF_INVALID, "--eval-at names no position; try 8K,16K,32K");
+    free(copy);
+    return status;
+}
+
+static reef_status read_request(train *t, reef_error *err) {
+    t->commit_steps = COMMIT_STEPS_DEFAULT;
+    t->cost_repeats = COST_REPEATS_DEFAULT;
+    reef_status status =
+        cli_integer(t->cli, "commit-steps", 0, COMMIT_STEPS_MAX, &t->commit_steps, err);
+    if (status == REEF_OK)
+        status = cli_integer(t->cli, "cost-repeats", 0, COST_REPEATS_MAX, &t->cost_repeats, err);
+    return status == REEF_OK ? read_offsets(t, err) : status;
+}
+
+static reef_status open_pool(train *t, reef_error *err) {
+    reef_status status =
+        reef_store_open(&t->pool.store, t->cli->pool, &(reef_store_options){.write = true}, err);
+    if (status == REEF_OK) status = cli_pool_refresh(&t->pool, err);
+    return status;
+}
+
+static reef_status open_trainer(train *t, reef_error *err) {
+    reef_status status = reef_trainer_open(
+        &t->trainer, t->pool.store,
+        &(reef_trainer_options){.threads = t->cli->threads, .memory_bytes = t->cli->memory_bytes},
+        err);
+    return status == REEF_OK ? train_stream_seek(&t->stream, t->trainer, err) : status;
+}
+
+// ---- results that are kept -----------------------------------------------------------------------
+
+// Complete or not there at all, whenever the process ends.
+static reef_status write_results(const char *path, const json_t *document, reef_error *err) {
+    char *beside = cli_format("%s.part", path);
+    bool failed = json_dump_file(document, beside, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0;
+    if (!failed) failed = rename(beside, path) != 0;
+    reef_status status =
+        failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
+               : REEF_OK;
+    if (failed) (void)unlink(beside);
+    free(beside);
+    return status;
+}
+
+static reef_status restore_results(train *t, reef_error *err) {
+    const char *path = cli_text(t->cli, "results");
+    t->record.first_generation = t->pool.generation_count - 1;
+    if (!path || access(path, F_OK) != 0) return REEF_OK;
+    json_error_t reason;
+    json_t *document = json_load_file(path, 0, &reason);
+    json_t *plan = train_plan_json(&t->stream, &t->set, &t->record);
+    reef_status status = REEF_OK;
+    if (!document)
+        status =
+            reef_fail(err, REEF_INVALID, "%.120s holds no results of reef train: line %d: %.80s",
+                      path, reason.line, reason.text);
+    else if (!json_equal(plan, json_object_get(document, "plan")))
+        status = reef_fail(err, REEF_INVALID,
+                           "%.160s is of other files, domains or --eval-at than these; choose "
+                           "another --results, or remove it",
+                           path);
+    else
+        status = train_record_restore(&t->record, json_object_get(document, "measured"), err);
+    json_decref(plan);
+    json_decref(document);
+    return status;
+}
+
+// ---- training ------------------------------------------------------------------------------------
+
+static reef_status commit(train *t, reef_error *err) {
+    reef_commit made;
+    if (!t->dirty) return REEF_OK;
+    reef_status status = reef_trainer_commit(t->trainer, &made, err);
+    t->steps = 0;
+    t->committed = cli_clock();
+    t->dirty = false;
+    return status;
+}
+
+static bool commit_is_due(const train *t) {
+    if (t->commit_steps > 0 && t->steps >= t->commit_steps) return true;
+    return cli_clock() - t->committed > COMMIT_SECONDS;
+}
+
+static reef_status feed(
+    train *t, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && count > 0 && !interrupted) {
+        size_t taken = 0, steps = 0;
+        status = reef_trainer_feed(t->trainer, name, bytes, count, &taken, &steps, err);
+        bytes += taken;
+        count -= taken;
+        t->stream.at += taken;
+        t->steps += steps;
+        t->dirty = true;
+        if (status == REEF_OK && commit_is_due(t)) status = commit(t, err);
+        cli_progress_show(&t->progress, t->stream.at);
+    }
+    return status;
+}
+
+// Batches that were held back may allow more steps than the bytes that came last.
+static reef_status drain(train *t, reef_error *err) {
+    const char *name = t->stream.files[train_stream_file(&t->stream, t->stream.at)].name;
+    reef_status status = REEF_OK;
+    for (size_t steps = 1, taken = 0; status == REEF_OK && steps > 0;) {
+        status = reef_trainer_feed(t->trainer, name, (const uint8_t *)"", 0, &taken, &steps, err);
+        if (steps > 0) t->dirty = true;
+    }
+    return status;
+}
+
+// Train up to a position in the stream, and commit.
+static reef_status train_until(train *t, uint64_t position, reef_error *err) {
+    double began = cli_clock();
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && t->stream.at < position && !interrupted) {
+        const char *name;
+        const uint8_t *bytes;
+        size_t count;
+        status = train_stream_read(&t->stream, position, &name, &bytes, &count, err);
+        if (status == REEF_OK) status = feed(t, name, bytes, count, err);
+    }
+    if (status == REEF_OK && !interrupted && position > 0) status = drain(t, err);
+    if (status == REEF_OK) status = commit(t, err);
+    t->record.seconds += cli_clock() - began;
+    return status;
+}
+
+// ---- measuring -----------------------------------------------------------------------------------
+
+static reef_status open_model(const train *t,
+                              const char *as_of,
+                              reef_model **model,
+                              reef_error *err) {
+    return reef_model_open(
+        model, t->pool.store, as_of,
+        &(reef_model_options){.threads = t->cli->threads, .memory_bytes = t->cli->memory_bytes},
+        err);
+}
+
+static reef_status measure(train *t, const char *as_of, eval_score *scores, reef_error *err) {
+    reef_model *model = NULL;
+    reef_status status = open_model(t, as_of, &model, err);
+    cli_progress silent = {0};
+    for (size_t j = 0; j < t->set.count && status == REEF_OK; j++) {
+        free(scores[j].fire_share);
+        status = eval_file_measure(model, &t->set.domains[j].file, &silent, &scores[j], err);
+    }
+    reef_model_close(model);
+    return status;
+}
+
+static reef_status measure_sealed(train *t, uint32_t generation, double *values, reef_error *err) {
+    eval_score *scores = cli_alloc(t->set.count, sizeof(*scores));
+    char *as_of = cli_format("%" PRIu32, generation);
+    reef_status status = measure(t, as_of, scores, err);
+    for (size_t j = 0; j < t->set.count; j++) {
+        values[j] = status == REEF_OK ? scores[j].value : NAN;
+        free(scores[j].fire_share);
+    }
+    free(as_of);
+    free(scores);
+    return status;
+}
+
+// Generations that were sealed since the last point, as they are at this one.
+static reef_status measure_newly_sealed(train *t, uint64_t at, reef_error *err) {
+    reef_status status = cli_pool_refresh(&t->pool, err);
+    for (;;) {
+        uint32_t next = t->record.first_generation + (uint32_t)t->record.sealed_count;
+        if (status != REEF_OK || next + 1 >= t->pool.generation_count) return status;
+        train_sealed *sealed = train_record_add_sealed(&t->record, next, at);
+        status = measure_sealed(t, next, sealed->then, err);
+    }
+}
+
+static reef_status keep_results(train *t, reef_error *err);
+
+static reef_status measure_point(train *t, train_point *point, reef_error *err) {
+    double began = cli_clock();
+    reef_status status = measure(t, "now", point->scores, err);
+    if (status == REEF_OK) status = measure_newly_sealed(t, point->at, err);
+    point->done = status == REEF_OK;
+    point->seconds = t->record.seconds;
+    double passed = cli_clock() - began;
+    t->record.seconds_measuring += passed;
+    t->progress.started += passed; // the rate is that of training
+    return status == REEF_OK ? keep_results(t, err) : status;
+}
+
+static reef_status measure_past(train *t, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t s = 0; s < t->record.sealed_count && status == REEF_OK; s++)
+        status = measure_sealed(t, t->record.sealed[s].generation, t->record.sealed[s].now, err);
+    return status;
+}
+
+// ---- the cost of a byte --------------------------------------------------------------------------
+
+static reef_status time_pass(const train *t, reef_model *model, double *seconds, reef_error *err) {
+    double began = cli_clock();
+    reef_status status = REEF_OK;
+    for (size_t j = 0; j < t->set.count && status == REEF_OK; j++) {
+        cli_file part =
+            eval_file_beginning(&t->pool.config, &t->set.domains[j].file, COST_BYTES_MAX);
+        cli_progress silent = {0};
+        eval_score score;
+        status = eval_file_measure(model, &part, &silent, &score, err);
+        free(score.fire_share);
+    }
+    *seconds = cli_clock() - began;
+    return status;
+}
+
+static int by_value(const void *a, const void *b) {
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double median(double *values, size_t count) {
+    qsort(values, count, sizeof(*values), by_value);
+    return (values[count / 2] + values[(count - 1) / 2]) / 2;
+}
+
+// The held-out sets with everything that was learned and as of generation 0, in turns, so that what else
+// the machine does hits both alike. With one generation both are the same.
+static reef_status measure_cost(train *t, reef_error *err) {
+    size_t repeats = (size_t)t->cost_repeats;
+    t->outcome.cost_ratio = t->outcome.us_per_byte_now = t->outcome.us_per_byte_first = NAN;
+    if (repeats == 0 || t->set.count == 0) return REEF_OK;
+    reef_model *models[2] = {NULL, NULL};
+    double *seconds = cli_alloc(2 * repeats, sizeof(*seconds)), bytes = 0;
+    double *ratios = cli_alloc(repeats, sizeof(*ratios));
+    for (size_t j = 0; j < t->set.count; j++)
+        bytes +=
+            (double)eval_file_beginning(&t->pool.config, &t->set.domains[j].file, COST_BYTES_MAX)
+                .count;
+    reef_status status = open_model(t, "now", &models[0], err);
+    if (status == REEF_OK)
+        status = open_model(t, t->pool.generation_count > 1 ? "0" : "now", &models[1], err);
+    double warm;
+    for (size_t m = 0; m < 2 && status == REEF_OK; m++)
+        status = time_pass(t, models[m], &warm, err);
+    for (size_t i = 0; i < 2 * repeats && status == REEF_OK; i++)
+        status = time_pass(t, models[i % 2], &seconds[i % 2 * repeats + i / 2], err);
+    if (status == REEF_OK) {
+        // Of neighbours in time, before the sorting: a slow minute of the machine is in both.
+        for (size_t i = 0; i < repeats; i++) ratios[i] = seconds[i] / seconds[repeats + i];
+        t->outcome.cost_ratio = median(ratios, repeats);
+        t->outcome.us_per_byte_now = 1e6 * median(seconds, repeats) / bytes;
+        t->outcome.us_per_byte_first = 1e6 * median(seconds + repeats, repeats) / bytes;
+    }
+    reef_model_close(models[0]);
+    reef_model_close(models[1]);
+    free(seconds);
+    free(ratios);
+    return status;
+}
+
+// ---- the document --------------------------------------------------------------------------------
+
+static reef_status on_event(void *context,
+                            const reef_key *key,
+                            const reef_view *view,
+                            reef_error *err) {
+    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    if (!event)
+        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
+                         key->sequence);
+    return json_array_append_new(context, event) == 0
+               ? REEF_OK
+               : reef_fail(err, REEF_NO_MEMORY, "no memory for the timeline");
+}
+
+static reef_status on_moment(void *context,
+                             const reef_key *key,
+                             const reef_view *view,
+                             reef_error *err) {
+    (void)key;
+    (void)err;
+    *(uint64_t *)context += view->bytes;
+    return REEF_OK;
+}
+
+static reef_status read_history(train *t, reef_error *err) {
+    reef_txn *txn = NULL;
+    json_decref(t->outcome.events);
+    t->outcome.events = json_array();
+    t->outcome.optimiser_bytes = 0;
+    cli_points_release(&t->outcome.points);
+    reef_status status = cli_pool_refresh(&t->pool, err);
+    if (status == REEF_OK) status = cli_points_read(&t->outcome.points, &t->pool, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, t->pool.store, REEF_TXN_READ, err);
+    if (status == REEF_OK)
+        status =
+            reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, t->outcome.events, err);
+    if (status == REEF_OK)
+        status = reef_record_scan(txn, REEF_DB_MOMENTS, UINT32_MAX, on_moment,
+                                  &t->outcome.optimiser_bytes, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static reef_status document(train *t, json_t **out, reef_error *err) {
+    struct rusage usage;
+    reef_status status = read_history(t, err);
+    if (status != REEF_OK) return status;
+    t->outcome.threads = t->cli->threads ? t->cli->threads : (size_t)sysconf(_SC_NPROCESSORS_ONLN);
+    reef_trainer_status_read(t->trainer, &t->outcome.trainer);
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        t->outcome.peak_memory_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    *out = train_document(&t->record, &t->stream, &t->set, &t->pool, &t->outcome);
+    return *out ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "the document could not be built");
+}
+
+static reef_status keep_results(train *t, reef_error *err) {
+    const char *path = cli_text(t->cli, "results");
+    json_t *made = NULL;
+    if (!path) return REEF_OK;
+    reef_status status = document(t, &made, err);
+    if (status == REEF_OK) status = write_results(path, made, err);
+    json_decref(made);
+    return status;
+}
+
+static reef_status answer(train *t, reef_error *err) {
+    json_t *made = NULL;
+    reef_status status = keep_results(t, err);
+    if (status == REEF_OK) status = document(t, &made, err);
+    if (status != REEF_OK) return status;
+    if (t->cli->json) return cli_answer(t->cli, made, err);
+    train_print(made);
+    json_decref(made);
+    return REEF_OK;
+}
+
+// ---- the run -------------------------------------------------------------------------------------
+
+static reef_status run(train *t, reef_error *err) {
+    uint64_t all = train_stream_bytes(&t->stream), already = t->stream.at;
+    t->committed = cli_clock();
+    cli_progress_start(&t->progress, "training", all, "B");
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < t->record.point_count && status == REEF_OK && !interrupted; i++) {
+        train_point *point = &t->record.points[i];
+        if (point->done || point->at < already) continue;
+        status = train_until(t, point->at, err);
+        if (status == REEF_OK && !interrupted && t->set.count > 0)
+            status = measure_point(t, point, err);
+    }
+    cli_progress_end(&t->progress);
+    t->outcome.finished = !interrupted && status == REEF_OK;
+    t->outcome.cost_ratio = t->outcome.us_per_byte_now = t->outcome.us_per_byte_first = NAN;
+    if (t->outcome.finished) status = measure_past(t, err);
+    if (t->outcome.finished && status == REEF_OK) status = measure_cost(t, err);
+    if (status == REEF_OK && interrupted)
+        fprintf(stderr,
+                "reef train: stopped and committed at byte %" PRIu64 " of %" PRIu64
+                "; the same command goes on from there\n",
+                t->stream.at, all);
+    return status;
+}
+
+static void release(train *t) {
+    reef_trainer_close(t->trainer);
+    train_record_release(&t->record);
+    train_stream_release(&t->stream);
+    eval_set_release(&t->set);
+    cli_points_release(&t->outcome.points);
+    json_decref(t->outcome.events);
+    cli_pool_close(&t->pool);
+}
+
+reef_status cmd_train(cli_call *cli, reef_error *err) {
+    train t = {.cli = cli};
+    reef_status status = read_request(&t, err);
+    if (status == REEF_OK) status = open_pool(&t, err);
+    if (status == REEF_OK) status = eval_set_read(&t.set, cli, "eval", &t.pool.config, err);
+    if (status == REEF_OK)
+        status =
+            train_stream_open(&t.stream, cli->operands, cli->operand_count, &t.pool.config, err);
+    if (status == REEF_OK) {
+        train_record_init(&t.record, &t.stream, t.set.count, t.offsets, t.offset_count);
+        status = restore_results(&t, err);
+    }
+    if (status == REEF_OK) status = open_trainer(&t, err);
+    if (status == REEF_OK) {
+        catch_signals();
+        status = run(&t, err);
+    }
+    if (status == REEF_OK) status = answer(&t, err);
+    release(&t);
+    return status;
+}

@@ -1,0 +1,273 @@
+// See eval_gates.h.
+#include "eval_gates.h"
+
+#include "chart_gates.h"
+#include "eval_set.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- texts ---------------------------------------------------------------------------------------
+
+static reef_status read_texts(gate_texts *texts,
+                              const cli_call *cli,
+                              size_t generations,
+                              reef_error *err) {
+    size_t count = cli->operand_count;
+    *texts = (gate_texts){.count = count,
+                          .names = cli_alloc(count, sizeof(*texts->names)),
+                          .files = cli_alloc(count, sizeof(*texts->files)),
+                          .learned = cli_alloc(count, sizeof(*texts->learned)),
+                          .at_once = cli_alloc(count, sizeof(double)),
+                          .too_many = cli_alloc(count, sizeof(double))};
+    reef_status status = eval_learned_read(cli, generations, texts->learned, count, err);
+    for (size_t j = 0; j < count && status == REEF_OK; j++) {
+        const char *operand = cli->operands[j], *equals = strchr(operand, '=');
+        bool named = equals && equals != operand;
+        texts->names[j] = named ? cli_format("%.*s", (int)(equals - operand), operand)
+                                : cli_format("%s", operand);
+        status = cli_text_read(&texts->files[j], named ? equals + 1 : operand, err);
+        texts->bytes += texts->files[j].count;
+    }
+    return status;
+}
+
+// ---- for people ----------------------------------------------------------------------------------
+
+// A table with `before` columns of its own and one for each text.
+static cli_table *text_table(const gate_texts *texts, size_t before, const char *const *own) {
+    const char **headings = cli_alloc(before + texts->count, sizeof(*headings));
+    char *columns = cli_alloc(before + texts->count + 1, 1);
+    memset(columns, '>', before + texts->count);
+    for (size_t i = 0; i < before; i++) headings[i] = own[i];
+    for (size_t j = 0; j < texts->count; j++) headings[before + j] = texts->names[j];
+    cli_table *table = cli_table_new(columns, headings);
+    free(headings);
+    free(columns);
+    return table;
+}
+
+static void print_table(cli_table *table) {
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+// "99.98" and a star where the text is the generation's own.
+static void share_cell(
+    cli_table *table, const gate_texts *texts, size_t j, uint32_t generation, double share) {
+    cli_table_cell(table, "%.3f%s", 100 * share, texts->learned[j] == generation ? "*" : " ");
+}
+
+static void print_fired(const gate_curve *curves, size_t count, const gate_texts *texts) {
+    static const char *const OWN[] = {"gate", "memory"};
+    printf("bytes on which each gate fires, %% (* its own domain)\n");
+    cli_table *table = text_table(texts, 2, OWN);
+    for (size_t i = 0; i < count; i++) {
+        cli_table_cell(table, "%u", curves[i].generation);
+        cli_table_cell(table, "%.0f", 1 / (1 - (double)curves[i].facts.decay));
+        for (size_t j = 0; j < texts->count; j++)
+            share_cell(table, texts, j, curves[i].generation, curves[i].fired[j]);
+    }
+    print_table(table);
+}
+
+static void print_first(const gate_curve *curves, size_t count, const gate_texts *texts) {
+    static const char *const OWN[] = {"gate"};
+    printf("\nbytes from a cold start until it first fires\n");
+    cli_table *table = text_table(texts, 1, OWN);
+    for (size_t i = 0; i < count; i++) {
+        cli_table_cell(table, "%u", curves[i].generation);
+        for (size_t j = 0; j < texts->count; j++)
+            if (curves[i].first[j] == GATE_NEVER)
+                cli_table_cell(table, "never");
+            else
+                cli_table_cell(table, "%zu", curves[i].first[j]);
+    }
+    print_table(table);
+}
+
+static void print_together(const gate_texts *texts, uint32_t fire_max) {
+    static const char *const OWN[] = {""};
+    char words[CLI_WORD_BYTES];
+    printf("\ngates that fire at once\n");
+    cli_table *table = text_table(texts, 1, OWN);
+    cli_table_cell(table, "mean");
+    for (size_t j = 0; j < texts->count; j++) cli_table_cell(table, "%.3f", texts->at_once[j]);
+    snprintf(words, sizeof(words), "more than %" PRIu32 ", %%", fire_max);
+    cli_table_cell(table, "%s", words);
+    for (size_t j = 0; j < texts->count; j++)
+        cli_table_cell(table, "%.3f", 100 * texts->too_many[j]);
+    print_table(table);
+}
+
+static void print_levels(const gate_curve *curves, size_t count, const gate_texts *texts) {
+    static const char *const OWN[] = {"gate", "leak at most, %", "threshold", "leak, %"};
+    printf("\nbytes on which it would fire with another threshold, %%\n");
+    cli_table *table = text_table(texts, 4, OWN);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t l = 0; curves[i].known && l < GATE_TARGETS; l++) {
+            const gate_level *level = &curves[i].levels[l];
+            cli_table_cell(table, "%u", curves[i].generation);
+            if (isnan(level->target))
+                cli_table_cell(table, "its own");
+            else
+                cli_table_cell(table, "%g", 100 * level->target);
+            cli_table_cell(table, "%+.3f", level->offset);
+            cli_table_cell(table, "%.4f", 100 * level->leak);
+            for (size_t j = 0; j < texts->count; j++)
+                share_cell(table, texts, j, curves[i].generation, level->fired[j]);
+        }
+    }
+    print_table(table);
+}
+
+static bool any_known(const gate_curve *curves, size_t count) {
+    bool known = false;
+    for (size_t i = 0; i < count; i++) known |= curves[i].known;
+    return known;
+}
+
+static void print_all(const gate_curve *curves,
+                      size_t count,
+                      const gate_texts *texts,
+                      uint32_t fire_max) {
+    print_fired(curves, count, texts);
+    print_first(curves, count, texts);
+    print_together(texts, fire_max);
+    if (!any_known(curves, count)) {
+        printf(
+            "\nno curves: --learned must say which texts are a gate's own and which are older\n");
+        return;
+    }
+    print_levels(curves, count, texts);
+    printf("\n");
+    chart_gates_print(stdout, curves, count);
+}
+
+// ---- for programs --------------------------------------------------------------------------------
+
+static json_t *shares_json(const double *shares, size_t count) {
+    json_t *array = json_array();
+    for (size_t j = 0; j < count; j++) json_array_append_new(array, cli_real(shares[j]));
+    return array;
+}
+
+static json_t *levels_json(const gate_curve *curve, size_t text_count) {
+    json_t *array = json_array();
+    for (size_t l = 0; curve->known && l < GATE_TARGETS; l++) {
+        const gate_level *level = &curve->levels[l];
+        json_array_append_new(array,
+                              json_pack("{s:o, s:o, s:o, s:o}", "leak_max", cli_real(level->target),
+                                        "threshold_offset", cli_real(level->offset), "leak",
+                                        cli_real(level->leak), "fired",
+                                        shares_json(level->fired, text_count)));
+    }
+    return array;
+}
+
+static json_t *curve_json(const gate_curve *curve, const gate_texts *texts) {
+    json_t *first = json_array();
+    for (size_t j = 0; j < texts->count; j++)
+        json_array_append_new(first, curve->first[j] == GATE_NEVER
+                                         ? json_null()
+                                         : json_integer((json_int_t)curve->first[j]));
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
+                     (json_int_t)curve->generation, "decay", cli_real((double)curve->facts.decay),
+                     "threshold", cli_real((double)curve->facts.threshold), "gate_leak",
+                     cli_real((double)curve->facts.leak), "gate_detect",
+                     cli_real((double)curve->facts.detect), "fired",
+                     shares_json(curve->fired, texts->count), "first_fired", first, "curve",
+                     levels_json(curve, texts->count));
+}
+
+static json_t *all_json(const gate_curve *curves,
+                        size_t count,
+                        const gate_texts *texts,
+                        const char *as_of,
+                        uint32_t fire_max) {
+    json_t *files = json_array(), *gates = json_array();
+    for (size_t j = 0; j < texts->count; j++)
+        json_array_append_new(
+            files, json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}", "name", cli_path(texts->names[j]),
+                             "file", cli_path(texts->files[j].path), "bytes",
+                             (json_int_t)texts->files[j].count, "learned",
+                             texts->learned[j] == METRICS_UNKNOWN
+                                 ? json_null()
+                                 : json_integer((json_int_t)texts->learned[j]),
+                             "firing_at_once", cli_real(texts->at_once[j]), "share_above_fire_max",
+                             cli_real(texts->too_many[j])));
+    for (size_t i = 0; i < count; i++) json_array_append_new(gates, curve_json(&curves[i], texts));
+    return json_pack("{s:s, s:I, s:o, s:o}", "as_of", as_of, "fire_max", (json_int_t)fire_max,
+                     "files", files, "gates", gates);
+}
+
+static reef_status write_svg(const gate_curve *curves,
+                             size_t count,
+                             const char *path,
+                             reef_error *err) {
+    if (!any_known(curves, count))
+        return reef_fail(err, REEF_INVALID,
+                         "nothing to draw in %.160s: --learned must say which texts are a gate's "
+                         "own and which are older",
+                         path);
+    FILE *out = fopen(path, "w");
+    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    chart_gates_svg(out, curves, count);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
+                  : REEF_OK;
+}
+
+static reef_status show(cli_call *cli,
+                        const char *as_of,
+                        const reef_model *model,
+                        const gate_curve *curves,
+                        const gate_texts *texts,
+                        reef_error *err) {
+    size_t count = reef_model_generation_count(model) - 1;
+    uint32_t fire_max = reef_model_config(model)->fire_max;
+    const char *path = cli_text(cli, "svg");
+    reef_status status = path ? write_svg(curves, count, path, err) : REEF_OK;
+    if (status != REEF_OK) return status;
+    if (cli->json) return cli_answer(cli, all_json(curves, count, texts, as_of, fire_max), err);
+    print_all(curves, count, texts, fire_max);
+    if (path) printf("\nwrote %s\n", path);
+    return REEF_OK;
+}
+
+reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err) {
+    const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
+    if (cli_text(cli, "matrix"))
+        return reef_fail(err, REEF_INVALID, "--gates and --matrix are two answers: ask for one");
+    if (reef_config_is_vector(&pool->config))
+        return reef_fail(err, REEF_INVALID, "--gates is about text: a model of vectors has none");
+    reef_model *model = NULL;
+    gate_texts texts = {0};
+    gate_curve *curves = NULL;
+    reef_status status = reef_model_open(
+        &model, pool->store, as_of,
+        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    if (status != REEF_OK) return status;
+    size_t generations = reef_model_generation_count(model);
+    if (generations == 1) {
+        status = reef_fail(err, REEF_INVALID,
+                           "the pool as of %.64s has no gate: generation 0 takes part everywhere",
+                           as_of);
+        goto cleanup;
+    }
+    curves = cli_alloc(generations - 1, sizeof(*curves));
+    status = read_texts(&texts, cli, generations, err);
+    if (status == REEF_OK) status = gate_curves_measure(curves, model, &texts, err);
+    if (status == REEF_OK) status = show(cli, as_of, model, curves, &texts, err);
+
+cleanup:
+    for (size_t i = 0; curves && i + 1 < generations; i++) gate_curve_release(&curves[i]);
+    free(curves);
+    gate_texts_release(&texts);
+    reef_model_close(model);
+    return status;
+}

@@ -1,0 +1,10 @@
+// reef eval --gates: firing and leakage of every gate on every text.
+#ifndef REEF_EVAL_GATES_H
+#define REEF_EVAL_GATES_H
+
+#include "cli.h"
+
+/** Operands are FILE or NAME=FILE. INVALID for a model of vectors or with a single generation. */
+REEF_MUST_CHECK reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err);
+
+#endif

@@ -1,0 +1,138 @@
+// See eval_set.h.
+#include "eval_set.h"
+
+#include "matrix.h"
+#include "metrics.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool eval_is_accuracy(const reef_config *config) {
+    return reef_config_is_vector(config);
+}
+
+static bool is_taken(const eval_set *set, const char *name) {
+    for (size_t j = 0; j < set->count; j++)
+        if (strcmp(set->domains[j].name, name) == 0) return true;
+    return false;
+}
+
+static reef_status add(eval_set *set, const char *option, const char *text, reef_error *err) {
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || equals[1] == '\0')
+        return reef_fail(err, REEF_INVALID, "--%s is '%.64s', but must be NAME=FILE", option, text);
+    char *name = cli_format("%.*s", (int)(equals - text), text);
+    bool taken = is_taken(set, name);
+    eval_domain *domain = &set->domains[set->count++];
+    *domain = (eval_domain){.name = name, .path = equals + 1};
+    return taken ? reef_fail(err, REEF_INVALID, "--%s %.64s is given twice", option, name)
+                 : REEF_OK;
+}
+
+reef_status eval_set_read(eval_set *set,
+                          const cli_call *cli,
+                          const char *option,
+                          const reef_config *config,
+                          reef_error *err) {
+    *set = (eval_set){.domains = cli_alloc(cli->given_count, sizeof(*set->domains))};
+    reef_status status = REEF_OK;
+    size_t cursor = 0;
+    const char *text;
+    while (status == REEF_OK && (text = cli_next(cli, option, &cursor))) {
+        status = add(set, option, text, err);
+        if (status != REEF_OK) break;
+        eval_domain *domain = &set->domains[set->count - 1];
+        status = cli_examples_read(&domain->file, domain->path, config, err);
+        set->bytes += domain->file.count;
+    }
+    return status;
+}
+
+void eval_set_release(eval_set *set) {
+    for (size_t j = 0; j < set->count; j++) {
+        free(set->domains[j].name);
+        cli_file_release(&set->domains[j].file);
+    }
+    free(set->domains);
+    *set = (eval_set){0};
+}
+
+// ---- measuring -----------------------------------------------------------------------------------
+
+static reef_status measure_text(reef_model *model,
+                                const cli_file *file,
+                                cli_progress *progress,
+                                eval_score *score,
+                                reef_error *err) {
+    reef_score text = {.fire_share = score->fire_share};
+    reef_status status = score_file(model, file, progress, NULL, &text, err);
+    score->value = text.bits_per_byte;
+    return status;
+}
+
+// The share of labelled examples that are told right.
+static reef_status measure_vectors(reef_model *model,
+                                   const cli_file *file,
+                                   cli_progress *progress,
+                                   eval_score *score,
+                                   reef_error *err) {
+    cli_accuracy result;
+    reef_status status = cli_accuracy_measure(model, file, progress, &result, err);
+    if (status == REEF_OK && result.labelled == 0)
+        status =
+            reef_fail(err, REEF_INVALID, "%.160s has no labels to measure accuracy by", file->path);
+    score->value = result.accuracy;
+    memcpy(score->fire_share, result.answered_share,
+           score->generation_count * sizeof(*score->fire_share));
+    free(result.answered_share);
+    return status;
+}
+
+reef_status eval_file_measure(reef_model *model,
+                              const cli_file *file,
+                              cli_progress *progress,
+                              eval_score *score,
+                              reef_error *err) {
+    uint32_t generations = reef_model_generation_count(model);
+    *score = (eval_score){.value = NAN,
+                          .fire_share = cli_alloc(generations, sizeof(double)),
+                          .generation_count = generations};
+    return reef_config_is_vector(reef_model_config(model))
+               ? measure_vectors(model, file, progress, score, err)
+               : measure_text(model, file, progress, score, err);
+}
+
+cli_file eval_file_beginning(const reef_config *config, const cli_file *file, size_t bytes_max) {
+    cli_file part = *file;
+    size_t record = reef_config_is_vector(config) ? reef_vector_record_bytes(config) : 1;
+    if (bytes_max < record) bytes_max = record;
+    if (part.count > bytes_max) part.count = bytes_max - bytes_max % record;
+    return part;
+}
+
+// ---- when a file was learned ----------------------------------------------------------------------
+
+reef_status eval_learned_read(
+    const cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err) {
+    const char *text = cli_text(cli, "learned");
+    size_t count = 0;
+    for (size_t j = 0; j < files; j++)
+        learned[j] = !text && generations == files ? j : METRICS_UNKNOWN;
+    for (const char *at = text; at; count++) {
+        char *end;
+        unsigned long generation = strtoul(at, &end, 10);
+        bool number = *at >= '0' && *at <= '9' && (*end == ',' || *end == '\0');
+        if (!number || generation >= generations || count == files) {
+            count = METRICS_UNKNOWN;
+            break;
+        }
+        learned[count] = generation;
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    if (!text || count == files) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "--learned is '%.64s', but must be one generation, 0 to %zu, for each of %zu "
+                     "files",
+                     text, generations - 1, files);
+}

@@ -1,0 +1,11 @@
+// The part of `reef eval` that is for vector models.
+#ifndef REEF_EVAL_VECTORS_H
+#define REEF_EVAL_VECTORS_H
+
+#include "cli.h"
+
+/** How many of each file's examples the model tells right, as of one state; prints or answers. */
+REEF_MUST_CHECK reef_status eval_vectors(
+    cli_call *cli, reef_model *model, const char *as_of, const cli_file *files, reef_error *err);
+
+#endif

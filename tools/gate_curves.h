@@ -1,0 +1,55 @@
+// How well the gates of a model tell texts apart: where they fire, where they begin to, and what another
+// threshold would do.
+#ifndef REEF_GATE_CURVES_H
+#define REEF_GATE_CURVES_H
+
+#include "cli.h"
+#include "metrics.h"
+
+#define GATE_NEVER SIZE_MAX
+#define GATE_TARGETS                                                                               \
+    8 // leaks that a table is made for; the first is that of the gate's own threshold
+#define GATE_DET_POINTS 33
+
+/** The texts, and when each was learned. */
+typedef struct gate_texts {
+    size_t count;
+    char **names;     // (count) owned
+    cli_file *files;  // (count) owned
+    size_t *learned;  // (count) owned; a generation, or METRICS_UNKNOWN
+    uint64_t bytes;   // of all of them
+    double *at_once;  // (count) owned; gates that fire on a byte, in the mean
+    double *too_many; // (count) owned; share of bytes on which more than fire_max would
+} gate_texts;
+void gate_texts_release(gate_texts *texts); // accepts the zeroed one
+
+/** One threshold of a gate. */
+typedef struct gate_level {
+    double target; // the bound on the leak that it keeps; NaN for the gate's own threshold
+    double offset; // above the gate's own threshold
+    double leak;   // on all older texts together
+    double *fired; // (texts) owned; share of the bytes of each
+} gate_level;
+
+/** What one gate does on all texts. */
+typedef struct gate_curve {
+    uint32_t generation;
+    reef_gate_facts facts;
+    double *fired; // (texts) owned; share of the bytes on which it fires
+    size_t *first; // (texts) owned; bytes before the first on which it fires, or GATE_NEVER
+    bool
+        known; // older texts and own ones are there, and the threshold is a number: what follows is too
+    gate_level levels[GATE_TARGETS];
+    // detection error trade-off (Martin et al. 1997): shares of older texts and of own ones that go wrong
+    double leak[GATE_DET_POINTS], missed[GATE_DET_POINTS];
+    double own_leak, own_missed; // of the gate's own threshold
+} gate_curve;
+
+/** Measure every gate of the model on every text, each read from a cold start. Writes texts->at_once, too_many. */
+REEF_MUST_CHECK reef_status gate_curves_measure(gate_curve *curves, // (generations - 1)
+                                                const reef_model *model,
+                                                gate_texts *texts,
+                                                reef_error *err);
+void gate_curve_release(gate_curve *curve); // accepts the zeroed one
+
+#endif

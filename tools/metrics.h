@@ -1,0 +1,59 @@
+// The figures of continual learning, in one place: pure functions on a matrix of measurements.
+//
+// Row i of the matrix R is a state of the model, column j a domain; what stands there is a loss (bits per
+// byte) or, with `rising`, an accuracy. Every figure is written so that "forgetting" is bad when positive
+// and "transfer" and "gain" are good when positive, for losses and accuracies alike. NaN stands for what
+// was not measured and makes only the figures unknown that need it.
+#ifndef REEF_METRICS_H
+#define REEF_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define METRICS_UNKNOWN ((size_t)-1)
+
+typedef struct metrics_matrix {
+    size_t rows, columns;
+    const double *values; // (rows, columns)
+    const size_t
+        *learned; // (columns): the row right after domain j was learned, or METRICS_UNKNOWN;
+                  // NULL when no row is known
+    bool rising;  // more is better: accuracies
+} metrics_matrix;
+
+/** Means over domains; NaN where there is nothing to average. */
+typedef struct metrics_summary {
+    double final_mean;         // of the last row, all domains
+    double forgetting_max;     // Chaudhry et al. 2018, over old domains
+    double forgetting_learned; // Lopez-Paz & Ranzato 2017: the negative of backward_transfer
+    double backward_transfer;  // Lopez-Paz & Ranzato 2017, over old domains
+    double forward_transfer;   // Lopez-Paz & Ranzato 2017, over all domains but the first learned
+} metrics_summary;
+
+/** How much better `after` is than `before`: the difference, positive when something was gained. */
+double metrics_gain(bool rising, double before, double after);
+/** Mean of the values that are not NaN; NaN of none. */
+double metrics_mean(size_t count, const double *values);
+
+double metrics_at(const metrics_matrix *matrix, size_t row, size_t column);
+/** The value in the row right after domain `column` was learned; NaN when that row is not known. */
+double metrics_learned(const metrics_matrix *matrix, size_t column);
+/** Domains whose forgetting counts: those learned before the one learned last. */
+bool metrics_is_old(const metrics_matrix *matrix, size_t column);
+/** The best value of all rows but the last, less the last one; Chaudhry et al. 2018, eq. 3. */
+double metrics_forgetting_max(const metrics_matrix *matrix, size_t column);
+/** The value right after learning, less the last one; a term of Lopez-Paz & Ranzato 2017, eq. 3. */
+double metrics_forgetting_learned(const metrics_matrix *matrix, size_t column);
+/** The value just before learning against row 0, an untrained model; Lopez-Paz & Ranzato 2017, eq. 4. */
+double metrics_forward_transfer(const metrics_matrix *matrix, size_t column);
+metrics_summary metrics_summarise(const metrics_matrix *matrix);
+
+/**
+ * What an old domain lost at worst for a while after a change: the value before it less the worst of the
+ * `count` values after it; De Lange et al. 2023. Negative when it was never worse; NaN without values.
+ */
+double metrics_stability_gap(bool rising, double before, size_t count, const double *after);
+/** How much of what a rival gained on a domain was gained: (own - before) / (rival - before). */
+double metrics_learned_share(double before, double own, double rival);
+
+#endif

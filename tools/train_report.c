@@ -1,0 +1,335 @@
+// The document of `reef train`: from what was measured to the figures of metrics.h.
+#include "train_record.h"
+
+#include "metrics.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- the matrix ----------------------------------------------------------------------------------
+
+// Rows are the states between files; domain j was learned in file j, where there is a file for each.
+typedef struct rows {
+    metrics_matrix matrix;
+    double *values;
+    size_t *learned;
+} rows;
+
+static rows rows_make(const train_record *record, const train_stream *stream, bool rising) {
+    size_t columns = record->domain_count, count = stream->count + 1;
+    rows r = {.values = cli_alloc(count * columns, sizeof(double)),
+              .learned = cli_alloc(columns, sizeof(size_t))};
+    for (size_t i = 0; i < record->point_count; i++) {
+        const train_point *point = &record->points[i];
+        for (size_t j = 0; point->row && j < columns; j++)
+            r.values[point->file * columns + j] = point->scores[j].value;
+    }
+    for (size_t j = 0; j < columns; j++)
+        r.learned[j] = columns <= stream->count ? j + 1 : METRICS_UNKNOWN;
+    r.matrix = (metrics_matrix){.rows = count,
+                                .columns = columns,
+                                .values = r.values,
+                                .learned = r.learned,
+                                .rising = rising};
+    return r;
+}
+
+static void rows_release(rows *r) {
+    free(r->values);
+    free(r->learned);
+}
+
+static json_t *matrix_values_json(const metrics_matrix *matrix) {
+    json_t *array = json_array();
+    for (size_t row = 0; row < matrix->rows; row++) {
+        json_t *numbers = json_array();
+        for (size_t j = 0; j < matrix->columns; j++)
+            json_array_append_new(numbers, cli_real(metrics_at(matrix, row, j)));
+        json_array_append_new(array, numbers);
+    }
+    return array;
+}
+
+static json_t *by_domain(const metrics_matrix *matrix,
+                         double (*figure)(const metrics_matrix *, size_t)) {
+    json_t *array = json_array();
+    for (size_t j = 0; j < matrix->columns; j++)
+        json_array_append_new(array, cli_real(figure(matrix, j)));
+    return array;
+}
+
+// ---- stability gap -------------------------------------------------------------------------------
+
+// The worst that old domain j became between the beginning and the end of file `file`.
+static double domain_gap(const train_record *record, const rows *r, size_t file, size_t j) {
+    double *after = cli_alloc(record->point_count, sizeof(*after));
+    size_t count = 0;
+    for (size_t i = 0; i < record->point_count; i++) {
+        const train_point *point = &record->points[i];
+        if (point->file == (point->row ? file + 1 : file)) after[count++] = point->scores[j].value;
+    }
+    double gap =
+        metrics_stability_gap(r->matrix.rising, metrics_at(&r->matrix, file, j), count, after);
+    free(after);
+    return gap;
+}
+
+static json_t *stability_json(const train_record *record,
+                              const train_stream *stream,
+                              const rows *r,
+                              double *mean,
+                              double *worst) {
+    size_t columns = r->matrix.columns, known = 0;
+    double *gaps = cli_alloc(stream->count * columns, sizeof(*gaps));
+    json_t *array = json_array();
+    *worst = NAN;
+    for (size_t file = 1; file < stream->count; file++) {
+        json_t *domains = json_array();
+        for (size_t j = 0; j < columns; j++) {
+            bool old = r->learned[j] != METRICS_UNKNOWN && r->learned[j] <= file;
+            double gap = old ? domain_gap(record, r, file, j) : NAN;
+            json_array_append_new(domains, cli_real(gap));
+            gaps[known++] = gap;
+            if (!isnan(gap) && !(gap <= *worst)) *worst = gap;
+        }
+        json_array_append_new(array,
+                              json_pack("{s:I, s:o}", "file", (json_int_t)file, "worst", domains));
+    }
+    *mean = metrics_mean(known, gaps);
+    free(gaps);
+    return array;
+}
+
+static json_t *figures_json(const train_record *record, const train_stream *stream, const rows *r) {
+    double mean, worst;
+    json_t *stability = stability_json(record, stream, r, &mean, &worst);
+    metrics_summary s = metrics_summarise(&r->matrix);
+    json_t *figures =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "final_mean", cli_real(s.final_mean),
+                  "forgetting_max", cli_real(s.forgetting_max), "forgetting_learned",
+                  cli_real(s.forgetting_learned), "backward_transfer",
+                  cli_real(s.backward_transfer), "forward_transfer", cli_real(s.forward_transfer),
+                  "stability_gap_mean", cli_real(mean), "stability_gap_worst", cli_real(worst));
+    json_object_set_new(figures, "forgetting_max_by_domain",
+                        by_domain(&r->matrix, metrics_forgetting_max));
+    json_object_set_new(figures, "forgetting_learned_by_domain",
+                        by_domain(&r->matrix, metrics_forgetting_learned));
+    json_object_set_new(figures, "learned_by_domain", by_domain(&r->matrix, metrics_learned));
+    json_object_set_new(figures, "forward_transfer_by_domain",
+                        by_domain(&r->matrix, metrics_forward_transfer));
+    json_object_set_new(figures, "stability", stability);
+    return figures;
+}
+
+// ---- the stream ----------------------------------------------------------------------------------
+
+// Mean loss of a file's batches before each was trained on. A batch counts where it ends.
+static double prequential(const train_stream *stream, const cli_points *points, size_t file) {
+    uint64_t start = stream->base + stream->starts[file];
+    uint64_t end = stream->base + stream->starts[file + 1];
+    double sum = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < points->count; i++) {
+        const reef_point *point = &points->points[i];
+        if (point->stream_bytes <= start || point->stream_bytes > end) continue;
+        sum += (double)point->bits_per_byte;
+        count++;
+    }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+static json_t *prequential_json(const train_stream *stream, const cli_points *points) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < stream->count; i++)
+        json_array_append_new(array, cli_real(prequential(stream, points, i)));
+    return array;
+}
+
+// The file whose beginning is nearest to a position.
+static size_t nearest_start(const train_stream *stream, uint64_t position) {
+    size_t file = train_stream_file(stream, position);
+    bool next = file + 1 < stream->count &&
+                stream->starts[file + 1] - position < position - stream->starts[file];
+    return file + next;
+}
+
+// Boundaries in these files: what the timeline says of them, and how far after the beginning of which
+// file they lie (before it when negative).
+static json_t *boundaries_json(const train_stream *stream, const json_t *events) {
+    json_t *array = json_array();
+    size_t index;
+    const json_t *event;
+    json_array_foreach((json_t *)events, index, event) {
+        const char *kind = json_string_value(json_object_get(event, "event"));
+        const json_t *reason = json_object_get(event, "reason");
+        uint64_t at = (uint64_t)json_integer_value(json_object_get(event, "stream_bytes"));
+        bool opens = kind && (strcmp(kind, "open") == 0 || strcmp(kind, "boundary") == 0);
+        if (!opens || !reason || at < stream->base) continue;
+        uint64_t position = at - stream->base;
+        size_t file = nearest_start(stream, position);
+        json_array_append_new(
+            array, json_pack("{s:O?, s:O, s:I, s:I, s:I}", "generation",
+                             json_object_get(event, "generation"), "reason", reason, "position",
+                             (json_int_t)position, "file", (json_int_t)file, "offset",
+                             (json_int_t)position - (json_int_t)stream->starts[file]));
+    }
+    return array;
+}
+
+// ---- the past ------------------------------------------------------------------------------------
+
+// The largest change of any domain as of any sealed generation; NaN when nothing can be compared.
+static double asof_forgetting(const train_record *record) {
+    double most = NAN;
+    for (size_t s = 0; s < record->sealed_count; s++) {
+        const train_sealed *sealed = &record->sealed[s];
+        for (size_t j = 0; j < record->domain_count; j++) {
+            double change = fabs(sealed->now[j] - sealed->then[j]);
+            if (!isnan(change) && !(change <= most)) most = change;
+        }
+    }
+    return most;
+}
+
+json_t *train_document(const train_record *record,
+                       const train_stream *stream,
+                       const eval_set *set,
+                       const cli_pool *pool,
+                       const train_outcome *outcome) {
+    bool rising = eval_is_accuracy(&pool->config);
+    rows r = rows_make(record, stream, rising);
+    char root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(pool->commit.root, root);
+    json_t *document = json_pack(
+        "{s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "finished", outcome->finished, "measure",
+        rising ? "accuracy" : "bits_per_byte", "plan", train_plan_json(stream, set, record),
+        "matrix", matrix_values_json(&r.matrix), "figures", figures_json(record, stream, &r),
+        "prequential", prequential_json(stream, &outcome->points), "boundaries",
+        boundaries_json(stream, outcome->events), "asof_forgetting",
+        cli_real(asof_forgetting(record)));
+    json_t *rest = json_pack(
+        "{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}",
+        "measured", train_record_json(record), "seconds", cli_real(record->seconds),
+        "seconds_measuring", cli_real(record->seconds_measuring), "threads",
+        (json_int_t)outcome->threads, "cost_ratio", cli_real(outcome->cost_ratio),
+        "us_per_byte_now", cli_real(outcome->us_per_byte_now), "us_per_byte_first",
+        cli_real(outcome->us_per_byte_first), "steps", (json_int_t)outcome->trainer.step,
+        "accepted_bytes", (json_int_t)stream->at, "stream_bytes",
+        (json_int_t)outcome->trainer.stream_bytes, "skipped_bytes",
+        (json_int_t)outcome->trainer.skipped_bytes, "generations",
+        (json_int_t)pool->generation_count, "pool_bytes", (json_int_t)pool->file_bytes,
+        "optimiser_bytes", (json_int_t)outcome->optimiser_bytes, "peak_memory_bytes",
+        (json_int_t)outcome->peak_memory_bytes, "root", root);
+    json_object_update(document, rest);
+    json_decref(rest);
+    rows_release(&r);
+    return document;
+}
+
+// ---- for people ----------------------------------------------------------------------------------
+
+static const char *domain_name(const json_t *document, size_t j) {
+    const json_t *domains = json_object_get(json_object_get(document, "plan"), "domains");
+    return json_string_value(json_object_get(json_array_get(domains, j), "name"));
+}
+
+// Where there is a domain for each file its name, which is shorter.
+static const char *file_name(const json_t *document, size_t i) {
+    const json_t *plan = json_object_get(document, "plan");
+    size_t domains = json_array_size(json_object_get(plan, "domains"));
+    if (domains <= json_array_size(json_object_get(plan, "files")) && i < domains)
+        return domain_name(document, i);
+    const json_t *files = json_object_get(json_object_get(document, "plan"), "files");
+    return json_string_value(json_object_get(json_array_get(files, i), "file"));
+}
+
+static void number_cell(cli_table *table, const json_t *value) {
+    if (json_is_number(value))
+        cli_table_cell(table, "%.4f", json_number_value(value));
+    else
+        cli_table_cell(table, "-");
+}
+
+static void figure_row(cli_table *table,
+                       const json_t *document,
+                       const char *label,
+                       const char *key) {
+    const json_t *values = json_object_get(json_object_get(document, "figures"), key);
+    cli_table_cell(table, "%s", label);
+    for (size_t j = 0; j < json_array_size(values); j++)
+        number_cell(table, json_array_get(values, j));
+}
+
+static void print_matrix(const json_t *document) {
+    const json_t *matrix = json_object_get(document, "matrix");
+    size_t columns = json_array_size(json_array_get(matrix, 0));
+    if (columns == 0) return;
+    char *alignment = cli_alloc(columns + 2, 1);
+    const char **headings = cli_alloc(columns + 1, sizeof(*headings));
+    bool accuracy =
+        strcmp(json_string_value(json_object_get(document, "measure")), "accuracy") == 0;
+    headings[0] = accuracy ? "accuracy" : "bits per byte";
+    alignment[0] = '<';
+    for (size_t j = 0; j < columns; j++) {
+        headings[j + 1] = domain_name(document, j);
+        alignment[j + 1] = '>';
+    }
+    cli_table *table = cli_table_new(alignment, headings);
+    for (size_t row = 0; row < json_array_size(matrix); row++) {
+        cli_table_cell(table, "%s%s", row ? "after " : "before",
+                       row ? file_name(document, row - 1) : "");
+        for (size_t j = 0; j < columns; j++)
+            number_cell(table, json_array_get(json_array_get(matrix, row), j));
+    }
+    figure_row(table, document, "forgetting (best before, less now)", "forgetting_max_by_domain");
+    figure_row(table, document, "forgetting (once learned, less now)",
+               "forgetting_learned_by_domain");
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+    free(headings);
+    free(alignment);
+}
+
+static void print_figure(const char *label, const json_t *value, const char *unit) {
+    if (json_is_number(value)) printf("  %-38s%.4g%s\n", label, json_number_value(value), unit);
+}
+
+static void print_boundaries(const json_t *document) {
+    size_t index;
+    const json_t *boundary;
+    json_array_foreach(json_object_get(document, "boundaries"), index, boundary) {
+        char words[CLI_WORD_BYTES];
+        json_int_t offset = json_integer_value(json_object_get(boundary, "offset"));
+        size_t file = (size_t)json_integer_value(json_object_get(boundary, "file"));
+        printf("  boundary (%s) %s bytes %s the beginning of %s\n",
+               json_string_value(json_object_get(boundary, "reason")),
+               cli_count((uint64_t)llabs(offset), words), offset < 0 ? "before" : "after",
+               file_name(document, file));
+    }
+}
+
+void train_print(const json_t *document) {
+    const json_t *figures = json_object_get(document, "figures");
+    char words[CLI_WORD_BYTES];
+    print_matrix(document);
+    printf("%s %s of the stream in",
+           json_is_true(json_object_get(document, "finished")) ? "trained on all" : "stopped after",
+           cli_count((uint64_t)json_integer_value(json_object_get(document, "accepted_bytes")),
+                     words));
+    printf(" %s\n", cli_duration(json_number_value(json_object_get(document, "seconds")), words));
+    print_boundaries(document);
+    print_figure("mean at the end", json_object_get(figures, "final_mean"), "");
+    print_figure("forgetting (Chaudhry 2018)", json_object_get(figures, "forgetting_max"), "");
+    print_figure("forgetting (Lopez-Paz 2017, -BWT)",
+                 json_object_get(figures, "forgetting_learned"), "");
+    print_figure("forward transfer", json_object_get(figures, "forward_transfer"), "");
+    print_figure("stability gap, mean", json_object_get(figures, "stability_gap_mean"), "");
+    print_figure("stability gap, worst", json_object_get(figures, "stability_gap_worst"), "");
+    print_figure("change as of sealed generations", json_object_get(document, "asof_forgetting"),
+                 "");
+    print_figure("cost of a byte, against generation 0", json_object_get(document, "cost_ratio"),
+                 " times");
+    printf("  root %s\n", json_string_value(json_object_get(document, "root")));
+}

@@ -1,0 +1,124 @@
+// See train_stream.h. Sources are opened by the daemon's own code, so that both take the same names and
+// keep the same cursors.
+#include "train_stream.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define READ_BYTES 65536
+
+static reef_status open_one(train_stream *stream,
+                            const char *spec,
+                            const reef_config *config,
+                            reef_error *err) {
+    if (strcmp(spec, "-") == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "standard input cannot be read again after a restart: train on files, or "
+                         "use reefd --source -");
+    reef_input *file = &stream->files[stream->count++];
+    reef_status status = reef_input_open(file, spec, err);
+    if (status == REEF_OK) status = reef_input_check(file, config, err);
+    if (status != REEF_OK) return status;
+    for (size_t i = 0; i + 1 < stream->count; i++)
+        if (strcmp(file->name, stream->files[i].name) == 0)
+            return reef_fail(err, REEF_INVALID,
+                             "the file '%.160s' is given twice; each is read once", spec);
+    stream->starts[stream->count] = stream->starts[stream->count - 1] + file->bytes;
+    return REEF_OK;
+}
+
+reef_status train_stream_open(
+    train_stream *stream, char **specs, size_t count, const reef_config *config, reef_error *err) {
+    *stream = (train_stream){.files = cli_alloc(count, sizeof(*stream->files)),
+                             .starts = cli_alloc(count + 1, sizeof(*stream->starts)),
+                             .buffer = cli_alloc(READ_BYTES, 1)};
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < count && status == REEF_OK; i++)
+        status = open_one(stream, specs[i], config, err);
+    if (status == REEF_OK && train_stream_bytes(stream) == 0)
+        status = reef_fail(err, REEF_NOT_FOUND, "the stream is empty: %s%.160s has not one byte",
+                           count > 1 ? "none of the files from " : "", specs[0]);
+    return status;
+}
+
+reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer, reef_error *err) {
+    reef_trainer_status now;
+    reef_trainer_status_read(trainer, &now);
+    stream->at = 0;
+    for (size_t i = 0; i < stream->count; i++) {
+        uint64_t cursor = reef_trainer_cursor(trainer, stream->files[i].name);
+        reef_status status = reef_input_seek(&stream->files[i], cursor, err);
+        if (status != REEF_OK) return status;
+        if (cursor > 0 && stream->at != stream->starts[i])
+            return reef_fail(err, REEF_INVALID,
+                             "the pool has read '%.120s', but not all of the files before it: give "
+                             "the files in the order in which they were trained",
+                             stream->files[i].name);
+        stream->at += cursor;
+    }
+    stream->base = now.stream_bytes + now.carried_bytes - stream->at;
+    return REEF_OK;
+}
+
+void train_stream_release(train_stream *stream) {
+    for (size_t i = 0; i < stream->count; i++) reef_input_close(&stream->files[i]);
+    free(stream->files);
+    free(stream->starts);
+    free(stream->buffer);
+    *stream = (train_stream){0};
+}
+
+uint64_t train_stream_bytes(const train_stream *stream) {
+    return stream->starts[stream->count];
+}
+
+size_t train_stream_file(const train_stream *stream, uint64_t at) {
+    size_t file = 0;
+    while (file + 1 < stream->count && at >= stream->starts[file + 1]) file++;
+    return file;
+}
+
+// At most `want` bytes of a text. CORRUPT where there were some when it was opened.
+static reef_status read_text(const reef_input *file,
+                             uint64_t offset,
+                             uint8_t *bytes,
+                             size_t want,
+                             size_t *count,
+                             reef_error *err) {
+    ssize_t got;
+    do got = pread(file->fd, bytes, want, (off_t)offset);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return reef_fail(err, REEF_IO, "reading '%.160s' at byte %" PRIu64 ": %s",
+                         reef_input_label(file), offset, strerror(errno));
+    *count = (size_t)got;
+    return REEF_OK;
+}
+
+reef_status train_stream_read(train_stream *stream,
+                              uint64_t limit,
+                              const char **name,
+                              const uint8_t **bytes,
+                              size_t *count,
+                              reef_error *err) {
+    size_t i = train_stream_file(stream, stream->at);
+    const reef_input *file = &stream->files[i];
+    uint64_t end = stream->starts[i + 1] < limit ? stream->starts[i + 1] : limit;
+    uint64_t offset = stream->at - stream->starts[i];
+    size_t want = end - stream->at < READ_BYTES ? (size_t)(end - stream->at) : READ_BYTES;
+    reef_status status = file->vectors ? reef_vectors_read_bytes(file->vectors, offset,
+                                                                 stream->buffer, want, count, err)
+                                       : read_text(file, offset, stream->buffer, want, count, err);
+    if (status != REEF_OK) return status;
+    if (file->vectors && stream->at + *count == stream->starts[i + 1])
+        reef_vectors_rest(file->vectors); // what it unpacked is not needed any more
+    *name = file->name;
+    *bytes = stream->buffer;
+    if (*count > 0) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT,
+                     "reading '%.160s' at byte %" PRIu64 ": the file shrank while it was read",
+                     reef_input_label(file), offset);
+}

@@ -1,0 +1,50 @@
+// Files as one stream without boundaries, read from where the pool stands.
+#ifndef REEF_TRAIN_STREAM_H
+#define REEF_TRAIN_STREAM_H
+
+#include "cli.h"
+#include "input.h"
+
+typedef struct train_stream {
+    reef_input *files;
+    uint64_t *starts; // (count + 1) where each file begins; the last one is the end of the stream
+    size_t count;
+    uint64_t at; // bytes of the stream that the trainer has accepted
+    uint64_t
+        base; // where the stream begins in the pool's own, which may have begun with other files
+    uint8_t *buffer;
+} train_stream;
+
+/**
+ * Open the files, whose names are sources as `reefd --source` takes them. Release also after an error.
+ *
+ * Errors: INVALID a file twice, standard input, an unknown kind; NOT_FOUND a file cannot be read.
+ */
+REEF_MUST_CHECK reef_status train_stream_open(
+    train_stream *stream, char **specs, size_t count, const reef_config *config, reef_error *err);
+/**
+ * Go on where the pool's cursors stand.
+ *
+ * Errors: CORRUPT a file is shorter than its cursor; INVALID a later file was read before an earlier one
+ * had ended.
+ */
+REEF_MUST_CHECK reef_status train_stream_seek(train_stream *stream,
+                                              const reef_trainer *trainer,
+                                              reef_error *err);
+void train_stream_release(train_stream *stream); // accepts the zeroed stream
+
+uint64_t train_stream_bytes(const train_stream *stream);
+/** The file that holds byte `at`; the last one at the end of the stream. */
+size_t train_stream_file(const train_stream *stream, uint64_t at);
+/**
+ * The next bytes, of one file and up to stream position `limit`.
+ * name, bytes  written; good until the next call
+ */
+REEF_MUST_CHECK reef_status train_stream_read(train_stream *stream,
+                                              uint64_t limit,
+                                              const char **name,
+                                              const uint8_t **bytes,
+                                              size_t *count,
+                                              reef_error *err);
+
+#endif

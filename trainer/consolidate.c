@@ -1,0 +1,484 @@
+// Consolidation: several sealed generations give way to one, so that the cost of a token stays bounded.
+//
+//   plan      which generations, which snapshots and states go, which text of the reservoir there is
+//   measure   loss of the whole pool on the part of that text that nothing is taught from
+//   distil    the new generation, in memory (distil.c)
+//   swap      it takes the place of the last of them; the others become numbers without content
+//   commit    one transaction; when it fails, the old ones are swapped back
+//   measure   again
+#include "distil.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LN2 0.6931471805599453
+#define HOLD_OUT 8 // one window in so many is only measured on
+// Steps by default: so that each byte there is to teach is seen about so many times, within bounds.
+#define EPOCHS 8
+#define STEPS_MIN 200
+#define STEPS_MAX 4000
+
+typedef struct consolidation {
+    reef_trainer *trainer;
+    const reef_consolidation_options *options;
+    reef_consolidation *report;
+    reef_lesson *lessons;
+    size_t lesson_count;
+    uint64_t *fired;    // (generations) tokens on which each fired, of the last measurement
+    uint64_t fired_any; // on which any of the consolidated ones did
+    uint64_t tokens;
+} consolidation;
+
+void reef_consolidation_release(reef_consolidation *report) {
+    free(report->losses);
+    free(report->snapshots);
+    *report = (reef_consolidation){0};
+}
+
+// ---- plan ----------------------------------------------------------------------------------------
+
+static uint64_t gen_experts(const reef_gen *gen) {
+    uint64_t count = 0;
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) count += gen->peers[l].expert_count;
+    return count;
+}
+
+static uint64_t gen_bytes(const reef_gen *gen) {
+    uint64_t bytes = (gen->value_count + REEF_GATE_WEIGHTS) * sizeof(float);
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
+        bytes += (uint64_t)gen->peers[l].expert_count * gen->peers[l].row_values *
+                 reef_rows_value_bytes(gen->peers[l].rows.dtype);
+    return bytes;
+}
+
+static reef_status check_range(const consolidation *c, reef_error *err) {
+    const reef_net *net = &c->trainer->net;
+    uint32_t first = c->options->first, last = c->options->last;
+    uint32_t open = (uint32_t)net->gen_count - 1, content = 0;
+    if (reef_config_is_vector(&net->config))
+        return reef_fail(err, REEF_INVALID,
+                         "generations of a model of vectors are not consolidated");
+    if (strcmp(net->config.strategy, "generations") != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "a pool with strategy %s has no generations to consolidate",
+                         net->config.strategy);
+    if (first == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "generation 0 holds the backbone that all others stand on; it cannot be "
+                         "consolidated; start at 1");
+    if (first > last || last > open)
+        return reef_fail(err, REEF_INVALID,
+                         "generations %u to %u are no range of the pool's; sealed are 0 to %d",
+                         first, last, (int)open - 1);
+    if (last == open)
+        return reef_fail(
+            err, REEF_INVALID,
+            "generation %u is open; only sealed ones can be consolidated: end at %d or "
+            "seal it first",
+            open, (int)open - 1);
+    if (reef_generation_is_empty(&net->gens[last]->info))
+        return reef_fail(err, REEF_INVALID,
+                         "generation %u was consolidated into generation %u already; name that one",
+                         last, reef_distil_owner(net, last));
+    for (uint32_t g = first; g <= last; g++)
+        content += !reef_generation_is_empty(&net->gens[g]->info);
+    if (content < 2)
+        return reef_fail(err, REEF_INVALID,
+                         "generations %u to %u are %u with content; it takes two to consolidate",
+                         first, last, content);
+    return REEF_OK;
+}
+
+static uint64_t square(uint64_t side) {
+    return side * side;
+}
+
+// The new generation has the ids of those it replaces, so it cannot have more experts than they had.
+static reef_status choose_side(consolidation *c, reef_error *err) {
+    const reef_net *net = &c->trainer->net;
+    uint32_t first = c->options->first, last = c->options->last, side = 0;
+    uint64_t begin = net->gens[reef_distil_owner(net, first)]->info.first_id;
+    uint64_t room = net->gens[last]->info.first_id + square(net->gens[last]->info.side) - begin;
+    for (uint32_t g = first; g <= last; g++)
+        if (net->gens[g]->info.side > side) side = net->gens[g]->info.side;
+    if (c->options->side > 0) side = c->options->side;
+    if (square(side) > room)
+        return reef_fail(err, REEF_INVALID,
+                         "side %u makes %llu experts in each PEER layer; generations %u to %u have "
+                         "ids for %llu: side %u at most",
+                         side, (unsigned long long)square(side), first, last,
+                         (unsigned long long)room, (unsigned)sqrt((double)room));
+    if (side < net->config.topk)
+        return reef_fail(err, REEF_INVALID,
+                         "side %u is less than the %u experts that a head chooses (topk)", side,
+                         net->config.topk);
+    c->report->side = side;
+    return REEF_OK;
+}
+
+static reef_status list_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    reef_consolidation *report = context;
+    if (snapshot->sealed_count <= report->first) return REEF_OK;
+    size_t count = report->snapshot_count + 1;
+    char(*names)[REEF_NAME_BYTES_MAX + 1] = realloc(report->snapshots, count * sizeof *names);
+    if (names == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu snapshots", count);
+    report->snapshots = names;
+    memcpy(names[report->snapshot_count++], snapshot->name, sizeof *names);
+    return REEF_OK;
+}
+
+static reef_status find_snapshots(const consolidation *c, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, c->trainer->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, list_snapshot, c->report, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+// Does any of the generations fire on most of this window?
+static reef_status fires_on_most(
+    const consolidation *c, const uint8_t *bytes, size_t size, bool *out, reef_error *err) {
+    reef_trainer *trainer = c->trainer;
+    uint8_t *any = calloc(size, 1);
+    if (any == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a window");
+    size_t fired = 0;
+    for (uint32_t g = c->options->first; g <= c->options->last; g++) {
+        reef_gate_state state;
+        const reef_gate *gate = &trainer->net.gens[g]->gate;
+        reef_gate_reset(gate, &state);
+        reef_gate_score(gate, &state, size, bytes,
+                        trainer->margins); // at most the bytes of a batch
+        for (size_t t = 0; t < size; t++) any[t] |= trainer->margins[t] > 0.0f;
+    }
+    for (size_t t = 0; t < size; t++) fired += any[t];
+    free(any);
+    *out = 2 * fired > size;
+    return REEF_OK;
+}
+
+static reef_status plan_lessons(consolidation *c, reef_error *err) {
+    const reef_reservoir *reservoir = &c->trainer->reservoir;
+    const reef_net *net = &c->trainer->net;
+    c->lessons = calloc(reservoir->old_slots, sizeof *c->lessons);
+    uint32_t *seen = calloc(net->gen_count, sizeof *seen);
+    reef_status status = REEF_OK;
+    if (c->lessons == NULL || seen == NULL)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory for %zu windows", reservoir->old_slots);
+    for (size_t slot = 0; status == REEF_OK && slot < reservoir->old_slots; slot++) {
+        if (reservoir->sizes[slot] < 2) continue;
+        reef_lesson *lesson = &c->lessons[c->lesson_count++];
+        lesson->slot = slot;
+        lesson->generation = reef_distil_owner(net, reservoir->generations[slot]);
+        lesson->held_out = seen[lesson->generation]++ % HOLD_OUT == 1;
+        lesson->taught =
+            lesson->generation >= c->options->first && lesson->generation <= c->options->last;
+        if (!lesson->taught)
+            status = fires_on_most(c, reservoir->bytes + slot * reservoir->window_bytes,
+                                   reservoir->sizes[slot], &lesson->taught, err);
+        if (lesson->taught && !lesson->held_out) c->report->taught_bytes += reservoir->sizes[slot];
+    }
+    free(seen);
+    return status;
+}
+
+static uint64_t default_steps(const consolidation *c) {
+    const reef_config *config = &c->trainer->net.config;
+    uint64_t step_bytes = ((uint64_t)config->batch + config->rehearse) * config->context;
+    uint64_t steps = EPOCHS * c->report->taught_bytes / step_bytes;
+    if (steps < STEPS_MIN) return STEPS_MIN;
+    return steps < STEPS_MAX ? steps : STEPS_MAX;
+}
+
+static reef_status plan(consolidation *c, reef_error *err) {
+    const reef_net *net = &c->trainer->net;
+    reef_consolidation *report = c->report;
+    reef_status status = check_range(c, err);
+    if (status != REEF_OK) return status;
+    report->first = c->options->first;
+    report->last = c->options->last;
+    report->gate_leak = report->gate_detect = NAN;
+    for (uint32_t g = report->first; g <= report->last; g++) {
+        report->merged += !reef_generation_is_empty(&net->gens[g]->info);
+        report->experts_before += gen_experts(net->gens[g]);
+        if (!reef_generation_is_empty(&net->gens[g]->info))
+            report->bytes_before += gen_bytes(net->gens[g]);
+    }
+    for (size_t g = (size_t)report->last + 1; g + 1 < net->gen_count; g++)
+        report->later += !reef_generation_is_empty(&net->gens[g]->info);
+    status = choose_side(c, err);
+    if (status == REEF_OK) status = find_snapshots(c, err);
+    if (status == REEF_OK) status = plan_lessons(c, err);
+    if (status != REEF_OK) return status;
+    uint32_t layers = 0;
+    for (uint32_t l = 0; l < net->config.layers; l++) layers += reef_layer_is_peer(&net->config, l);
+    report->experts_after = layers * square(report->side);
+    report->steps = c->options->steps > 0 ? c->options->steps : default_steps(c);
+    return REEF_OK;
+}
+
+// ---- measure -------------------------------------------------------------------------------------
+
+// Sum of the losses (nats) of what follows the first byte of one window, which fits the trainer's pass:
+// every gate decides for itself, from the window's beginning.
+static reef_status measure_window(
+    consolidation *c, const uint8_t *bytes, size_t size, double *nats, reef_error *err) {
+    reef_trainer *trainer = c->trainer;
+    size_t T = trainer->net.config.context, count = size - 1, windows = (count + T - 1) / T;
+    size_t stride = reef_step_windows(&trainer->net.config) * T, gens = trainer->net.gen_count;
+    reef_firing firing = {0};
+    reef_status status = reef_firing_init(&firing, &trainer->net, err);
+    if (status != REEF_OK) return status;
+    memset(trainer->tokens, 0, windows * T); // what the last T-window lacks is padded
+    memset(trainer->targets, 0, windows * T);
+    memset(trainer->fire, 0, gens * stride);
+    memcpy(trainer->tokens, bytes, count);
+    memcpy(trainer->targets, bytes + 1, count);
+    reef_firing_score(&firing, &trainer->net, count, bytes, trainer->fire, trainer->margins,
+                      stride);
+    reef_firing_release(&firing);
+    for (size_t t = 0; t < count; t++) {
+        bool any = false;
+        for (size_t g = 1; g < gens; g++) {
+            uint8_t fired = trainer->fire[g * stride + t];
+            c->fired[g] += fired;
+            any = any || (fired && g >= c->report->first && g <= c->report->last);
+        }
+        c->fired_any += any;
+    }
+    c->tokens += count;
+    reef_batch batch = {
+        .windows = windows,
+        .tokens = trainer->tokens,
+        .targets = trainer->targets,
+        .fire = trainer->fire,
+        .fire_stride = stride,
+    };
+    status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
+                               REEF_PASS_EVALUATE, err);
+    for (size_t t = 0; t < count; t++) *nats += trainer->pass.loss[t];
+    return status;
+}
+
+static reef_status measure_generation(
+    consolidation *c, uint32_t generation, uint64_t *bytes, double *bits, reef_error *err) {
+    const reef_reservoir *reservoir = &c->trainer->reservoir;
+    double nats = 0.0;
+    *bytes = 0;
+    for (size_t i = 0; i < c->lesson_count; i++) {
+        const reef_lesson *lesson = &c->lessons[i];
+        if (!lesson->held_out || lesson->generation != generation) continue;
+        size_t size = reservoir->sizes[lesson->slot];
+        reef_status status = measure_window(
+            c, reservoir->bytes + lesson->slot * reservoir->window_bytes, size, &nats, err);
+        if (status != REEF_OK) return status;
+        *bytes += size - 1;
+    }
+    *bits = nats / LN2 / (double)*bytes; // NaN when there is nothing
+    return REEF_OK;
+}
+
+// Loss of all generations from `first` on, into `before` or `after`. Those that were consolidated keep
+// their numbers in the list: it is their text.
+static reef_status measure(consolidation *c, bool after, reef_error *err) {
+    reef_consolidation *report = c->report;
+    reef_gen_fold(reef_open_generation(c->trainer), &c->trainer->net.config); // as it is evaluated
+    memset(c->fired, 0, c->trainer->net.gen_count * sizeof *c->fired);
+    c->fired_any = c->tokens = 0;
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < report->loss_count; i++) {
+        reef_consolidation_loss *loss = &report->losses[i];
+        status = measure_generation(c, loss->generation, &loss->bytes,
+                                    after ? &loss->after : &loss->before, err);
+    }
+    return status;
+}
+
+// Generations after the first that fire per byte. With `merged`, all that were consolidated count once.
+static double fired_per_byte(const consolidation *c, bool merged) {
+    uint64_t fired = merged ? c->fired_any : 0;
+    for (size_t g = 1; g < c->trainer->net.gen_count; g++)
+        if (!merged || g < c->report->first || g > c->report->last) fired += c->fired[g];
+    return (double)fired / (double)c->tokens;
+}
+
+static reef_status measure_before(consolidation *c, reef_error *err) {
+    const reef_net *net = &c->trainer->net;
+    reef_consolidation *report = c->report;
+    c->fired = calloc(net->gen_count, sizeof *c->fired);
+    report->losses = calloc(net->gen_count, sizeof *report->losses);
+    if (c->fired == NULL || report->losses == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the losses of %zu generations",
+                         net->gen_count);
+    for (uint32_t g = report->first; g < net->gen_count; g++)
+        if (!reef_generation_is_empty(&net->gens[g]->info))
+            report->losses[report->loss_count++] =
+                (reef_consolidation_loss){.generation = g, .before = NAN, .after = NAN};
+    reef_status status = measure(c, false, err);
+    report->fired_before = fired_per_byte(c, false);
+    report->fired_after = fired_per_byte(c, true); // as planned; measured later
+    return status;
+}
+
+// ---- swap and commit -----------------------------------------------------------------------------
+
+// What takes the places first .. last of the net, or what has left them. Swapping twice changes nothing.
+typedef struct places {
+    reef_gen **gens;         // (last - first + 1)
+    reef_gate_state *states; // the same
+    uint32_t first, count;
+} places;
+
+static void places_release(places *p) {
+    for (uint32_t i = 0; p->gens != NULL && i < p->count; i++) reef_gen_free(p->gens[i]);
+    free(p->gens);
+    free(p->states);
+    *p = (places){0};
+}
+
+static void swap(reef_trainer *trainer, places *p) {
+    for (uint32_t i = 0; i < p->count; i++) {
+        uint32_t g = p->first + i;
+        reef_gen *gen = trainer->net.gens[g];
+        reef_gate_state state = trainer->firing.states[g];
+        trainer->net.gens[g] = p->gens[i];
+        trainer->firing.states[g] = p->states[i];
+        p->gens[i] = gen;
+        p->states[i] = state;
+        reef_pass_forget_generation(&trainer->pass, g);
+    }
+}
+
+// Numbers without content, then the new generation, which is taken over.
+static reef_status places_init(places *p,
+                               const consolidation *c,
+                               reef_gen *fresh,
+                               reef_error *err) {
+    const reef_net *net = &c->trainer->net;
+    uint32_t first = c->report->first, count = c->report->last - first + 1;
+    *p = (places){.first = first, .count = count};
+    p->gens = calloc(count, sizeof *p->gens);
+    p->states = calloc(count, sizeof *p->states);
+    if (p->gens == NULL || p->states == NULL) {
+        reef_gen_free(fresh);
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for %u generations", count);
+    }
+    p->gens[count - 1] = fresh;
+    reef_gate_reset(&fresh->gate, &p->states[count - 1]); // it begins to read the stream here
+    for (uint32_t i = 0; i + 1 < count; i++) {
+        reef_generation info = net->gens[first + i]->info;
+        info.side = 0;
+        reef_status status = reef_gen_new(&p->gens[i], &net->config, &info, err);
+        if (status != REEF_OK) return status;
+        p->gens[i]->stored = true; // by reef_generations_replace
+    }
+    return REEF_OK;
+}
+
+// In the transaction of the commit, before anything is written.
+static reef_status replace(void *context, reef_txn *txn, reef_error *err) {
+    const consolidation *c = context;
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < c->report->snapshot_count; i++)
+        status = reef_snapshot_remove(txn, c->report->snapshots[i], err);
+    return status == REEF_OK ? reef_generations_replace(txn, c->report->first, c->report->last, err)
+                             : status;
+}
+
+static reef_status add_event(const consolidation *c, reef_error *err) {
+    const reef_consolidation *report = c->report;
+    return reef_state_event(
+        c->trainer, err, "consolidate",
+        "\"first\": %u, \"last\": %u, \"side\": %u, \"steps\": %llu, \"experts_before\": %llu, "
+        "\"experts_after\": %llu, \"bytes_before\": %llu, \"bytes_after\": %llu, \"snapshots\": "
+        "%zu",
+        report->first, report->last, report->side, (unsigned long long)report->steps,
+        (unsigned long long)report->experts_before, (unsigned long long)report->experts_after,
+        (unsigned long long)report->bytes_before, (unsigned long long)report->bytes_after,
+        report->snapshot_count);
+}
+
+// A trainer that could not commit has the old generations, and no event of new ones.
+static reef_status commit_swapped(consolidation *c, places *p, reef_error *err) {
+    reef_trainer *trainer = c->trainer;
+    // Held batches wait in the carry and are looked at again, with the new generation.
+    trainer->held_batches = 0;
+    trainer->suspicious = 0;
+    swap(trainer, p);
+    reef_status status = add_event(c, err);
+    size_t told = status == REEF_OK;
+    if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
+    if (status == REEF_OK) return reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    if (told) free(trainer->events[--trainer->event_count]);
+    swap(trainer, p);
+    reef_status copied = reef_firing_copy(&trainer->ahead, &trainer->firing, NULL);
+    return copied == REEF_OK ? status : copied;
+}
+
+static reef_status check_snapshots(const consolidation *c, reef_error *err) {
+    const reef_consolidation *report = c->report;
+    if (report->snapshot_count == 0 || c->options->drop_snapshots) return REEF_OK;
+    return reef_fail(
+        err, REEF_INVALID,
+        "snapshot %s%s needs a generation of %u to %u as it is; what is given up goes for "
+        "good: allow that with --drop-snapshots, or choose a later range",
+        report->snapshots[0], report->snapshot_count > 1 ? " (one of several)" : "", report->first,
+        report->last);
+}
+
+static reef_status carry_out(consolidation *c, reef_error *err) {
+    reef_consolidation *report = c->report;
+    reef_gen *fresh = NULL;
+    places p = {0};
+    reef_distil distil = {
+        .trainer = c->trainer,
+        .first = report->first,
+        .last = report->last,
+        .side = report->side,
+        .dtype = reef_gen_seal_dtype(&c->trainer->net.config),
+        .steps = report->steps,
+        .lessons = c->lessons,
+        .lesson_count = c->lesson_count,
+        .progress = c->options->progress,
+        .context = c->options->context,
+    };
+    reef_status status =
+        reef_trainer_commit(c->trainer, NULL, err); // so that nothing depends on when
+    if (status == REEF_OK) status = reef_distil_run(&distil, &fresh, err);
+    if (status != REEF_OK) return status;
+    report->gate_leak = (double)fresh->gate_leak;
+    report->gate_detect = (double)fresh->gate_detect;
+    report->bytes_after = gen_bytes(fresh);
+    status = places_init(&p, c, fresh, err);
+    if (status == REEF_OK) status = commit_swapped(c, &p, err);
+    places_release(&p); // the old ones, or after a failure the new one
+    return status;
+}
+
+reef_status reef_trainer_consolidate(reef_trainer *trainer,
+                                     const reef_consolidation_options *options,
+                                     reef_consolidation *report,
+                                     reef_error *err) {
+    *report = (reef_consolidation){0};
+    if (trainer->vector != NULL)
+        return reef_fail(err, REEF_INVALID,
+                         "generations of a vector model cannot be consolidated: each is solved in "
+                         "closed form from examples that are no longer there");
+    consolidation c = {.trainer = trainer, .options = options, .report = report};
+    reef_status status = reef_trainer_hold(trainer, err);
+    if (status == REEF_OK) status = plan(&c, err);
+    if (status == REEF_OK && !options->dry_run) status = check_snapshots(&c, err);
+    if (status == REEF_OK) status = measure_before(&c, err);
+    if (status != REEF_OK || options->dry_run) goto cleanup;
+    status = carry_out(&c, err);
+    if (status == REEF_OK) status = reef_trainer_hold(trainer, err);
+    if (status != REEF_OK) goto cleanup;
+    status = measure(&c, true, err);
+    report->fired_after = fired_per_byte(&c, false);
+
+cleanup:
+    free(c.lessons);
+    free(c.fired);
+    return status;
+}

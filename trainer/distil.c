@@ -1,0 +1,415 @@
+// The lessons: windows of the reservoir, the teacher's distribution of the next byte on them, and the
+// pupil's steps, which are ordinary training steps with another gradient of the logits.
+//
+// The pupil is taught where one of the old generations fires, and held to silence where its gate leaks
+// onto other text. Its target is the mean of the true byte and the teacher's distribution. Where an old
+// generation fires on text of a later one, that text teaches too, with the later one on top: it was trained
+// on top of just that.
+#include "distil.h"
+
+#include "random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit a gate on
+#define TEACHER_SHARE 0.5f // of the target
+#define WARMUP_SHARE 0.05  // of the steps, over which the rate rises; then it falls to 0
+enum { STREAM_LESSON = 401, STREAM_SILENCE = 402 };
+
+typedef struct school {
+    const reef_distil *distil;
+    reef_trainer
+        pupil; // a trainer of all other generations and, last, the new one; no stream, no store
+    reef_gen **gens; // of its net: the pool's, but the last two
+    reef_gen *open;  // sealed twin of the pool's open generation; the last but one
+    reef_gen *fresh; // the new one
+    const reef_net *teacher;
+    size_t *taught, *silent; // places in `lessons`
+    size_t taught_count, silent_count;
+    uint8_t *fire;        // (generations, rows) where the teacher's take part
+    uint8_t *window_fire; // (generations, window bytes) scratch
+    float *margins;       // the same
+    size_t stride;        // rows of a batch
+} school;
+
+uint32_t reef_distil_owner(const reef_net *net, uint32_t generation) {
+    while (generation + 1 < net->gen_count &&
+           reef_generation_is_empty(&net->gens[generation]->info))
+        generation++;
+    return generation;
+}
+
+static const uint8_t *lesson_bytes(const school *s, const reef_lesson *lesson, size_t *size) {
+    const reef_reservoir *reservoir = &s->distil->trainer->reservoir;
+    *size = reservoir->sizes[lesson->slot];
+    return reservoir->bytes + lesson->slot * reservoir->window_bytes;
+}
+
+// ---- the gate ------------------------------------------------------------------------------------
+
+static void list_windows(const school *s,
+                         reef_gate_windows *out,
+                         const uint8_t **bytes,
+                         size_t *sizes,
+                         const size_t *places,
+                         size_t count,
+                         size_t from,
+                         size_t step) {
+    size_t n = 0;
+    for (size_t i = from; i < count; i += step) {
+        const reef_lesson *lesson = &s->distil->lessons[places[i]];
+        bytes[n] = lesson_bytes(s, lesson, &sizes[n]);
+        n++;
+    }
+    *out = (reef_gate_windows){.count = n, .bytes = bytes, .sizes = sizes};
+}
+
+static reef_status fit_gate(const school *s, reef_gen *gen, reef_error *err) {
+    const reef_config *config = &s->distil->trainer->net.config;
+    size_t most = s->taught_count + s->silent_count;
+    bool off = strcmp(config->gate, "off") == 0; // then all text is theirs
+    if (!off && (s->taught_count < GATE_WINDOWS_MIN || s->silent_count < 2 * GATE_WINDOWS_MIN))
+        return reef_fail(
+            err, REEF_INVALID,
+            "the reservoir has %zu windows of generations %u to %u to distil and %zu of "
+            "other text; %d and %d are needed: a pool needs a larger reservoir_bytes",
+            s->taught_count, s->distil->first, s->distil->last, s->silent_count, GATE_WINDOWS_MIN,
+            2 * GATE_WINDOWS_MIN);
+    const uint8_t **bytes = calloc(3 * most, sizeof *bytes);
+    size_t *sizes = calloc(3 * most, sizeof *sizes);
+    reef_status status = REEF_OK;
+    if (bytes == NULL || sizes == NULL) {
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to list %zu windows", most);
+        goto cleanup;
+    }
+    reef_gate_windows fit_on, calibrate, young;
+    list_windows(s, &fit_on, bytes, sizes, s->silent, s->silent_count, 0, 2);
+    list_windows(s, &calibrate, bytes + most, sizes + most, s->silent, s->silent_count, 1, 2);
+    list_windows(s, &young, bytes + 2 * most, sizes + 2 * most, s->taught, s->taught_count, 0, 1);
+    status = reef_gen_fit_gate(gen, config, &fit_on, &calibrate, &young, err);
+
+cleanup:
+    free(bytes);
+    free(sizes);
+    return status;
+}
+
+// ---- one batch -----------------------------------------------------------------------------------
+
+// Where the teacher's generations take part in the T bytes at `at` of a window, which is read from its
+// start. With `own`, it is the model as the text's own generation was trained: forced open, and those
+// after it silent.
+static reef_status teacher_fires(
+    school *s, size_t w, uint32_t own, const uint8_t *bytes, size_t at, reef_error *err) {
+    size_t T = s->teacher->config.context, stride = s->distil->trainer->reservoir.window_bytes;
+    reef_firing firing = {0};
+    reef_status status = reef_firing_init(&firing, s->teacher, err);
+    if (status != REEF_OK) return status;
+    reef_firing_score(&firing, s->teacher, at + T, bytes, s->window_fire, s->margins, stride);
+    reef_firing_release(&firing);
+    for (size_t g = 1; g < s->teacher->gen_count; g++) {
+        uint8_t *fire = s->fire + g * s->stride + w * T;
+        memcpy(fire, s->window_fire + g * stride + at, T);
+        if (g >= own) memset(fire, g == own, T);
+    }
+    return REEF_OK;
+}
+
+static bool is_replaced(const reef_distil *d, size_t g) {
+    return g >= d->first && g <= d->last;
+}
+
+static uint8_t *pupil_fire(const school *s, size_t g, size_t w) {
+    return s->pupil.fire + g * s->stride + w * s->teacher->config.context;
+}
+
+// The pupil's other generations fire as the teacher's.
+static void others_fire(school *s, size_t w) {
+    size_t T = s->teacher->config.context, mine = 1;
+    for (size_t g = 1; g < s->teacher->gen_count; g++)
+        if (!is_replaced(s->distil, g))
+            memcpy(pupil_fire(s, mine++, w), s->fire + g * s->stride + w * T, T);
+}
+
+// The new one fires where one of those it replaces does.
+static void fresh_fires(school *s, size_t w) {
+    size_t T = s->teacher->config.context;
+    uint8_t *mine = pupil_fire(s, s->pupil.net.gen_count - 1, w);
+    memset(mine, 0, T);
+    for (size_t g = s->distil->first; g <= s->distil->last; g++)
+        for (size_t t = 0; t < T; t++) mine[t] |= s->fire[g * s->stride + w * T + t];
+}
+
+static void place(school *s, size_t w, const uint8_t *bytes) {
+    size_t T = s->distil->trainer->net.config.context;
+    memcpy(s->pupil.tokens + w * T, bytes, T);
+    memcpy(s->pupil.targets + w * T, bytes + 1, T);
+}
+
+static reef_status add_lesson(school *s, size_t w, uint64_t counter, reef_error *err) {
+    const reef_distil *d = s->distil;
+    const reef_config *config = &d->trainer->net.config;
+    size_t size, T = config->context;
+    uint64_t drawn =
+        reef_random_below(config->seed, STREAM_LESSON, 2 * counter, (uint64_t)s->taught_count);
+    const reef_lesson *lesson = &d->lessons[s->taught[drawn]];
+    const uint8_t *bytes = lesson_bytes(s, lesson, &size);
+    size_t at = (size_t)reef_random_below(config->seed, STREAM_LESSON, 2 * counter + 1, size - T);
+    place(s, w, bytes + at);
+    reef_status status = teacher_fires(s, w, lesson->generation, bytes, at, err);
+    others_fire(s, w);
+    fresh_fires(s, w);
+    return status;
+}
+
+// Other text on which the pupil's gate leaks becomes a window of the retain term, as in training.
+static reef_status add_silence(school *s, size_t w, uint64_t step, size_t *count, reef_error *err) {
+    const reef_distil *d = s->distil;
+    const reef_config *config = &d->trainer->net.config;
+    size_t T = config->context, size;
+    const reef_gate *gate = &s->fresh->gate;
+    uint8_t *mine = pupil_fire(s, s->pupil.net.gen_count - 1, w);
+    uint64_t candidates = config->retain_weight > 0.0f ? REEF_RETAIN_CANDIDATES : 0;
+    *count = 0;
+    if (s->silent_count == 0) return REEF_OK;
+    for (uint64_t i = 0; i < candidates; i++) {
+        uint64_t counter = step * REEF_RETAIN_CANDIDATES + i;
+        const reef_lesson *lesson = &d->lessons[s->silent[reef_random_below(
+            config->seed, STREAM_SILENCE, counter, (uint64_t)s->silent_count)]];
+        const uint8_t *bytes = lesson_bytes(s, lesson, &size);
+        reef_gate_state state;
+        reef_gate_reset(gate, &state);
+        for (size_t at = 0; at + T < size; at += T) {
+            size_t fired = 0;
+            reef_gate_score(gate, &state, T, bytes + at, s->margins);
+            for (size_t t = 0; t < T; t++) fired += mine[t] = s->margins[t] > 0.0f;
+            if (fired == 0) continue;
+            *count = 1;
+            place(s, w, bytes + at);
+            reef_status status = teacher_fires(s, w, UINT32_MAX, bytes, at, err);
+            others_fire(s, w);
+            return status;
+        }
+    }
+    return REEF_OK;
+}
+
+static reef_status teach(school *s, size_t windows, reef_error *err) {
+    reef_batch batch = {
+        .windows = windows,
+        .tokens = s->pupil.tokens,
+        .fire = s->fire,
+        .fire_stride = s->stride,
+    };
+    return reef_pass_forward(&s->distil->trainer->pass, s->teacher, s->pupil.workers, &batch,
+                             REEF_PASS_EVALUATE, err);
+}
+
+// The forward left w (p - onehot), the gradient of w times the cross-entropy with the true byte. With
+// q = share of the teacher's distribution in the target: w (p - (1 - q) onehot - q teacher).
+static void blend_window(void *context, size_t w) {
+    school *s = context;
+    size_t T = s->distil->trainer->net.config.context, V = REEF_VOCAB;
+    for (size_t t = w * T; t < (w + 1) * T; t++) {
+        float *teacher = s->distil->trainer->pass.logits + t * V;
+        float *gradient = s->pupil.pass.logits + t * V;
+        float weight = s->pupil.weight[t] * TEACHER_SHARE;
+        reef_softmax(V, teacher);
+        reef_axpy(V, gradient, -weight, teacher);
+        gradient[s->pupil.targets[t]] += weight;
+    }
+}
+
+static float rate_at(const reef_distil *d, uint64_t step) {
+    double warmup = WARMUP_SHARE * (double)d->steps, done = (double)step;
+    double rise = done < warmup ? (done + 1.0) / (warmup + 1.0) : 1.0;
+    double fall = 1.0 - done / (double)d->steps;
+    return d->trainer->net.config.learning_rate * (float)(rise * fall);
+}
+
+static reef_status step(school *s, uint64_t number, double *bits, reef_error *err) {
+    const reef_distil *d = s->distil;
+    reef_config *config = &s->pupil.net.config;
+    size_t T = config->context, windows = (size_t)config->batch + config->rehearse;
+    reef_status status = REEF_OK;
+    for (size_t w = 0; status == REEF_OK && w < windows; w++)
+        status = add_lesson(s, w, number * windows + w, err);
+    if (status == REEF_OK) status = teach(s, windows, err);
+    size_t retained = 0;
+    if (status == REEF_OK) status = add_silence(s, windows, number, &retained, err);
+    if (status != REEF_OK) return status;
+    for (size_t i = 0; i < windows * T; i++) s->pupil.weight[i] = 1.0f / (float)(windows * T);
+    memset(s->pupil.weight + windows * T, 0, retained * T * sizeof(float));
+    reef_batch batch = {
+        .windows = windows + retained,
+        .retain_windows = retained,
+        .tokens = s->pupil.tokens,
+        .targets = s->pupil.targets,
+        .weight = s->pupil.weight,
+        .fire = s->pupil.fire,
+        .fire_stride = s->stride,
+    };
+    status = reef_pass_forward(&s->pupil.pass, &s->pupil.net, s->pupil.workers, &batch,
+                               REEF_PASS_TRAIN, err);
+    if (status != REEF_OK) return status;
+    reef_workers_run(s->pupil.workers, windows, blend_window, s);
+    s->pupil.rehearse_windows = config->rehearse;
+    s->pupil.retain_windows = retained;
+    config->learning_rate = rate_at(d, number);
+    reef_step_backward(&s->pupil);
+    s->pupil.generation_step++;
+    double nats = 0.0;
+    for (size_t i = 0; i < windows * T; i++) nats += s->pupil.pass.loss[i];
+    *bits = nats / log(2.0) / (double)(windows * T);
+    return REEF_OK;
+}
+
+// ---- the school ----------------------------------------------------------------------------------
+
+static void release(school *s) {
+    reef_pass_release(&s->pupil.pass);
+    reef_gen_free(s->open);
+    reef_gen_free(s->fresh);
+    free(s->gens);
+    free(s->pupil.tokens);
+    free(s->pupil.targets);
+    free(s->pupil.weight);
+    free(s->pupil.fire);
+    free(s->pupil.margins);
+    free(s->taught);
+    free(s->silent);
+    free(s->fire);
+    free(s->window_fire);
+    free(s->margins);
+}
+
+static reef_status allocate(school *s, reef_error *err) {
+    const reef_distil *d = s->distil;
+    const reef_config *config = &s->pupil.net.config;
+    size_t windows = reef_step_windows(config), gens = s->teacher->gen_count;
+    size_t mine = gens - (d->last - d->first); // all but those that are replaced, and the new one
+    size_t window = d->trainer->reservoir.window_bytes;
+    s->stride = windows * config->context;
+    s->gens = calloc(mine, sizeof *s->gens);
+    s->pupil.tokens = calloc(s->stride, 1);
+    s->pupil.targets = calloc(s->stride, 1);
+    s->pupil.weight = calloc(s->stride, sizeof *s->pupil.weight);
+    s->taught = calloc(d->lesson_count + 1, sizeof *s->taught);
+    s->silent = calloc(d->lesson_count + 1, sizeof *s->silent);
+    s->fire = calloc(gens, s->stride);
+    s->window_fire = calloc(gens, window);
+    s->margins = calloc(gens * window, sizeof *s->margins);
+    if (!s->gens || !s->pupil.tokens || !s->pupil.targets || !s->pupil.weight || !s->taught ||
+        !s->silent || !s->fire || !s->window_fire || !s->margins)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to distil generations %u to %u", d->first,
+                         d->last);
+    reef_status status = reef_step_reserve(&s->pupil, mine, err);
+    if (status == REEF_OK) status = reef_pass_init(&s->pupil.pass, config, windows, true, err);
+    return status;
+}
+
+// The new generation, open: in the place of the last one, with the ids of all.
+static reef_status enrol(school *s, reef_error *err) {
+    const reef_distil *d = s->distil;
+    const reef_net *net = &d->trainer->net;
+    const reef_gen *oldest = net->gens[reef_distil_owner(net, d->first)];
+    reef_generation info = net->gens[d->last]->info;
+    info.parent = oldest->info.parent;
+    info.first_id = oldest->info.first_id;
+    info.side = d->side;
+    info.dtype = REEF_F32;
+    info.sealed = false;
+    memset(info.root, 0, sizeof info.root);
+    reef_status status = reef_gen_new(&s->fresh, &net->config, &info, err);
+    if (status != REEF_OK) return status;
+    reef_gen_initialise(s->fresh, &net->config, reef_open_generation(d->trainer));
+    return reef_distil_start(d, s->fresh, err);
+}
+
+// The pool's open generation as it was committed, sealed, so that a pass treats it as any other.
+static reef_status copy_open(school *s, reef_error *err) {
+    const reef_net *net = &s->distil->trainer->net;
+    uint32_t number = (uint32_t)net->gen_count - 1;
+    reef_txn *txn = NULL;
+    reef_gen *copy = NULL;
+    reef_status status = reef_txn_begin(&txn, s->distil->trainer->store, REEF_TXN_READ, err);
+    if (status != REEF_OK) return status;
+    status = reef_persist_load(&copy, txn, &net->config, number, number, true, false, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK) status = reef_gen_seal(&s->open, copy, &net->config, REEF_F32, err);
+    reef_gen_free(copy);
+    return status;
+}
+
+static void gather(school *s) {
+    reef_net *net = &s->pupil.net;
+    net->gens = s->gens;
+    for (size_t g = 0; g + 1 < s->teacher->gen_count; g++)
+        if (!is_replaced(s->distil, g)) net->gens[net->gen_count++] = s->teacher->gens[g];
+    net->gens[net->gen_count++] = s->open;
+    net->gens[net->gen_count++] = s->fresh;
+    net->gen_capacity = net->gen_count;
+}
+
+static void sort_lessons(school *s) {
+    const reef_distil *d = s->distil;
+    size_t T = d->trainer->net.config.context;
+    for (size_t i = 0; i < d->lesson_count; i++) {
+        const reef_lesson *lesson = &d->lessons[i];
+        if (lesson->held_out || d->trainer->reservoir.sizes[lesson->slot] <= T) continue;
+        if (lesson->taught)
+            s->taught[s->taught_count++] = i;
+        else
+            s->silent[s->silent_count++] = i;
+    }
+}
+
+// What counts as explained: the most that any of the old generations left unexplained.
+static void inherit_reference(const reef_distil *d, reef_gen *gen) {
+    const reef_net *net = &d->trainer->net;
+    double most = -1.0;
+    for (uint32_t g = d->first; g <= d->last; g++) {
+        const reef_gen *old = net->gens[g];
+        double limit = reef_drift_limit(old->reference_median, old->reference_spread, &net->config);
+        if (reef_generation_is_empty(&old->info) || limit <= most) continue;
+        most = limit;
+        gen->reference_median = old->reference_median;
+        gen->reference_spread = old->reference_spread;
+    }
+}
+
+reef_status reef_distil_run(const reef_distil *distil, reef_gen **out, reef_error *err) {
+    *out = NULL;
+    school *s = calloc(1, sizeof *s);
+    if (s == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to distil generations");
+    s->distil = distil;
+    s->pupil.net.config = distil->trainer->net.config;
+    s->pupil.net.config.warmup = 0; // the rate of each step is set by rate_at
+    s->pupil.net.config.decay = UINT32_MAX;
+    s->pupil.workers = distil->trainer->workers;
+    s->teacher = &distil->trainer->net;
+    reef_status status = allocate(s, err);
+    if (status != REEF_OK) goto cleanup;
+    s->pupil.pass.pager = distil->trainer->pass.pager;
+    sort_lessons(s);
+    status = enrol(s, err);
+    if (status == REEF_OK) status = fit_gate(s, s->fresh, err);
+    if (status == REEF_OK) status = copy_open(s, err);
+    if (status == REEF_OK) gather(s);
+    for (uint64_t n = 0; status == REEF_OK && n < distil->steps; n++) {
+        double bits = 0.0;
+        status = step(s, n, &bits, err);
+        if (status == REEF_OK && distil->progress != NULL)
+            distil->progress(distil->context, n + 1, distil->steps, bits);
+    }
+    if (status != REEF_OK) goto cleanup;
+    inherit_reference(distil, s->fresh);
+    status = reef_gen_seal(out, s->fresh, &s->pupil.net.config, distil->dtype, err);
+
+cleanup:
+    release(s);
+    free(s);
+    return status;
+}

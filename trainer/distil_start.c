@@ -1,0 +1,166 @@
+// What a consolidated generation starts from. Query networks descend from each other, so a sub-key means
+// about the same in all of them: each old generation gives the sub-keys that were used most, side by side
+// in one grid, with the experts that lie where its own meet. Experts where sub-keys of two generations
+// meet are new and silent.
+#include "distil.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct ranked {
+    uint64_t count;
+    uint32_t key;
+} ranked;
+
+static int most_used_first(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    if (x->count != y->count) return x->count < y->count ? 1 : -1;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+static int ascending(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+// The `wanted` sub-keys of each table whose experts were chosen most, in the order of the table.
+static void choose_keys(
+    const reef_usage *usage, uint32_t side, uint32_t wanted, ranked *a, ranked *b) {
+    for (uint32_t i = 0; i < side; i++) a[i] = b[i] = (ranked){.key = i};
+    for (reef_expert_id id = 0; id < side * side; id++) {
+        uint32_t i, j;
+        reef_expert_pair_of(id, &i, &j);
+        a[i].count += usage[id].count;
+        b[j].count += usage[id].count;
+    }
+    qsort(a, side, sizeof *a, most_used_first);
+    qsort(b, side, sizeof *b, most_used_first);
+    qsort(a, wanted, sizeof *a, ascending);
+    qsort(b, wanted, sizeof *b, ascending);
+}
+
+// Row n of a layer as floats.
+static void read_row(const reef_peer *peer, reef_expert_id n, float *out) {
+    const reef_expert_rows *rows = &peer->rows;
+    uint64_t id = n, block = id >> rows->block_shift;
+    size_t at = (size_t)(id - (block << rows->block_shift)) * peer->row_values;
+    if (rows->dtype == REEF_F32) {
+        memcpy(out, (const float *)rows->blocks[block] + at, peer->row_values * sizeof *out);
+        return;
+    }
+    const reef_bf16 *row = (const reef_bf16 *)rows->blocks[block] + at;
+    for (size_t d = 0; d < peer->row_values; d++) {
+        uint32_t bits = (uint32_t)row[d] << 16;
+        memcpy(out + d, &bits, sizeof bits);
+    }
+}
+
+// Sub-keys and experts of one layer of one generation, to `at` of both tables and the square there.
+static void give_layer(const reef_config *config,
+                       reef_gen *pupil,
+                       const reef_gen *from,
+                       uint32_t layer,
+                       uint32_t at,
+                       uint32_t count,
+                       const ranked *a,
+                       const ranked *b) {
+    size_t half = (size_t)config->d_key / 2;
+    const reef_router_params *old = &from->weights.routers[layer];
+    reef_router_params *router = &pupil->weights.routers[layer];
+    reef_peer *peer = &pupil->peers[layer];
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(router->sub_keys_a + (at + i) * half, old->sub_keys_a + a[i].key * half,
+               half * sizeof(float));
+        memcpy(router->sub_keys_b + (at + i) * half, old->sub_keys_b + b[i].key * half,
+               half * sizeof(float));
+        for (uint32_t j = 0; j < count; j++) {
+            size_t to = (size_t)reef_expert_id_of(at + i, at + j) * peer->row_values;
+            read_row(&from->peers[layer], reef_expert_id_of(a[i].key, b[j].key),
+                     peer->experts + to);
+        }
+    }
+}
+
+static reef_status give_experts(const reef_config *config,
+                                reef_gen *pupil,
+                                const reef_gen *from,
+                                uint32_t at,
+                                uint32_t count,
+                                reef_txn *txn,
+                                reef_error *err) {
+    uint32_t side = from->info.side;
+    size_t N = (size_t)side * side;
+    reef_usage *usage = calloc(N, sizeof *usage);
+    ranked *keys = calloc(2 * (size_t)side, sizeof *keys);
+    reef_status status = REEF_OK;
+    if (usage == NULL || keys == NULL)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to rank %zu experts", N);
+    for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
+        if (!reef_layer_is_peer(config, l)) continue;
+        status = reef_usage_read(txn, from->info.generation, l, N, usage, err);
+        if (status != REEF_OK) break;
+        choose_keys(usage, side, count, keys, keys + side);
+        give_layer(config, pupil, from, l, at, count, keys, keys + side);
+    }
+    free(usage);
+    free(keys);
+    return status;
+}
+
+// The pupil's tensor becomes the mean of the old ones, such as deltas of the embedding.
+static void mean_tensor(const reef_distil *distil, reef_gen *pupil, const char *name) {
+    const reef_tensor *to = reef_gen_find(pupil, name);
+    const reef_net *net = &distil->trainer->net;
+    float share = 0.0f;
+    for (uint32_t g = distil->first; g <= distil->last; g++)
+        share += reef_generation_is_empty(&net->gens[g]->info) ? 0.0f : 1.0f;
+    for (uint32_t g = distil->first; g <= distil->last; g++) {
+        if (reef_generation_is_empty(&net->gens[g]->info)) continue;
+        reef_axpy(to->count, to->data, 1.0f / share, reef_gen_find(net->gens[g], name)->data);
+    }
+}
+
+static bool ends_with(const char *name, const char *end) {
+    size_t length = strlen(name), last = strlen(end);
+    return length > last && strcmp(name + length - last, end) == 0;
+}
+
+// Adapters have no common coordinates that a mean could be taken in: those of the last one.
+static void give_adapters(reef_gen *pupil, const reef_gen *from) {
+    for (size_t i = 0; i < pupil->tensor_count; i++) {
+        const reef_tensor *to = &pupil->tensors[i];
+        if (!ends_with(to->name, "_down") && !ends_with(to->name, "_up")) continue;
+        memcpy(to->data, reef_gen_find(from, to->name)->data, to->count * sizeof *to->data);
+    }
+}
+
+// Sub-keys that each old generation may give: equal shares of the side, and no more than it has.
+static uint32_t quota(
+    const reef_net *net, uint32_t first, uint32_t last, uint32_t g, uint32_t left) {
+    uint32_t heirs = 0, side = net->gens[g]->info.side;
+    for (uint32_t i = g > first ? g : first; i <= last; i++)
+        heirs += !reef_generation_is_empty(&net->gens[i]->info);
+    uint32_t share = left / heirs;
+    return share < side ? share : side;
+}
+
+reef_status reef_distil_start(const reef_distil *distil, reef_gen *pupil, reef_error *err) {
+    const reef_net *net = &distil->trainer->net;
+    const reef_config *config = &net->config;
+    reef_txn *txn = NULL;
+    uint32_t at = 0;
+    reef_status status = reef_txn_begin(&txn, distil->trainer->store, REEF_TXN_READ, err);
+    for (uint32_t g = distil->first; status == REEF_OK && g <= distil->last; g++) {
+        const reef_gen *from = net->gens[g];
+        if (reef_generation_is_empty(&from->info)) continue;
+        uint32_t count = quota(net, distil->first, distil->last, g, distil->side - at);
+        status = give_experts(config, pupil, from, at, count, txn, err);
+        at += count;
+    }
+    reef_txn_abort(txn);
+    if (status != REEF_OK) return status;
+    mean_tensor(distil, pupil, "delta_embedding");
+    mean_tensor(distil, pupil, "delta_head");
+    give_adapters(pupil, net->gens[distil->last]);
+    return REEF_OK;
+}

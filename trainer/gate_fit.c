@@ -1,0 +1,104 @@
+// When the gate of the open generation is fitted, and on which windows: see router/reef_router.h for how.
+//
+// Half of the old windows of the reservoir fit, the other half calibrate; new are the generation's own sample
+// and, at a boundary, the batches that were held back. What is stored as the gate's leak was measured on
+// windows that its weights have never seen.
+#include "learner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GATE_FIRST_FIT 32  // steps of a generation before its gate is fitted from its own sample
+#define GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit on
+
+bool reef_growth_gate_due(const reef_trainer *trainer) {
+    if (reef_open_generation(trainer)->info.generation == 0) return false;
+    uint64_t due = GATE_FIRST_FIT;
+    while (due < trainer->generation_step) due *= 4;
+    return due == trainer->generation_step;
+}
+
+static bool is_off(const reef_config *config) {
+    return strcmp(config->gate, "off") == 0;
+}
+
+// A generation without a gate: what it stores is a gate that fires on every byte, so nothing that reads
+// gates needs to know of it.
+static void open_for_good(reef_gen *gen) {
+    reef_gate *gate = &gen->gate;
+    memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof *gate->weights);
+    gate->bias = 0.0f;
+    gate->start = 0.0f;
+    gate->threshold = -INFINITY;
+    gen->gate_leak = 1.0f;
+    gen->gate_detect = 1.0f;
+}
+
+reef_status reef_gen_fit_gate(reef_gen *gen,
+                              const reef_config *config,
+                              const reef_gate_windows *old_fit,
+                              const reef_gate_windows *old_calibrate,
+                              const reef_gate_windows *young,
+                              reef_error *err) {
+    if (is_off(config)) {
+        open_for_good(gen);
+        return REEF_OK;
+    }
+    // Too little data to tell the domains apart: the gate stays as it is (at first: never fires).
+    if (young->count < GATE_WINDOWS_MIN || old_calibrate->count < GATE_WINDOWS_MIN) return REEF_OK;
+    reef_gate_fit fit = {.leak_max = config->leak_max,
+                         .decay = config->gate_decay,
+                         .negatives = config->gate_negatives};
+    reef_status status = reef_gate_train(&gen->gate, old_fit, old_calibrate, young, &fit, err);
+    if (status != REEF_OK) return status;
+    gen->gate_leak = fit.leak;
+    gen->gate_detect = fit.detect;
+    return REEF_OK;
+}
+
+// The windows of the new domain: the generation's own sample, and what is known to be its data already.
+static void add_fresh(const reef_reservoir *reservoir,
+                      reef_gate_windows *young,
+                      const uint8_t **bytes,
+                      size_t *sizes,
+                      const uint8_t *fresh,
+                      size_t fresh_bytes) {
+    size_t count = young->count, window = reservoir->window_bytes;
+    memcpy(bytes, young->bytes, count * sizeof *bytes);
+    memcpy(sizes, young->sizes, count * sizeof *sizes);
+    for (size_t at = 0; at + window <= fresh_bytes; at += window) {
+        bytes[count] = fresh + at;
+        sizes[count++] = window;
+    }
+    *young = (reef_gate_windows){.count = count, .bytes = bytes, .sizes = sizes};
+}
+
+reef_status reef_growth_fit_gate(reef_trainer *trainer,
+                                 reef_gen *gen,
+                                 const uint8_t *fresh,
+                                 size_t fresh_bytes,
+                                 reef_error *err) {
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    if (gen->info.generation == 0) return REEF_OK;
+    reef_reservoir_lists lists;
+    reef_status status = reef_reservoir_lists_init(&lists, reservoir, gen->info.generation, err);
+    if (status != REEF_OK) return status;
+    size_t most = lists.young.count + fresh_bytes / reservoir->window_bytes + 1;
+    const uint8_t **bytes = calloc(most, sizeof *bytes);
+    size_t *sizes = calloc(most, sizeof *sizes);
+    if (bytes == NULL || sizes == NULL) {
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the windows of a gate");
+        goto cleanup;
+    }
+    reef_gate_windows young = lists.young;
+    add_fresh(reservoir, &young, bytes, sizes, fresh, fresh_bytes);
+    status = reef_gen_fit_gate(gen, &trainer->net.config, &lists.old_fit, &lists.old_calibrate,
+                               &young, err);
+
+cleanup:
+    free(bytes);
+    free(sizes);
+    reef_reservoir_lists_release(&lists);
+    return status;
+}

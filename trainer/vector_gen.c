@@ -1,0 +1,212 @@
+// One generation of a vector model: its inputs' scale, its experts, its head.
+#include "vector.h"
+
+#include "random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SQUASH 3.0      // deviations beyond which a standardised input only grows by its logarithm
+#define SCALE_MIN 1e-37 // scales that floats hold without loss
+#define SCALE_MAX 1e37
+
+reef_ridge_shape reef_vector_gate_shape(const reef_config *config) {
+    size_t experts = (size_t)config->side * config->side;
+    return reef_ridge_shape_of(experts < REEF_VECTOR_GATE_MAX ? experts : REEF_VECTOR_GATE_MAX);
+}
+
+reef_status reef_vector_gen_new(reef_vector_gen **out, const reef_config *config, reef_error *err) {
+    *out = NULL;
+    reef_vector_gen *gen = calloc(1, sizeof *gen);
+    if (gen == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a generation");
+    gen->inputs = config->inputs;
+    gen->expert_count = (size_t)config->side * config->side;
+    gen->shape = reef_ridge_shape_of(gen->expert_count);
+    gen->head.sharpness = 8.0f; // until there are examples to choose it by; what those mostly give
+    gen->mean = calloc(gen->inputs, sizeof *gen->mean);
+    gen->scale = calloc(gen->inputs, sizeof *gen->scale);
+    gen->experts = calloc(gen->expert_count * (gen->inputs + 1), sizeof *gen->experts);
+    if (gen->mean && gen->scale && gen->experts) {
+        *out = gen;
+        return REEF_OK;
+    }
+    reef_vector_gen_free(gen);
+    return reef_fail(err, REEF_NO_MEMORY, "no memory for %u * %u experts of %u inputs",
+                     config->side, config->side, config->inputs);
+}
+
+void reef_vector_gen_free(reef_vector_gen *gen) {
+    if (gen == NULL) return;
+    free(gen->mean);
+    free(gen->scale);
+    free(gen->experts);
+    reef_vector_head_release(&gen->head);
+    free(gen);
+}
+
+// Rows are whole, so growth adds rows and the others stay.
+static reef_status resize(
+    float **rows, size_t *count, size_t wanted, size_t width, reef_error *err) {
+    if (wanted == *count) return REEF_OK;
+    float *grown = realloc(*rows, (wanted > 0 ? wanted : 1) * width * sizeof *grown);
+    if (grown == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for a head of %zu rows", wanted);
+    for (; *count < wanted; ++*count) memset(grown + *count * width, 0, width * sizeof *grown);
+    *count = wanted;
+    *rows = grown;
+    return REEF_OK;
+}
+
+reef_status reef_vector_head_size(reef_vector_head *head,
+                                  size_t class_count,
+                                  size_t width,
+                                  size_t gate_count,
+                                  size_t gate_width,
+                                  reef_error *err) {
+    reef_status status = resize(&head->w_up, &head->class_count, class_count, width, err);
+    if (status != REEF_OK) return status;
+    return resize(&head->gate, &head->gate_count, gate_count, gate_width, err);
+}
+
+void reef_vector_head_release(reef_vector_head *head) {
+    free(head->w_up);
+    free(head->gate);
+    *head = (reef_vector_head){0};
+}
+
+// ---- scale of the inputs -------------------------------------------------------------------------
+
+static int ascending(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct column {
+    float range;      // largest value less the smallest
+    double mean, var; // of the first batch
+} column;
+
+static column column_of(size_t rows, size_t D, const float *values) {
+    float low = values[0], high = values[0];
+    double sum = 0.0, squares = 0.0;
+    for (size_t i = 0; i < rows; i++) {
+        float value = values[i * D];
+        low = value < low ? value : low;
+        high = value > high ? value : high;
+        sum += (double)value;
+    }
+    double mean = sum / (double)rows;
+    for (size_t i = 0; i < rows; i++) {
+        double off = (double)values[i * D] - mean;
+        squares += off * off;
+    }
+    return (column){high - low, mean, squares / (double)rows};
+}
+
+// Columns whose ranges are alike (within a factor of four of the ninth tenth of them) are taken to have
+// one unit, such as pixels, and share one scale: one that is nearly always zero then stays small, as it
+// should. Measured on MNIST: 95.8 % against 95.2 % with a scale for each. The others, such as columns
+// of a table, each have their own. One that has not moved yet shares the scale too where most do.
+static bool is_alike(float range, float reference) {
+    return range >= reference / 4.0f && range <= reference * 4.0f;
+}
+
+// scale[d] holds the ranges on entry; `sorted` is scratch.
+static float reference_range(size_t D, const float *ranges, float *sorted, size_t *live) {
+    *live = 0;
+    for (size_t d = 0; d < D; d++)
+        if (ranges[d] > 0.0f) sorted[(*live)++] = ranges[d];
+    if (*live == 0) return 0.0f;
+    qsort(sorted, *live, sizeof *sorted, ascending);
+    return sorted[(*live - 1) * 9 / 10];
+}
+
+static float own_scale(const column *c) {
+    double unit = c->var > 0.0 ? sqrt(c->var) : fabs(c->mean);
+    return unit == 0.0 ? 1.0f : (float)fmin(fmax(1.0 / unit, SCALE_MIN), SCALE_MAX);
+}
+
+static void learn_scale(reef_vector_gen *gen, size_t rows, const float *vectors) {
+    size_t D = gen->inputs, live, alike = 0;
+    double squares = 0.0;
+    for (size_t d = 0; d < D; d++) gen->scale[d] = column_of(rows, D, vectors + d).range;
+    // `mean` is free until the loop below, so it is what ranges are sorted in.
+    float reference = reference_range(D, gen->scale, gen->mean, &live);
+    for (size_t d = 0; d < D; d++) {
+        column c = column_of(rows, D, vectors + d);
+        if (c.range == 0.0f || !is_alike(c.range, reference)) continue;
+        squares += c.var;
+        alike++;
+    }
+    bool shared = alike > 0 && 4 * alike >= 3 * live;
+    column all = {.var = alike > 0 ? squares / (double)alike : 0.0};
+    float common = own_scale(&all);
+    for (size_t d = 0; d < D; d++) {
+        column c = column_of(rows, D, vectors + d);
+        bool with_others = c.range == 0.0f ? shared : is_alike(c.range, reference);
+        gen->mean[d] = (float)c.mean;
+        gen->scale[d] = with_others ? common : own_scale(&c);
+    }
+}
+
+// Column d of a vector, standardised. Values far outside of the first batch stay told apart, but do not
+// drown the others. In double, where no difference of two floats overflows.
+static float standardise(const reef_vector_gen *gen, size_t d, float value) {
+    double z = ((double)value - (double)gen->mean[d]) * (double)gen->scale[d], size = fabs(z);
+    return (float)(size <= SQUASH ? z : copysign(SQUASH + log(1.0 + size - SQUASH), z));
+}
+
+void reef_vector_standardise(const reef_vector_gen *gen,
+                             size_t rows,
+                             float *z,
+                             const float *vectors) {
+    size_t D = gen->inputs;
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t d = 0; d < D; d++) z[i * (D + 1) + d] = standardise(gen, d, vectors[i * D + d]);
+        z[i * (D + 1) + D] = 1.0f;
+    }
+}
+
+// ---- experts -------------------------------------------------------------------------------------
+
+// w_down so that w_down . z has deviation 1 over the first batch, and biases as wide.
+void reef_vector_gen_draw(reef_vector_gen *gen,
+                          const reef_config *config,
+                          uint32_t generation,
+                          size_t rows,
+                          const float *vectors) {
+    size_t D = gen->inputs;
+    double squares = 0.0;
+    learn_scale(gen, rows, vectors);
+    for (size_t i = 0; i < rows * D; i++) {
+        float z = standardise(gen, i % D, vectors[i]);
+        squares += (double)z * (double)z;
+    }
+    double norm = sqrt(squares / (double)rows);
+    float deviation = (float)(norm > 0.0 ? 1.0 / norm : 1.0 / sqrt((double)D));
+    reef_random_normal(gen->expert_count * (D + 1), gen->experts, 1.0f, config->seed,
+                       400 + (uint64_t)generation * 8);
+    for (size_t n = 0; n < gen->expert_count; n++)
+        for (size_t d = 0; d < D; d++) gen->experts[n * (D + 1) + d] *= deviation;
+    gen->drawn = true;
+}
+
+void reef_vector_hidden(
+    const reef_vector_gen *gen, size_t count, size_t stride, float *hidden, const float *z) {
+    size_t width = gen->inputs + 1;
+    reef_gemm(false, true, REEF_VECTOR_PIECE, count, width, 1.0f, z, width, gen->experts, width,
+              0.0f, hidden, stride);
+    for (size_t i = 0; i < REEF_VECTOR_PIECE; i++) {
+        float *row = hidden + i * stride;
+        for (size_t n = 0; n < count; n++) row[n] = row[n] > 0.0f ? row[n] : 0.0f;
+        memset(row + count, 0, (stride - count) * sizeof *row);
+    }
+}
+
+size_t reef_vector_best(size_t count, const float *values) {
+    size_t best = 0;
+    for (size_t i = 1; i < count; i++)
+        if (values[i] > values[best]) best = i;
+    return best;
+}
