@@ -48,6 +48,7 @@ static reef_config tiny_config(void) {
     config.drift_warmup = 40;
     config.drift_window = 32;
     config.drift_confirm = 6;
+    config.drift_share = 0.0f; // and no more, however long a generation has lived
     config.reservoir_bytes = 16384;
     config.reservoir_window = 64;
     config.leak_max = 0.01f;
