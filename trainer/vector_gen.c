@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SQUASH 3.0      // deviations beyond which a standardised input only grows by its logarithm
+#define SQUASH 3.0 // deviations beyond which a standardised input only grows by its logarithm
+// Measured with 1,024 experts: 1 loses half a point on digits and gains as much on tables of 12 columns.
+#define BIAS_DEVIATION 0.5f
 #define SCALE_MIN 1e-37 // scales that floats hold without loss
 #define SCALE_MAX 1e37
 
@@ -170,7 +172,7 @@ void reef_vector_standardise(const reef_vector_gen *gen,
 
 // ---- experts -------------------------------------------------------------------------------------
 
-// w_down so that w_down . z has deviation 1 over the first batch, and biases as wide.
+// w_down so that w_down . z has deviation 1 over the first batch.
 void reef_vector_gen_draw(reef_vector_gen *gen,
                           const reef_config *config,
                           uint32_t generation,
@@ -187,8 +189,11 @@ void reef_vector_gen_draw(reef_vector_gen *gen,
     float deviation = (float)(norm > 0.0 ? 1.0 / norm : 1.0 / sqrt((double)D));
     reef_random_normal(gen->expert_count * (D + 1), gen->experts, 1.0f, config->seed,
                        400 + (uint64_t)generation * 8);
-    for (size_t n = 0; n < gen->expert_count; n++)
-        for (size_t d = 0; d < D; d++) gen->experts[n * (D + 1) + d] *= deviation;
+    for (size_t n = 0; n < gen->expert_count; n++) {
+        float *row = gen->experts + n * (D + 1);
+        for (size_t d = 0; d < D; d++) row[d] *= deviation;
+        row[D] *= BIAS_DEVIATION;
+    }
     gen->drawn = true;
 }
 

@@ -361,6 +361,7 @@ reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef
     status = reef_vector_open_generation(trainer, err);
     if (status != REEF_OK) return status;
     let_go(vector);
+    vector->untested = 0; // by command, amid released examples: they are the new generation's
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
     status = reef_state_event(trainer, err, "seal",

@@ -122,8 +122,9 @@ def dots(axes, groups, rising):
     axes.tick_params(axis="y", length=0)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
+    below = -0.5 / (0.42 * len(rows))  # half an inch, under the label of the axis
     axes.legend(
-        loc="upper center", bbox_to_anchor=(0.45, -0.16), ncol=min(len(groups), 8), frameon=False, fontsize=9
+        loc="upper center", bbox_to_anchor=(0.45, below), ncol=min(len(groups), 8), frameon=False, fontsize=9
     )
 
 
