@@ -339,8 +339,26 @@ static void settings_of_gates_have_bounds(void **state) {
     assert_non_null(strstr(err.message, "gate_decay"));
 }
 
+// Four generations, three tokens; what may fire of them, by fire_max.
+static void the_newest_of_those_that_fire_go_first(void **state) {
+    (void)state;
+    static const uint8_t fired[4][3] = {{9, 9, 9}, {1, 1, 0}, {1, 0, 0}, {1, 1, 0}};
+    static const uint8_t kept[3][4][3] = {
+        {{9, 9, 9}, {0, 0, 0}, {0, 0, 0}, {1, 1, 0}},
+        {{9, 9, 9}, {0, 1, 0}, {1, 0, 0}, {1, 1, 0}},
+        {{9, 9, 9}, {1, 1, 0}, {1, 0, 0}, {1, 1, 0}},
+    };
+    for (size_t most = 1; most <= 3; most++) {
+        uint8_t fire[4][3];
+        memcpy(fire, fired, sizeof fire);
+        reef_firing_limit(4, 3, fire[0], 3, most);
+        assert_memory_equal(fire, kept[most - 1], sizeof fire);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_newest_of_those_that_fire_go_first),
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(without_a_gate_a_generation_fires_on_everything),
         TEST(without_a_gate_old_text_is_changed_but_as_of_is_exact),

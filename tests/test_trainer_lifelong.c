@@ -49,6 +49,7 @@ static reef_config tiny_config(void) {
     config.drift_warmup = 40;
     config.drift_window = 32;
     config.drift_confirm = 6;
+    config.drift_share = 0.0f;
     config.reservoir_bytes = 16384;
     config.reservoir_window = 64;
     config.gate_decay = 0.9f;
@@ -646,6 +647,39 @@ static void a_boundary_is_found_where_the_stream_changes(void **state) {
     assert_int_equal(status.stream_bytes + status.carried_bytes, 18000); // nothing is lost
 }
 
+// 187 batches trained, an eighth of them asked for: 15 foreign ones are a page in the same book, which is
+// then trained like the rest; 40 are another book.
+static void a_change_has_to_last_for_a_share_of_what_was_seen(void **state) {
+    lifelong_fixture *f = *state;
+    uint64_t batch = f->config.batch * f->config.context;
+    f->config.drift_share = 0.125f;
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 3);
+    feed_kind(f, 1, 15 * batch, 3);
+    assert_int_equal(status_of(f).generation, 0);
+    assert_int_equal(status_of(f).suspicious, 15); // of which drift_confirm would be 6
+    feed_kind(f, 0, 2000, 4);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.generation, 0);
+    assert_int_equal(status.suspicious, 0);
+    assert_true(status.carried_bytes <= batch); // all of it is trained
+    assert_int_equal(status.stream_bytes + status.carried_bytes, 14000 + 15 * batch);
+    feed_kind(f, 1, 40 * batch, 4);
+    assert_int_equal(status_of(f).generation, 1);
+}
+
+static void what_is_always_enough_bounds_the_share(void **state) {
+    lifelong_fixture *f = *state;
+    f->config.drift_share = 1.0f;
+    f->config.drift_hold = 8;
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 3);
+    feed_kind(f, 1, 7 * 64, 3);
+    assert_int_equal(status_of(f).generation, 0);
+    feed_kind(f, 1, 3 * 64, 4);
+    assert_int_equal(status_of(f).generation, 1);
+}
+
 static void a_generation_without_training_is_not_sealed(void **state) {
     lifelong_fixture *f = *state;
     reef_error err;
@@ -950,6 +984,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(without_a_sample_there_is_no_loss, setup, teardown),
         cmocka_unit_test_setup_teardown(a_boundary_is_found_where_the_stream_changes, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_change_has_to_last_for_a_share_of_what_was_seen, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_is_always_enough_bounds_the_share, setup, teardown),
         cmocka_unit_test_setup_teardown(a_generation_without_training_is_not_sealed, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(without_drift_nothing_is_opened, setup, teardown),

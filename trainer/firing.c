@@ -60,5 +60,5 @@ void reef_firing_score(reef_firing *firing,
         reef_gate_score(&net->gens[g]->gate, &firing->states[g], count, bytes, margin);
         for (size_t t = 0; t < count; t++) fire[g * stride + t] = margin[t] > 0.0f;
     }
-    reef_firing_limit(net->gen_count, count, fire, stride, net->config.fire_max);
+    reef_firing_limit(net->gen_count, count, fire, stride, reef_fire_max(&net->config));
 }

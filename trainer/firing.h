@@ -4,6 +4,8 @@
 
 #include "model.h"
 
+#include <string.h>
+
 /** Gates on their way through one stream. */
 typedef struct reef_firing {
     size_t gen_count;
@@ -34,6 +36,10 @@ void reef_firing_score(reef_firing *firing,
                        float *margins,
                        size_t stride);
 
+/** How many generations beyond the first may fire on one token: without gates, all of them. */
+static inline size_t reef_fire_max(const reef_config *config) {
+    return strcmp(config->gate, "off") == 0 ? SIZE_MAX : config->fire_max;
+}
 /** Of the generations that fire at each of `count` tokens keep the `fire_max` newest. */
 void reef_firing_limit(
     size_t gen_count, size_t count, uint8_t *fire, size_t stride, size_t fire_max);

@@ -38,7 +38,7 @@ static reef_status sample_window(reef_trainer *trainer,
     reef_firing_score(&firing, &net, count, bytes, trainer->fire, trainer->margins, stride);
     reef_firing_release(&firing);
     if (gen_count > 1) memset(trainer->fire + (gen_count - 1) * stride, 1, count);
-    reef_firing_limit(gen_count, count, trainer->fire, stride, config->fire_max);
+    reef_firing_limit(gen_count, count, trainer->fire, stride, reef_fire_max(config));
     reef_batch batch = {
         .windows = windows,
         .tokens = trainer->tokens,

@@ -75,7 +75,7 @@ static bool take_leaking_window(reef_trainer *trainer,
         for (size_t g = 1; g <= open; g++) fire_in_window(trainer, g, slot, bytes, at);
         reef_firing_limit(open + 1, T, trainer->fire + slot * T,
                           reef_step_windows(&trainer->net.config) * T,
-                          trainer->net.config.fire_max);
+                          reef_fire_max(&trainer->net.config));
         reef_step_place(trainer, slot, bytes + at);
         return true;
     }
@@ -179,7 +179,8 @@ static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
     size_t stride = reef_step_windows(config) * T;
     if (open == 0) return;
     memset(trainer->fire + open * stride + first * T, 1, windows * T);
-    reef_firing_limit(open + 1, windows * T, trainer->fire + first * T, stride, config->fire_max);
+    reef_firing_limit(open + 1, windows * T, trainer->fire + first * T, stride,
+                      reef_fire_max(config));
 }
 
 reef_status reef_step_forward(reef_trainer *trainer,
