@@ -583,14 +583,16 @@ static void what_is_further_away_gets_a_larger_side(void **state) {
     write_text(text, sizeof text, 1, 7);
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &claimed, &err), &err);
     assert_true(claimed.unclaimed < 0.9);
-    uint8_t mixed[24 * BATCH + 1]; // and most of this is new
-    write_text(mixed, sizeof mixed, 2, 7);
-    write_text(mixed, 6 * BATCH, 1, 7);
-    ok(reef_policy_size(f->trainer, "drift", mixed, 24 * BATCH, &claimed, &err), &err);
-    double novelty = claimed.gap / (8.0 - status_of(f).bits_per_byte);
-    assert_true(claimed.unclaimed > 0.1 && claimed.unclaimed < 0.9);
-    assert_true(novelty > 0.1 && novelty < 1.0);
-    assert_true(fabs(claimed.distance - novelty * (0.5 + 0.5 * claimed.unclaimed)) < 1e-9);
+    // Data that gates claim is half as far as the same data that none does.
+    reef_gate *gate = &f->trainer->net.gens[1]->gate;
+    write_text(text, sizeof text, 2, 7);
+    gate->threshold = -1e30f;
+    ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &near, &err), &err);
+    gate->threshold = 1e30f;
+    ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &far, &err), &err);
+    assert_true(near.unclaimed == 0.0 && far.unclaimed == 1.0);
+    assert_true(near.gap == far.gap && near.gap > 0.5);
+    assert_true(near.distance > 0.0 && near.distance == 0.5 * far.distance);
 }
 
 static void no_more_experts_are_made_than_the_budget_allows(void **state) {
