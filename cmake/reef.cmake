@@ -32,6 +32,9 @@ endfunction()
 
 # reef_test(test_room_unit LABELS unit LIBS reef::room [SOURCES helper.c]): one cmocka program, one
 # CTest entry. A test sees its room's private headers.
+# Real data lies in $REEF_DATA_DIR, else in shared/data beside the sources; tests that want it are skipped
+# without.
+get_filename_component(REEF_DATA_BESIDE ${CMAKE_CURRENT_SOURCE_DIR}/../shared/data ABSOLUTE)
 function(reef_test name)
     cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LABELS;LIBS" ${ARGN})
     add_executable(${name} ${name}.c ${ARG_SOURCES})
@@ -43,4 +46,7 @@ function(reef_test name)
         set(ARG_TIMEOUT 300)
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    if(NOT DEFINED ENV{REEF_DATA_DIR} AND EXISTS ${REEF_DATA_BESIDE})
+        set_tests_properties(${name} PROPERTIES ENVIRONMENT "REEF_DATA_DIR=${REEF_DATA_BESIDE}")
+    endif()
 endfunction()

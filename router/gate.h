@@ -4,6 +4,8 @@
 
 #include "reef_router.h"
 
+#include <math.h>
+
 // Where the weight of an n-gram lies is part of the pool's format: a sealed gate reads the same for
 // ever. In row n - 1 of the weights, with the newest byte of the n-gram in the low byte of its key:
 //
@@ -47,6 +49,12 @@ static inline float reef_gate_logit(const reef_gate *gate, const reef_recent *re
 // 0.995, 64, 16 and 8 let the first 72, 20 and 10 bytes of a new text pass, 4 the first 5; over old texts cut
 // into pieces of 1 KiB, each read from its start, they leak 0.002, 0.005, 0.011 and 0.03 %.
 #define REEF_GATE_PRIOR 8.0f
+
+/** What a byte says: its logit, and where the gate has a weight for it the older model's surprise. */
+static inline float reef_gate_evidence(const reef_gate *gate, float logit, float surprise) {
+    if (!(gate->loss_weight > 0.0f) || isnan(surprise)) return logit;
+    return logit + gate->loss_weight * (surprise - gate->loss_reference);
+}
 
 /** The causal mean of a stream's logits on its way. */
 typedef struct reef_gate_mean {

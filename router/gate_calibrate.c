@@ -44,24 +44,30 @@ reef_gate_reading reef_gate_read(const reef_gate *gate,
             logits[count++] = reef_gate_logit(gate, &recent);
         }
     }
-    return (reef_gate_reading){count, logits, chained ? NULL : windows};
+    return (reef_gate_reading){
+        .count = count, .logits = logits, .apart = chained ? NULL : windows};
 }
 
-static void stream_means(const reef_gate *gate, size_t count, const float *logits, float *means) {
+static void stream_means(
+    const reef_gate *gate, const reef_gate_reading *reading, size_t at, size_t end, float *means) {
     reef_gate_mean mean = {gate->start, 0};
     float memory = 1.0f - gate->decay;
-    for (size_t t = 0; t < count; t++)
-        means[t] = reef_gate_mean_push(&mean, gate->prior, memory, logits[t]);
+    for (size_t t = at; t < end; t++) {
+        float logit = reading->logits ? reading->logits[t] : 0.0f;
+        float surprise = reading->surprises ? reading->surprises[t] : NAN;
+        means[t] = reef_gate_mean_push(&mean, gate->prior, memory,
+                                       reef_gate_evidence(gate, logit, surprise));
+    }
 }
 
 void reef_gate_means(const reef_gate *gate, const reef_gate_reading *reading, float *means) {
     if (!reading->apart) {
-        stream_means(gate, reading->count, reading->logits, means);
+        stream_means(gate, reading, 0, reading->count, means);
         return;
     }
     size_t at = 0;
     for (size_t i = 0; i < reading->apart->count; i++) {
-        stream_means(gate, reading->apart->sizes[i], reading->logits + at, means + at);
+        stream_means(gate, reading, at, at + reading->apart->sizes[i], means);
         at += reading->apart->sizes[i];
     }
 }
@@ -178,11 +184,12 @@ static double missed_share(const reef_gate *gate, const reef_gate_reading new[2]
 // Fitted windows flatter: with 24 KiB of Python after Wikipedia the distance on other Python files is 0.29
 // of it. One pass over the first half, judged on the second, comes out at 0.6 there, and between 0.4 and 1
 // for other pairs.
-static reef_gate_trial try_decay(
-    reef_gate *gate, const reef_gate_views *views, float decay, float leak_max, bool *separates) {
+static reef_gate_trial try_decay(reef_gate *gate,
+                                 const reef_gate_views *views,
+                                 float decay,
+                                 float leak_max) {
     reef_gate_trial trial = {.decay = decay};
     gate->decay = decay;
-    *separates = false;
     float old = leak_threshold(gate, views, leak_max);
     float seen = settled_mean(gate, views->seen, views->means);
     float unseen = settled_mean(gate, views->unseen, views->means);
@@ -191,7 +198,7 @@ static reef_gate_trial try_decay(
     gate->threshold = old + (float)(HALF_WAY * trial.share * ((double)seen - (double)old));
     trial.leak = leak_of(gate, views);
     double missed = missed_share(gate, views->unseen, views->means);
-    *separates = trial.leak <= LEAK_SHARE * (double)leak_max && missed <= MISS_MAX;
+    trial.separates = trial.leak <= LEAK_SHARE * (double)leak_max && missed <= MISS_MAX;
     reef_gate_means(gate, &views->unseen[1], views->means);
     trial.detect = reef_share_above(views->unseen[1].count, views->means, gate->threshold);
     return trial;
@@ -204,12 +211,86 @@ reef_gate_trial reef_gate_try(reef_gate *gate,
     const float *decays = decay > 0.0f ? &decay : DECAYS;
     size_t count = decay > 0.0f ? 1 : DECAY_COUNT;
     reef_gate_trial best = {.decay = decay > 0.0f ? decay : DECAY_DEFAULT};
-    bool separates = false;
-    for (size_t i = 0; i < count && !separates; i++) {
-        reef_gate_trial trial = try_decay(gate, views, decays[i], leak_max, &separates);
+    for (size_t i = 0; i < count && !best.separates; i++) {
+        reef_gate_trial trial = try_decay(gate, views, decays[i], leak_max);
         if (trial.share > 0) best = trial; // the longest, when none of them will do
     }
     gate->decay = best.decay;
+    return best;
+}
+
+// ---- the second signal ---------------------------------------------------------------------------
+
+// The loss weighs so many times as much as the n-grams, measured by how far each one's means wander on old
+// data. Near 1 both count; at 4 n-grams are left a sixteenth of the variance.
+static const double RATIOS[] = {0.5, 1.0, 2.0, 4.0};
+#define RATIO_COUNT (sizeof(RATIOS) / sizeof(RATIOS[0]))
+// A loss costs a forward pass of the older model on every window. It has to be worth it: of the unseen new data
+// that n-grams miss, at most this share may still be missed.
+#define MISSED_SHARE 0.75
+
+static double mean_surprise(const reef_gate_reading *reading) {
+    double sum = 0;
+    size_t known = 0;
+    for (size_t t = 0; t < reading->count; t++) {
+        if (isnan(reading->surprises[t])) continue;
+        sum += (double)reading->surprises[t];
+        known++;
+    }
+    return known > 0 ? sum / (double)known : 0;
+}
+
+// Standard deviation of the means of a reading.
+static double spread(const reef_gate *gate, const reef_gate_reading *reading, float *means) {
+    double sum = 0, squares = 0;
+    reef_gate_means(gate, reading, means);
+    for (size_t t = 0; t < reading->count; t++) sum += (double)means[t];
+    double middle = sum / (double)reading->count;
+    for (size_t t = 0; t < reading->count; t++)
+        squares += ((double)means[t] - middle) * ((double)means[t] - middle);
+    return sqrt(squares / (double)reading->count);
+}
+
+// With the mean over the calibration windows as the reference, `start` stays what it is: there the loss adds
+// nothing on average.
+void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, double ratio) {
+    gate->loss_weight = 0.0f;
+    gate->loss_reference = (float)mean_surprise(&views->old[1]);
+    double ngrams = spread(gate, &views->old[1], views->means);
+    reef_gate losses_only = *gate; // borrows the weights
+    losses_only.loss_weight = 1.0f;
+    losses_only.start = 0.0f;
+    reef_gate_reading reading = views->old[1];
+    reading.logits = NULL;
+    double losses = spread(&losses_only, &reading, views->means);
+    if (losses > 0) gate->loss_weight = (float)(ratio * ngrams / losses);
+}
+
+reef_gate_trial reef_gate_try_losses(reef_gate *gate,
+                                     const reef_gate_views *views,
+                                     const reef_gate_trial *ngrams,
+                                     float decay,
+                                     float leak_max) {
+    const float *decays = decay > 0.0f ? &decay : DECAYS;
+    size_t count = decay > 0.0f ? 1 : DECAY_COUNT;
+    reef_gate_trial best = *ngrams;
+    gate->decay = best.decay;
+    gate->threshold = leak_threshold(gate, views, leak_max);
+    double missed_max = MISSED_SHARE * missed_share(gate, views->unseen, views->means);
+    for (size_t i = 0; i < count * RATIO_COUNT && !best.separates; i++) {
+        gate->decay = decays[i / RATIO_COUNT];
+        reef_gate_weigh_losses(gate, views, RATIOS[i % RATIO_COUNT]);
+        reef_gate_trial trial = try_decay(gate, views, gate->decay, leak_max);
+        trial.ratio = RATIOS[i % RATIO_COUNT];
+        gate->threshold = leak_threshold(gate, views, leak_max);
+        double missed = missed_share(gate, views->unseen, views->means);
+        if (!trial.separates && !(missed < missed_max)) continue;
+        best = trial;
+        missed_max = missed;
+    }
+    gate->decay = best.decay;
+    gate->loss_weight = 0.0f;
+    gate->loss_reference = 0.0f;
     return best;
 }
 

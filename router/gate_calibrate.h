@@ -11,11 +11,12 @@
  */
 typedef struct reef_gate_reading {
     size_t count;
-    float *logits;                  // (count)
+    float *logits;                  // (count) NULL: all 0
+    const float *surprises;         // (count) of the older model; NULL: not known
     const reef_gate_windows *apart; // the windows; NULL when they are chained
 } reef_gate_reading;
 
-/** The reading that a gate sees; `logits` has room for every byte of the windows. */
+/** The reading that a gate sees; `logits` has room for every byte of the windows. No surprises yet. */
 reef_gate_reading reef_gate_read(const reef_gate *gate,
                                  const reef_gate_windows *windows,
                                  bool chained,
@@ -38,6 +39,8 @@ typedef struct reef_gate_trial {
     double share;  // see reef_gate_try; 0: the new data does not stay above the old
     double leak;   // share of old bytes that fire
     double detect; // share of unseen new bytes that fire
+    double ratio;  // of the loss's spread in the mean to that of the n-grams; 0: n-grams alone
+    bool separates;
 } reef_gate_trial;
 
 /**
@@ -48,6 +51,19 @@ reef_gate_trial reef_gate_try(reef_gate *gate,
                               const reef_gate_views *views,
                               float decay,
                               float leak_max);
+
+/**
+ * The same with the older model's loss as a second signal, where `ngrams` alone do not separate: the first
+ * memory and weight that do, or else those that miss the fewest of unseen new data, if they miss clearly fewer
+ * than n-grams alone. The views need surprises. gate->decay, loss_weight and loss_reference are written.
+ */
+reef_gate_trial reef_gate_try_losses(reef_gate *gate,
+                                     const reef_gate_views *views,
+                                     const reef_gate_trial *ngrams,
+                                     float decay,
+                                     float leak_max);
+/** Write loss_weight and loss_reference, for the gate's decay and that ratio of spreads. */
+void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, double ratio);
 
 /**
  * Set the threshold of a gate that was fitted to all of the new data (views->seen) for its decay; returns

@@ -129,7 +129,7 @@ static void list_release(window_list *list) {
 static bool list_init(window_list *list, size_t count_max) {
     *list = (window_list){.bytes = calloc(count_max, sizeof(*list->bytes)),
                           .sizes = calloc(count_max, sizeof(*list->sizes))};
-    list->view = (reef_gate_windows){0, list->bytes, list->sizes};
+    list->view = (reef_gate_windows){.bytes = list->bytes, .sizes = list->sizes};
     if (list->bytes && list->sizes) return true;
     list_release(list);
     return false;
@@ -249,23 +249,28 @@ static void add_hard_negatives(training *t, uint32_t times) {
 }
 
 static reef_gate_views views_of(training *t,
+                                const reef_gate_fit *fit,
                                 const reef_gate_windows *seen,
                                 const reef_gate_windows *unseen) {
     reef_gate_views views = {.means = t->means};
     views.old[0] = reef_gate_read(t->gate, t->old_calibrate, false, t->logits[0]);
     views.old[1] = reef_gate_read(t->gate, t->old_calibrate, true, t->logits[1]);
     for (size_t i = 0; i < 2; i++) {
+        views.old[i].surprises = fit->old_surprise;
         views.seen[i] = reef_gate_read(t->gate, seen, i == 1, t->logits[2 + i]);
+        views.seen[i].surprises = fit->new_surprise;
         if (!unseen) continue;
-        float *after = t->logits[2 + i] + views.seen[i].count;
-        views.unseen[i] = reef_gate_read(t->gate, unseen, i == 1, after);
+        size_t seen_bytes = views.seen[i].count;
+        views.unseen[i] =
+            reef_gate_read(t->gate, unseen, i == 1, t->logits[2 + i] + seen_bytes);
+        if (fit->new_surprise) views.unseen[i].surprises = fit->new_surprise + seen_bytes;
     }
     return views;
 }
 
 // One pass over the first half of the new data: for finding what is hard, and for judging on the second half
 // how well such a gate does on data that it was not fitted to.
-static reef_gate_trial rehearse(training *t, const reef_gate_fit *fit) {
+static reef_gate_trial rehearse(training *t, reef_gate_fit *fit) {
     const reef_gate_windows *half = &t->half[0].view;
     if (windows_bytes(half) == 0) half = t->new_windows; // a single byte; nothing stays unseen
     fit_weights(t->gate, t->weights, &t->old.view, half, 1);
@@ -275,8 +280,12 @@ static reef_gate_trial rehearse(training *t, const reef_gate_fit *fit) {
         fit_weights(t->gate, t->weights, &t->old.view, half, 1);
         set_start(t);
     }
-    reef_gate_views views = views_of(t, half, half == t->new_windows ? NULL : &t->half[1].view);
-    return reef_gate_try(t->gate, &views, fit->decay, fit->leak_max);
+    reef_gate_views views =
+        views_of(t, fit, half, half == t->new_windows ? NULL : &t->half[1].view);
+    reef_gate_trial trial = reef_gate_try(t->gate, &views, fit->decay, fit->leak_max);
+    fit->separates = trial.separates;
+    if (trial.separates || !fit->old_surprise || !fit->new_surprise) return trial;
+    return reef_gate_try_losses(t->gate, &views, &trial, fit->decay, fit->leak_max);
 }
 
 static reef_status train_check(const reef_gate_windows *old_fit,
@@ -319,11 +328,13 @@ reef_status reef_gate_train(reef_gate *gate,
     if (status == REEF_OK) status = training_init(&t, old_fit, fit->negatives, err);
     if (status != REEF_OK) goto cleanup;
     gate->prior = REEF_GATE_PRIOR;
+    gate->loss_weight = gate->loss_reference = 0.0f;
     reef_gate_trial trial = rehearse(&t, fit);
     fit_weights(gate, t.weights, &t.old.view, new_windows,
                 fit->epochs ? fit->epochs : EPOCHS_DEFAULT);
     set_start(&t);
-    reef_gate_views views = views_of(&t, new_windows, NULL);
+    reef_gate_views views = views_of(&t, fit, new_windows, NULL);
+    if (trial.ratio > 0) reef_gate_weigh_losses(gate, &views, trial.ratio);
     fit->leak = (float)reef_gate_calibrate(gate, &views, trial.share, fit->leak_max);
     reef_gate_means(gate, &views.seen[1], t.means);
     double detect = reef_share_above(views.seen[1].count, t.means, gate->threshold);

@@ -199,6 +199,10 @@ typedef struct reef_gate {
     float prior; // tokens of old data that the start of a stream weighs like
     float start; // the mean before any evidence: what old data scores on average
     float threshold;
+    // A second signal: evidence of a byte is its logit + loss_weight * (surprise - loss_reference), where the
+    // surprise is the older model's loss (nats) on that byte.
+    float loss_weight;    // 0: n-grams alone
+    float loss_reference; // mean surprise of old data
 } reef_gate;
 
 /** What a gate carries from window to window of one stream. */
@@ -207,6 +211,7 @@ typedef struct reef_gate_state {
     uint32_t count; // tokens since the start, until the mean's memory is full
     uint8_t context[REEF_GATE_ORDERS - 1]; // last bytes, newest first
     uint8_t context_bytes;                 // how many of them are there
+    float surprise; // of the next byte, as far as the older model has foreseen it; NaN: not known
 } reef_gate_state;
 
 REEF_API REEF_MUST_CHECK reef_status reef_gate_init(reef_gate *gate,
@@ -224,6 +229,19 @@ REEF_API void reef_gate_score(const reef_gate *gate,
                               size_t count,
                               const uint8_t *bytes,
                               float *margin);
+/**
+ * The same with the older model's loss. losses[t] (nats) is that of the byte after byte t, so the decision at
+ * t knows the losses before t only; the last one is kept in `state`. Where a surprise is not known, it counts
+ * as that of old data. A gate with a loss_weight of 0 has the bits of reef_gate_score.
+ *
+ * losses  (count) or NULL: none is known
+ */
+REEF_API void reef_gate_score_losses(const reef_gate *gate,
+                                     reef_gate_state *state,
+                                     size_t count,
+                                     const uint8_t *bytes,
+                                     const double *losses,
+                                     float *margin);
 
 /** One set of windows of bytes, each contiguous in its stream. */
 typedef struct reef_gate_windows {
@@ -239,16 +257,22 @@ typedef struct reef_gate_fit {
     uint32_t epochs;    // passes over the windows; 0 means 3
     float decay;        // 0: the shortest of a few memories that tells old data from new
     uint32_t negatives; // how often more than others old windows are read on which it nearly fires
+    // The older model's loss (nats) on each byte, one window after the other, NaN where it is not known; or
+    // both NULL: n-grams alone.
+    const float *old_surprise; // (bytes of old_calibrate)
+    const float *new_surprise; // (bytes of new_windows)
     // written:
     float leak;   // measured on old_calibrate
     float detect; // share of tokens of new windows that fire; measured, where there are enough, on the
                   // second half of them, by a gate that was fitted to the first
+    bool separates; // n-grams alone tell old data from new data that was not fitted
 } reef_gate_fit;
 
 /**
  * Fit by logistic regression (old = 0, new = 1, classes balanced), then calibrate: the threshold is
  * the smallest value at which at most `leak_max` of the tokens of `old_calibrate` fire, raised to half
- * way towards the new data where there is room. Deterministic in its arguments.
+ * way towards the new data where there is room. Deterministic in its arguments. Where n-grams do not separate
+ * and surprises are given, they become a second signal if more of the new data is told apart with them.
  *
  * Errors: INVALID when a set is empty, or a number of `fit` out of its bounds; NO_MEMORY.
  */

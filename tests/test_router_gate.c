@@ -1,7 +1,6 @@
 // The gate: what it scores, how it is fitted and calibrated, and how well it tells real texts apart.
 //
-// Real texts are looked for in $REEF_DATA, else in shared/data beside the source tree: text/<name>/
-// with train.txt and test.txt. Where there are none, those tests are skipped.
+// Real texts are $REEF_DATA_DIR/text/NAME/train.txt and test.txt. Where there are none, those tests are skipped.
 #include "reef_router.h"
 
 #include <setjmp.h>
@@ -503,12 +502,9 @@ static void nothing_to_learn_from_is_refused(void **state) {
 
 static bool text_read(text *t, const char *domain, const char *part) {
     char path[1024];
-    const char *data = getenv("REEF_DATA"), *slash = strrchr(__FILE__, '/');
-    if (data)
-        snprintf(path, sizeof(path), "%s/text/%s/%s.txt", data, domain, part);
-    else
-        snprintf(path, sizeof(path), "%.*s/../../shared/data/text/%s/%s.txt",
-                 slash ? (int)(slash - __FILE__) : 1, slash ? __FILE__ : ".", domain, part);
+    const char *data = getenv("REEF_DATA_DIR");
+    if (!data) return false;
+    snprintf(path, sizeof(path), "%s/text/%s/%s.txt", data, domain, part);
     FILE *file = fopen(path, "rb");
     if (!file) return false;
     const size_t size_max = 4096 * KIB;
@@ -533,7 +529,7 @@ static void assert_told_apart(const char *old_domain,
         text_release(&new);
         text_release(&old_test);
         text_release(&new_test);
-        printf("skipped: no texts %s and %s; set REEF_DATA\n", old_domain, new_domain);
+        printf("skipped: no texts %s and %s; set REEF_DATA_DIR\n", old_domain, new_domain);
         skip();
     }
     fixture f;

@@ -47,7 +47,7 @@
     X(side, INTEGER, FIRST, "64", 1, 65535,                                                        \
       "sub-keys per side of the first generation; side * side experts")                            \
     X(side_new, INTEGER, FIRST, "32", 1, 65535, "sub-keys per side of later generations")          \
-    X(adapters, INTEGER, FIRST, "16", 0, 4096,                                                     \
+    X(adapters, INTEGER, FIRST, "48", 0, 4096,                                                     \
       "rank of later generations' corrections of attention and dense feed-forwards")               \
     X(adapt_ffw, BOOLEAN, LATER, "true", 0, 1, "correct dense feed-forward networks as well")      \
     X(batch_norm, BOOLEAN, FIRST, "true", 0, 1, "batch norm on queries")                           \

@@ -19,7 +19,7 @@
 #define LN2 0.6931471805599453
 
 struct reef_model {
-    reef_vector_model *vector; // NULL in a language model; its net has the configuration only otherwise
+    reef_vector_model *vector; // NULL in a language model; else `net` is the configuration only
     reef_net net;
     reef_pass pass;
     reef_workers *workers;
@@ -209,8 +209,8 @@ reef_status reef_model_predict(reef_model *model,
 
 static reef_status refuse_vector(reef_error *err) {
     return reef_fail(err, REEF_INVALID,
-                     "the pool holds a vector model, which has no loss of bytes; predict the classes "
-                     "of vectors with it");
+                     "the pool holds a vector model, which has no loss of bytes; predict the "
+                     "classes of vectors with it");
 }
 
 // ---- one pass over a piece of a stream -----------------------------------------------------------

@@ -84,6 +84,8 @@ reef_status reef_pass_init(reef_pass *pass,
          floats(&pass->logits, n * REEF_VOCAB) &&
          floats(&pass->window_scratch, n * reef_pass_scratch_width(config)) &&
          (pass->loss = calloc(n, sizeof *pass->loss)) != NULL &&
+         (pass->answers = calloc(n, sizeof *pass->answers)) != NULL &&
+         (pass->several = calloc(n, 1)) != NULL &&
          (pass->piece_active = calloc(windows_max, 1)) != NULL;
     ok = ok && (!training || allocate_backward(pass, config));
     if (ok) return REEF_OK;
@@ -126,6 +128,8 @@ void reef_pass_release(reef_pass *pass) {
     free(pass->peers);
     free(pass->loss);
     free(pass->piece_active);
+    free(pass->answers);
+    free(pass->several);
     *pass = (reef_pass){0};
 }
 
@@ -186,6 +190,7 @@ void reef_pass_forget_generation(reef_pass *pass, size_t g) {
 
 typedef struct forward {
     reef_pass *pass;
+    bool train; // REEF_PASS_TRAIN
     const reef_net *net;
     const reef_batch *batch;
     reef_pass_layer *layer;
@@ -214,9 +219,23 @@ void reef_embed_token(
         reef_axpy(D, x + t * D, 1.0f, tables + (back * REEF_VOCAB + tokens[t - back]) * D);
 }
 
+// Which generation alone answers each token of the window; in training there are no merged matrices.
+static void answer_window(const forward *f, size_t w) {
+    const reef_config *config = f->pass->config;
+    size_t T = config->context;
+    uint32_t *answers = f->pass->answers + w * T;
+    memset(answers, 0, T * sizeof *answers);
+    for (size_t g = 1; g < f->net->gen_count; g++) {
+        const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
+        for (size_t t = 0; t < T; t++)
+            if (fire[t]) answers[t] = answers[t] || f->train ? REEF_ANSWER_SEVERAL : (uint32_t)g;
+    }
+}
+
 // x = embeddings + position, plus the deltas of the generations that fire.
 static void embed_window(void *context, size_t w) {
     const forward *f = context;
+    answer_window(f, w);
     const reef_config *config = f->pass->config;
     size_t D = config->d_model, T = config->context;
     const reef_weights *base = &f->net->gens[0]->weights;
@@ -232,21 +251,85 @@ static void embed_window(void *context, size_t w) {
     }
 }
 
-// What generation g's adapter adds to a product of the window, where the generation fires.
-static void adapt_window(const forward *f,
-                         size_t g,
-                         size_t w,
-                         const reef_adapter_shape *shape,
-                         float *y,
-                         const float *x,
-                         const reef_adapter *adapter) {
+// One matrix product of the backbone: y = x W, or y += x W, with the corrections of what fires.
+typedef struct product {
+    reef_adapter_shape shape;
+    const float *w;  // the backbone's
+    size_t merged;   // where in reef_merged the matrix (float *) is
+    size_t adapters; // where in reef_weights the adapter is; 0: the correction is no adapter
+    bool corrected, add;
+} product;
+
+static const float *merged_matrix(const forward *f, const product *of, uint32_t answer) {
+    if (!of->corrected || answer == 0 || answer == REEF_ANSWER_SEVERAL) return of->w;
+    const char *merged = (const char *)&f->net->gens[answer]->merged;
+    return *(float *const *)(const void *)(merged + of->merged);
+}
+
+static void multiply(
+    const forward *f, const product *of, uint32_t answer, float *y, const float *x) {
+    size_t T = f->pass->config->context, in = of->shape.in, out = of->shape.out;
+    reef_gemm(false, false, T, out, in, 1.0f, x, in, merged_matrix(f, of, answer), out,
+              of->add ? 1.0f : 0.0f, y, out);
+}
+
+static bool is_uniform(const uint32_t *answers, size_t T) {
+    for (size_t t = 1; t < T; t++)
+        if (answers[t] != answers[0]) return false;
+    return true;
+}
+
+// Where generation g fires among several; false when nowhere in the window.
+static bool fires_among_several(const forward *f, size_t g, size_t w, uint8_t *several) {
+    const reef_config *config = f->pass->config;
+    size_t T = config->context, count = 0;
+    const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
+    const uint32_t *answers = f->pass->answers + w * T;
+    for (size_t t = 0; t < T; t++)
+        count += several[t] = fire[t] && answers[t] == REEF_ANSWER_SEVERAL;
+    return count > 0;
+}
+
+// Tokens of one window may be answered by different generations: each product runs over the whole window,
+// so that its shape is fixed, and the token's own rows are taken of it.
+static void multiply_mixed(
+    const forward *f, const product *of, size_t w, float *y, const float *x) {
+    size_t T = f->pass->config->context, out = of->shape.out;
+    const uint32_t *answers = f->pass->answers + w * T;
+    float *rows = f->pass->window_scratch + w * T * reef_pass_scratch_width(f->pass->config);
+    for (size_t t = 0; t < T; t++) {
+        size_t before = 0;
+        while (before < t && answers[before] != answers[t]) before++;
+        if (before < t) continue; // done with its first token
+        if (of->add) memcpy(rows, y, T * out * sizeof *rows);
+        multiply(f, of, answers[t], rows, x);
+        for (size_t u = t; u < T; u++)
+            if (answers[u] == answers[t]) memcpy(y + u * out, rows + u * out, out * sizeof *rows);
+    }
+}
+
+static void multiply_window(
+    const forward *f, const product *of, size_t w, float *y, const float *x) {
     const reef_config *config = f->pass->config;
     size_t T = config->context;
-    const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-    if (config->adapters == 0 || !fires_any(fire, T)) return;
+    const uint32_t *answers = f->pass->answers + w * T;
+    if (!of->corrected || is_uniform(answers, T))
+        multiply(f, of, answers[0], y, x);
+    else
+        multiply_mixed(f, of, w, y, x);
+    uint8_t *several = f->pass->several + w * T;
     float *scratch = f->pass->window_scratch + w * T * reef_pass_scratch_width(config);
-    reef_adapter_forward(shape, T, y, x, adapter, fire, scratch);
+    for (size_t g = 1; of->corrected && of->adapters > 0 && g < f->net->gen_count; g++) {
+        if (!fires_among_several(f, g, w, several)) continue;
+        const char *layers = (const char *)&f->net->gens[g]->weights + of->adapters;
+        reef_adapter_forward(&of->shape, T, y, x, (const reef_adapter *)(const void *)layers,
+                             several, scratch);
+    }
 }
+
+#define IN_MERGED(matrix, layer) (offsetof(reef_merged, matrix) + (layer) * sizeof(float *))
+#define IN_WEIGHTS(adapters, layer)                                                                \
+    (offsetof(reef_weights, adapters) + (layer) * sizeof(reef_adapter))
 
 // Everything of a block before its FFW: x_mid = x + attention(norm1(x)), norm2 = norm(x_mid).
 static void attend_window(void *context, size_t w) {
@@ -262,18 +345,26 @@ static void attend_window(void *context, size_t w) {
     reef_layer_norm_forward(T, D, norm1, layer->norm1_mean + row, layer->norm1_rstd + row, x_in,
                             block->norm1_scale, block->norm1_shift);
     float *qkv = layer->qkv + row * 3 * D;
-    reef_gemm(false, false, T, 3 * D, D, 1.0f, norm1, D, block->w_qkv, 3 * D, 0.0f, qkv, 3 * D);
-    reef_adapter_shape shape_qkv = reef_adapter_shape_qkv(config);
-    for (size_t g = 1; g < f->net->gen_count; g++)
-        adapt_window(f, g, w, &shape_qkv, qkv, norm1, &f->net->gens[g]->weights.adapters_qkv[f->l]);
+    product to_qkv = {
+        .shape = reef_adapter_shape_qkv(config),
+        .w = block->w_qkv,
+        .merged = IN_MERGED(w_qkv, f->l),
+        .adapters = IN_WEIGHTS(adapters_qkv, f->l),
+        .corrected = config->adapters > 0,
+    };
+    multiply_window(f, &to_qkv, w, qkv, norm1);
     float *attended = layer->attended + row * D;
     reef_attention_forward(T, D, A, attended, layer->probs + w * A * T * T, qkv);
     memcpy(x_mid, x_in, T * D * sizeof *x_mid);
-    reef_gemm(false, false, T, D, D, 1.0f, attended, D, block->w_out, D, 1.0f, x_mid, D);
-    reef_adapter_shape shape_out = reef_adapter_shape_out(config);
-    for (size_t g = 1; g < f->net->gen_count; g++)
-        adapt_window(f, g, w, &shape_out, x_mid, attended,
-                     &f->net->gens[g]->weights.adapters_out[f->l]);
+    product to_out = {
+        .shape = reef_adapter_shape_out(config),
+        .w = block->w_out,
+        .merged = IN_MERGED(w_out, f->l),
+        .adapters = IN_WEIGHTS(adapters_out, f->l),
+        .corrected = config->adapters > 0,
+        .add = true,
+    };
+    multiply_window(f, &to_out, w, x_mid, attended);
     reef_layer_norm_forward(T, D, layer->norm2 + row * D, layer->norm2_mean + row,
                             layer->norm2_rstd + row, x_mid, block->norm2_scale, block->norm2_shift);
     memcpy(f->pass->x + row * D, x_mid, T * D * sizeof *x_mid); // the FFW adds to it
@@ -285,20 +376,25 @@ static void dense_ffw_window(void *context, size_t w) {
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
     const reef_block *block = &f->net->gens[0]->weights.blocks[f->l];
     float *in = f->layer->ffw_in + row * F, *act = f->layer->ffw_act + row * F;
-    bool adapt = reef_layer_adapts_ffw(config, f->l);
-    reef_adapter_shape shape_in = reef_adapter_shape_ffw_in(config);
-    reef_adapter_shape shape_out = reef_adapter_shape_ffw_out(config);
-    reef_gemm(false, false, T, F, D, 1.0f, f->layer->norm2 + row * D, D, block->w_ffw_in, F, 0.0f,
-              in, F);
-    for (size_t g = 1; adapt && g < f->net->gen_count; g++)
-        adapt_window(f, g, w, &shape_in, in, f->layer->norm2 + row * D,
-                     &f->net->gens[g]->weights.adapters_ffw_in[f->l]);
+    bool corrected = reef_layer_adapts_ffw(config, f->l);
+    product into = {
+        .shape = reef_adapter_shape_ffw_in(config),
+        .w = block->w_ffw_in,
+        .merged = IN_MERGED(w_ffw_in, f->l),
+        .adapters = IN_WEIGHTS(adapters_ffw_in, f->l),
+        .corrected = corrected,
+    };
+    multiply_window(f, &into, w, in, f->layer->norm2 + row * D);
     reef_gelu(T * F, act, in);
-    reef_gemm(false, false, T, D, F, 1.0f, act, F, block->w_ffw_out, D, 1.0f, f->pass->x + row * D,
-              D);
-    for (size_t g = 1; adapt && g < f->net->gen_count; g++)
-        adapt_window(f, g, w, &shape_out, f->pass->x + row * D, act,
-                     &f->net->gens[g]->weights.adapters_ffw_out[f->l]);
+    product out_of = {
+        .shape = reef_adapter_shape_ffw_out(config),
+        .w = block->w_ffw_out,
+        .merged = IN_MERGED(w_ffw_out, f->l),
+        .adapters = IN_WEIGHTS(adapters_ffw_out, f->l),
+        .corrected = corrected,
+        .add = true,
+    };
+    multiply_window(f, &out_of, w, f->pass->x + row * D, act);
 }
 
 static void experts_window(void *context, size_t w) {
@@ -435,20 +531,35 @@ static void head_window(void *context, size_t w) {
     float *norm = pass->norm + row * D, *logits = pass->logits + row * V;
     reef_layer_norm_forward(T, D, norm, pass->norm_mean + row, pass->norm_rstd + row,
                             pass->x + row * D, base->norm_scale, base->norm_shift);
-    reef_gemm(false, false, T, V, D, 1.0f, norm, D, base->head, V, 0.0f, logits, V);
+    product to_logits = {.shape = {.in = D, .out = V},
+                         .w = base->head,
+                         .merged = offsetof(reef_merged, head),
+                         .corrected = true};
+    multiply_window(f, &to_logits, w, logits, norm);
     float *delta = pass->window_scratch + row * reef_pass_scratch_width(config);
+    uint8_t *several = pass->several + row;
     for (size_t g = 1; g < f->net->gen_count; g++) {
-        const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-        if (!fires_any(fire, T)) continue;
+        if (!fires_among_several(f, g, w, several)) continue;
         reef_gemm(false, false, T, V, D, 1.0f, norm, D, f->net->gens[g]->weights.head, V, 0.0f,
                   delta, V);
         for (size_t t = 0; t < T; t++)
-            if (fire[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
+            if (several[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
     }
     if (f->batch->targets == NULL) return;
     const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
     reef_cross_entropy(T, V, pass->loss + row, logits, f->batch->targets + row, weight,
                        weight != NULL);
+}
+
+// Corrections of the generations that fire in this evaluation, added up with the backbone.
+static reef_status merge_fired(const forward *f, reef_error *err) {
+    const reef_net *net = f->net;
+    for (size_t g = 1; g < net->gen_count; g++) {
+        if (!reef_pass_activate(f->pass, f->batch, g)) continue;
+        reef_status status = reef_merged_make(net->gens[g], net->gens[0], &net->config, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
 }
 
 reef_status reef_pass_forward(reef_pass *pass,
@@ -459,7 +570,9 @@ reef_status reef_pass_forward(reef_pass *pass,
                               reef_error *err) {
     assert(batch->windows <= pass->windows_max);
     assert(mode == REEF_PASS_EVALUATE || pass->training);
-    forward f = {.pass = pass, .net = net, .batch = batch};
+    forward f = {.pass = pass, .train = mode == REEF_PASS_TRAIN, .net = net, .batch = batch};
+    reef_status merged = f.train ? REEF_OK : merge_fired(&f, err);
+    if (merged != REEF_OK) return merged;
     reef_workers_run(workers, batch->windows, embed_window, &f);
     for (uint32_t l = 0; l < net->config.layers; l++) {
         f.l = l;

@@ -36,8 +36,8 @@ typedef struct reef_source {
 } reef_source;
 
 struct reef_trainer {
-    reef_store *store; // not owned
-    struct reef_vector *vector; // of a vector model; NULL with a language model, as what is below would be
+    reef_store *store;          // not owned
+    struct reef_vector *vector; // NULL with a language model
     reef_trainer_options options;
     reef_workers *workers;
     reef_net net;

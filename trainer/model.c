@@ -347,6 +347,7 @@ void reef_gen_free(reef_gen *gen) {
     if (gen == NULL) return;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) release_peer(&gen->peers[l]);
     reef_gate_release(&gen->gate);
+    reef_merged_release(&gen->merged);
     free(gen->folded_values);
     free(gen->training);
     free(gen->values);
@@ -480,6 +481,7 @@ void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_ge
 // ---- sealing and growing -------------------------------------------------------------------------
 
 void reef_gen_fold(reef_gen *gen, const reef_config *config) {
+    gen->merged.fresh = false;
     reef_router_shape shape = reef_gen_shape(config, gen->info.side);
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_is_peer(config, l)) continue;

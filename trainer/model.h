@@ -10,6 +10,7 @@
 
 #include "adapter.h"
 #include "experts.h"
+#include "merged.h"
 #include "pager.h"
 #include "reef_trainer.h"
 
@@ -77,6 +78,7 @@ typedef struct reef_gen {
     reef_weights weights, grads;
     reef_router_params folded[REEF_LAYER_COUNT_MAX]; // open: routers as they are evaluated
     float *folded_values;
+    reef_merged merged; // generations >= 1, once evaluated; not fresh after training until folded anew
     reef_peer peers[REEF_LAYER_COUNT_MAX];
     reef_gate gate;          // generations >= 1
     double reference_median; // prequential bits per byte when it was sealed: what "explained" means
@@ -149,7 +151,7 @@ REEF_MUST_CHECK reef_status reef_gen_grow(reef_gen **out,
                                           uint32_t side,
                                           reef_error *err);
 
-/** Refresh `folded` of an open generation from its running statistics. */
+/** Refresh `folded` of an open generation from its running statistics; its corrections are merged anew. */
 void reef_gen_fold(reef_gen *gen, const reef_config *config);
 
 /** The tensor of that name, or NULL. */
@@ -208,6 +210,8 @@ typedef struct reef_pass {
     float *logits;         // (rows, V); their gradient after reef_pass_forward with weights
     double *loss;          // (rows) nats
     float *window_scratch; // (windows, T, max(V, 3*D, F)) per window
+    uint32_t *answers;     // (rows) the generation that alone fires; 0: none does; or REEF_ANSWER_SEVERAL
+    uint8_t *several;      // (rows) scratch: where a generation fires among several
     float *d_x, *d_mid, *d_norm, *d_qkv, *d_attended, *d_probs, *d_y; // backward
     float *low_qkv, *d_low_qkv, *low_out,
         *d_low_out; // (rows, rank) of the open generation's adapters of a block, FFW then attention
@@ -217,6 +221,9 @@ typedef struct reef_pass {
     reef_pager *pager;       // not owned: fetches rows that are read in place; NULL while none are
     double seconds_router, seconds_experts, seconds_update;
 } reef_pass;
+
+/** No merged matrices for this token: corrections are added to the backbone's products one by one. */
+#define REEF_ANSWER_SEVERAL UINT32_MAX
 
 REEF_MUST_CHECK reef_status reef_pass_init(
     reef_pass *pass, const reef_config *config, size_t windows_max, bool training, reef_error *err);

@@ -328,8 +328,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
                                                      reef_tasks *out,
                                                      reef_error *err);
 
-/** Steps and losses for `reef plot`, one point per batch, kept in `series`. With vectors, bits_per_byte is the
- *  share of the labelled examples of the batch that were classed wrongly before they were learned. */
+/** Steps and losses for `reef plot`, one point per batch, kept in `series`. With vectors, bits_per_byte
+ *  is the share of the batch's labelled examples that were classed wrongly before they were learned. */
 typedef struct reef_point {
     uint64_t step, stream_bytes;
     float bits_per_byte;
