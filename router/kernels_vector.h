@@ -204,31 +204,30 @@ static float kth_largest(size_t count, const vec *values, size_t K) {
     return -max_lanes(minus_least);
 }
 
-// The K-th largest of D < BLOCK scores.
-static float kth_of_few(size_t D, const float *row, size_t K) {
-    float padded[BLOCK];
-    vec values[BLOCK_VECS];
-    for (size_t d = 0; d < BLOCK; d++) padded[d] = d < D ? row[d] : -INFINITY;
-    memcpy(values, padded, sizeof values);
-    return kth_largest((D + VEC_FLOATS - 1) / VEC_FLOATS, values, K);
-}
-
-// A bound that at least K <= BLOCK of D scores reach: the K-th largest of BLOCK maxima, each over the
-// scores at one place of every whole block. For a small K the maxima are folded onto each other, as
-// long as K is at most three quarters of them: fewer to rank, and hardly more candidates.
+// A bound that at least K <= BLOCK of D scores reach: the K-th largest of maxima, each over scores at one
+// place of every whole block (with fewer than a block, of every vector). For a small K the maxima are
+// folded onto each other, as long as K is at most three quarters of them: fewer to rank, and hardly more
+// candidates.
 static float lower_bound(size_t D, const float *row, size_t K) {
-    if (D < BLOCK) return kth_of_few(D, row, K);
     vec most[BLOCK_VECS];
-    for (size_t i = 0; i < BLOCK_VECS; i++) most[i] = load(row + i * VEC_FLOATS);
-    for (size_t d = BLOCK; d + BLOCK <= D; d += BLOCK)
-        for (size_t i = 0; i < BLOCK_VECS; i++)
-            most[i] = vec_max(load(row + d + i * VEC_FLOATS), most[i]);
-
     size_t count = BLOCK_VECS;
-    while (count > 1 && 4 * K <= 3 * (count / 2 * VEC_FLOATS)) {
-        count /= 2;
-        for (size_t i = 0; i < count; i++) most[i] = vec_max(most[count + i], most[i]);
+    if (D < BLOCK) {
+        count = (D + VEC_FLOATS - 1) / VEC_FLOATS;
+        for (size_t i = 0; i < D / VEC_FLOATS; i++) most[i] = load(row + i * VEC_FLOATS);
+        if (D % VEC_FLOATS != 0) {
+            most[count - 1] = broadcast(-INFINITY);
+            memcpy(&most[count - 1], row + D / VEC_FLOATS * VEC_FLOATS,
+                   D % VEC_FLOATS * sizeof *row);
+        }
+    } else {
+        for (size_t i = 0; i < BLOCK_VECS; i++) most[i] = load(row + i * VEC_FLOATS);
+        for (size_t d = BLOCK; d + BLOCK <= D; d += BLOCK)
+            for (size_t i = 0; i < BLOCK_VECS; i++)
+                most[i] = vec_max(load(row + d + i * VEC_FLOATS), most[i]);
     }
+    for (size_t half = (count + 1) / 2; half < count && 4 * K <= 3 * (half * VEC_FLOATS);
+         count = half, half = (count + 1) / 2)
+        for (size_t i = half; i < count; i++) most[i - half] = vec_max(most[i], most[i - half]);
     return kth_largest(count, most, K);
 }
 
@@ -249,10 +248,15 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
         }
         if (count > CANDIDATES_MAX) return false;
     }
-    for (; d < D; d++) {
-        found->scores[count] = row[d];
-        found->indices[count] = (uint16_t)d;
-        count += !(row[d] < bound);
+    for (; d < D; d += VEC_FLOATS) {
+        size_t rest = D - d < VEC_FLOATS ? D - d : VEC_FLOATS;
+        vec these = rest < VEC_FLOATS ? load_some(rest, row + d) : load(row + d);
+        uint64_t reached = vec_not_below(these, least) & ((1ull << rest) - 1);
+        for (; reached != 0; reached &= reached - 1) {
+            size_t index = d + (size_t)__builtin_ctzll(reached);
+            found->scores[count] = row[index];
+            found->indices[count++] = (uint16_t)index;
+        }
     }
     found->count = count;
     return count <= CANDIDATES_MAX;
