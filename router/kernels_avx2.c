@@ -29,6 +29,16 @@ static inline uint32_t vec_not_below(vec a, vec b) {
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_NLT_UQ));
 }
 
+// The lanes whose bit is set, packed, to both arrays; behind them up to a vector of each is overwritten.
+static inline void vec_compress(
+    uint32_t set, float *to, vec v, int32_t *to_numbers, vec_int numbers) {
+    for (; set != 0; set &= set - 1) {
+        int lane = __builtin_ctz(set);
+        *to++ = v[lane];
+        *to_numbers++ = numbers[lane];
+    }
+}
+
 static inline __m256i first_lanes(size_t count) {
     static const int32_t mask[2 * VEC_FLOATS] = {-1, -1, -1, -1, -1, -1, -1, -1};
     return _mm256_loadu_si256((const __m256i_u *)(mask + VEC_FLOATS - count));

@@ -184,8 +184,8 @@ enum {
 // Scores that may be among the best, in the order of the row.
 typedef struct candidates {
     size_t count;
-    float scores[CANDIDATES_MAX + BLOCK];
-    uint16_t indices[CANDIDATES_MAX + BLOCK];
+    float scores[CANDIDATES_MAX + 2 * BLOCK];
+    int32_t indices[CANDIDATES_MAX + 2 * BLOCK];
 } candidates;
 
 // The K-th largest of `count` vectors of values: the least of those that fewer than K others exceed.
@@ -231,9 +231,16 @@ static float lower_bound(size_t D, const float *row, size_t K) {
     return kth_largest(count, most, K);
 }
 
+static vec_int lane_numbers(void) {
+    vec_int lanes;
+    for (int i = 0; i < VEC_FLOATS; i++) lanes[i] = i;
+    return lanes;
+}
+
 // Collect the scores that are not below the bound, NaN included. False when they are too many.
 static bool collect(size_t D, const float *row, float bound, candidates *found) {
     const vec least = broadcast(bound);
+    const vec_int lanes = lane_numbers();
     size_t count = 0;
     size_t d = 0;
     for (; d + BLOCK <= D; d += BLOCK) {
@@ -244,19 +251,17 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
         for (; reached != 0; reached &= reached - 1) {
             size_t index = d + (size_t)__builtin_ctzll(reached);
             found->scores[count] = row[index];
-            found->indices[count++] = (uint16_t)index;
+            found->indices[count++] = (int32_t)index;
         }
         if (count > CANDIDATES_MAX) return false;
     }
     for (; d < D; d += VEC_FLOATS) {
         size_t rest = D - d < VEC_FLOATS ? D - d : VEC_FLOATS;
         vec these = rest < VEC_FLOATS ? load_some(rest, row + d) : load(row + d);
-        uint64_t reached = vec_not_below(these, least) & ((1ull << rest) - 1);
-        for (; reached != 0; reached &= reached - 1) {
-            size_t index = d + (size_t)__builtin_ctzll(reached);
-            found->scores[count] = row[index];
-            found->indices[count++] = (uint16_t)index;
-        }
+        uint32_t reached = vec_not_below(these, least) & (uint32_t)((1ull << rest) - 1);
+        vec_compress(reached, found->scores + count, these, found->indices + count,
+                     lanes + (int32_t)d);
+        count += (size_t)__builtin_popcount(reached);
     }
     found->count = count;
     return count <= CANDIDATES_MAX;
@@ -265,8 +270,7 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
 // A candidate's place is the number of those before it in the order: higher scores, and equal ones
 // that stand before it in the row.
 static void place(const candidates *found, size_t K, float *scores, uint16_t *indices) {
-    vec_int lanes;
-    for (int i = 0; i < VEC_FLOATS; i++) lanes[i] = i;
+    const vec_int lanes = lane_numbers();
     for (size_t first = 0; first < found->count; first += VEC_FLOATS) {
         const vec these = load(found->scores + first);
         const vec_int here = lanes + (int32_t)first;
@@ -280,7 +284,7 @@ static void place(const candidates *found, size_t K, float *scores, uint16_t *in
         for (size_t i = 0; i < VEC_FLOATS && first + i < found->count; i++) {
             if ((size_t)places[i] >= K) continue;
             scores[places[i]] = found->scores[first + i];
-            indices[places[i]] = found->indices[first + i];
+            indices[places[i]] = (uint16_t)found->indices[first + i];
         }
     }
 }
