@@ -1,7 +1,7 @@
 // Gates inside the trainer: without a gate a generation takes part everywhere, memories and priors are
 // stored with each gate, margins that are read are those that decide, and the stream alone decides the bits.
 #include "learner.h"
-#include "temp_dir.h"
+#include "lifelong.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,142 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBE_BYTES 400
-#define LOGIT_BYTES (PROBE_BYTES * REEF_VOCAB * sizeof(float))
-
-typedef struct gate_fixture {
-    char dir[TEMP_DIR_BYTES];
-    char pool[TEMP_DIR_BYTES];
-    reef_config config;
-    reef_store *store;
-    reef_trainer *trainer;
-} gate_fixture;
-
-static reef_config tiny_config(void) {
-    reef_config config;
-    reef_config_default(&config);
-    config.layers = 2;
-    config.d_model = 16;
-    config.attention_heads = 2;
-    config.context = 16;
-    config.previous_bytes = 1;
-    config.batch = 4;
-    config.rehearse = 2;
-    config.heads = 2;
-    config.topk = 2;
-    config.d_key = 8;
-    config.side = 6;
-    config.adapters = 2;
-    config.side_new = 4;
-    config.learning_rate = 5e-3f;
-    config.drift_warmup = 40;
-    config.drift_window = 32;
-    config.drift_confirm = 6;
-    config.reservoir_bytes = 16384;
-    config.reservoir_window = 64;
-    config.leak_max = 0.01f;
-    return config;
-}
-
-// Endless text of one kind: words of three letters in a random order, from the kind's own alphabet.
-static void write_text(uint8_t *out, size_t count, const char *alphabet, uint32_t seed) {
-    size_t letters = strlen(alphabet);
-    uint32_t state = seed * 2654435761u + 1u;
-    for (size_t i = 0; i < count; i++) {
-        if (i % 4 == 0) state = state * 1664525u + 1013904223u;
-        size_t word = state >> 27;
-        out[i] =
-            i % 4 == 3 ? ' ' : (uint8_t)alphabet[(word * 3 + i % 4 * (1 + word % 2)) % letters];
-    }
-}
-
-static const char *const kinds[] = {"abcdefgh", "01234567", "QRSTUVWX"};
-
-static int setup(void **state) {
-    gate_fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    f->config = tiny_config();
-    temp_dir_new(f->dir);
-    temp_dir_join(f->pool, f->dir, "pool");
-    *state = f;
-    return 0;
-}
-
-static void close_pool(gate_fixture *f) {
-    reef_trainer_close(f->trainer);
-    reef_store_close(f->store);
-    f->trainer = NULL;
-    f->store = NULL;
-}
-
-static int teardown(void **state) {
-    gate_fixture *f = *state;
-    close_pool(f);
-    temp_dir_remove(f->dir);
-    free(f);
-    return 0;
-}
-
-static void ok(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s", err->message);
-}
-
-static void open_pool(gate_fixture *f, size_t threads) {
-    reef_error err;
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
-    ok(reef_trainer_open(&f->trainer, f->store, &(reef_trainer_options){.threads = threads}, &err),
-       &err);
-}
-
-static void make_pool(gate_fixture *f, size_t threads) {
-    reef_error err;
-    ok(reef_pool_init(f->pool, &f->config, &err), &err);
-    open_pool(f, threads);
-}
-
-static void feed(gate_fixture *f, const uint8_t *bytes, size_t count) {
-    reef_error err;
-    size_t taken;
-    ok(reef_trainer_feed(f->trainer, "test", bytes, count, &taken, NULL, &err), &err);
-    assert_int_equal(taken, count);
-}
-
-static void feed_kind(gate_fixture *f, int kind, size_t count, uint32_t seed) {
-    uint8_t *bytes = malloc(count);
-    assert_non_null(bytes);
-    write_text(bytes, count, kinds[kind], seed);
-    feed(f, bytes, count);
-    free(bytes);
-}
-
-static void commit(gate_fixture *f, reef_commit *out) {
-    reef_error err;
-    ok(reef_trainer_commit(f->trainer, out, &err), &err);
-}
-
-static void logits_of(reef_store *store, const char *as_of, int kind, float *out) {
-    reef_error err;
-    reef_model *model = NULL;
-    uint8_t probe[PROBE_BYTES];
-    write_text(probe, sizeof probe, kinds[kind], 99);
-    ok(reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof probe, out, &err), &err);
-    reef_model_close(model);
-}
-
-static float *new_logits(void) {
-    float *logits = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *logits);
-    assert_non_null(logits);
-    return logits;
-}
+#define LOGIT_BYTES (LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float))
 
 // Margins of the gate of generation 1 on a text of one kind, and what is known of it.
-static reef_gate_facts margins_of(reef_store *store, int kind, float margins[PROBE_BYTES]) {
+static reef_gate_facts margins_of(reef_store *store,
+                                  int kind,
+                                  float margins[LIFELONG_PROBE_BYTES]) {
     reef_error err;
     reef_gate_facts facts;
     reef_model *model = NULL;
-    uint8_t probe[PROBE_BYTES];
-    write_text(probe, sizeof probe, kinds[kind], 99);
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    lifelong_text(probe, sizeof probe, kind, 99);
     ok(reef_model_open(&model, store, "now", &(reef_model_options){.threads = 1}, &err), &err);
     ok(reef_model_gate_margins(model, 1, probe, sizeof probe, &facts, margins, &err), &err);
     reef_model_close(model);
@@ -157,12 +32,12 @@ static reef_gate_facts margins_of(reef_store *store, int kind, float margins[PRO
 
 static double share_fired(const float *margins) {
     size_t fired = 0;
-    for (size_t t = 0; t < PROBE_BYTES; t++) fired += margins[t] > 0;
-    return (double)fired / PROBE_BYTES;
+    for (size_t t = 0; t < LIFELONG_PROBE_BYTES; t++) fired += margins[t] > 0;
+    return (double)fired / LIFELONG_PROBE_BYTES;
 }
 
 // Two generations: kind 0, sealed, then kind 1.
-static void learn_two(gate_fixture *f, size_t threads) {
+static void learn_two(lifelong *f, size_t threads) {
     reef_error err;
     make_pool(f, threads);
     feed_kind(f, 0, 12000, 1);
@@ -174,8 +49,8 @@ static void learn_two(gate_fixture *f, size_t threads) {
 // ---- off -----------------------------------------------------------------------------------------
 
 static void without_a_gate_a_generation_fires_on_everything(void **state) {
-    gate_fixture *f = *state;
-    float margins[PROBE_BYTES];
+    lifelong *f = *state;
+    float margins[LIFELONG_PROBE_BYTES];
     ok(reef_config_set(&f->config, "gate", "off", NULL), NULL);
     learn_two(f, 1);
     for (int kind = 0; kind < 3; kind++) {
@@ -186,7 +61,7 @@ static void without_a_gate_a_generation_fires_on_everything(void **state) {
 }
 
 static void without_a_gate_old_text_is_changed_but_as_of_is_exact(void **state) {
-    gate_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     float *sealed = new_logits(), *later = new_logits();
     ok(reef_config_set(&f->config, "gate", "off", &err), &err);
@@ -215,8 +90,8 @@ static void root_of_run(const char *gate,
     void *state = NULL;
     reef_error err;
     reef_commit last;
-    setup(&state);
-    gate_fixture *f = state;
+    lifelong_setup(&state);
+    lifelong *f = state;
     ok(reef_config_set(&f->config, "gate", gate, &err), &err);
     make_pool(f, threads);
     for (int part = 0; part < 9; part++) {
@@ -228,7 +103,7 @@ static void root_of_run(const char *gate,
         open_pool(f, threads);
     }
     memcpy(root, last.root, REEF_HASH_BYTES);
-    teardown(&state);
+    lifelong_teardown(&state);
 }
 
 static void the_stream_alone_decides(const char *gate) {
@@ -249,22 +124,22 @@ static void threads_and_restarts_change_nothing(void **state) {
 // ---- what is stored ------------------------------------------------------------------------------
 
 static void margins_that_are_read_are_those_that_decide(void **state) {
-    gate_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
-    float margins[PROBE_BYTES];
-    uint8_t probe[PROBE_BYTES];
+    float margins[LIFELONG_PROBE_BYTES];
+    uint8_t probe[LIFELONG_PROBE_BYTES];
     double shares[2];
     reef_model *model = NULL;
     reef_score score = {.fire_share = shares};
     learn_two(f, 1);
     margins_of(f->store, 1, margins);
-    write_text(probe, sizeof probe, kinds[1], 99);
+    lifelong_text(probe, sizeof probe, 1, 99);
     ok(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
     ok(reef_model_score(model, probe, sizeof probe, NULL, &score, NULL, NULL, &err), &err);
     size_t fired = 0; // the last byte is a target only
-    for (size_t t = 0; t + 1 < PROBE_BYTES; t++) fired += margins[t] > 0;
-    assert_true(fired > PROBE_BYTES / 2);
-    assert_true(fabs(shares[1] - (double)fired / (PROBE_BYTES - 1)) < 1e-12);
+    for (size_t t = 0; t + 1 < LIFELONG_PROBE_BYTES; t++) fired += margins[t] > 0;
+    assert_true(fired > LIFELONG_PROBE_BYTES / 2);
+    assert_true(fabs(shares[1] - (double)fired / (LIFELONG_PROBE_BYTES - 1)) < 1e-12);
 
     reef_gate_facts facts;
     assert_int_equal(reef_model_gate_margins(model, 0, probe, 1, &facts, NULL, &err), REEF_INVALID);
@@ -276,24 +151,24 @@ static void margins_that_are_read_are_those_that_decide(void **state) {
 }
 
 static void a_memory_that_is_given_is_used_and_one_that_is_not_is_chosen(void **state) {
-    float margins[PROBE_BYTES];
-    gate_fixture *f = *state;
+    float margins[LIFELONG_PROBE_BYTES];
+    lifelong *f = *state;
     f->config.gate_decay = 0.9f;
     learn_two(f, 1);
     assert_true(margins_of(f->store, 1, margins).decay == 0.9f);
 
     void *other = NULL;
-    setup(&other);
+    lifelong_setup(&other);
     f = other;
     learn_two(f, 1); // alphabets without a letter in common: the shortest memory will do
     assert_true(margins_of(f->store, 1, margins).decay == 0.98f);
     assert_true(share_fired(margins) > 0.95);
     margins_of(f->store, 0, margins);
     assert_true(share_fired(margins) == 0);
-    teardown(&other);
+    lifelong_teardown(&other);
 }
 
-static void put_gate(gate_fixture *f, const float *values, size_t count) {
+static void put_gate(lifelong *f, const float *values, size_t count) {
     reef_error err;
     reef_txn *txn = NULL;
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 1, .name = "gate"};
@@ -303,9 +178,9 @@ static void put_gate(gate_fixture *f, const float *values, size_t count) {
 }
 
 static void a_gate_that_was_stored_without_a_prior_has_the_first_one(void **state) {
-    gate_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
-    float values[7], margins[3][PROBE_BYTES];
+    float values[7], margins[3][LIFELONG_PROBE_BYTES];
     reef_txn *txn = NULL;
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 1, .name = "gate"};
     learn_two(f, 1);
@@ -329,7 +204,7 @@ static void a_gate_that_was_stored_without_a_prior_has_the_first_one(void **stat
 }
 
 static void settings_of_gates_have_bounds(void **state) {
-    gate_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     assert_int_equal(reef_config_set(&f->config, "gate", "on", &err), REEF_INVALID);
     assert_non_null(strstr(err.message, "must be ngram or off"));
@@ -359,7 +234,7 @@ static void the_newest_of_those_that_fire_go_first(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_of_those_that_fire_go_first),
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
         TEST(without_a_gate_a_generation_fires_on_everything),
         TEST(without_a_gate_old_text_is_changed_but_as_of_is_exact),
         TEST(threads_and_restarts_change_nothing),

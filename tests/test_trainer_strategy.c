@@ -2,7 +2,7 @@
 // penalties have the gradients they say, and that the stream alone decides the bits of all of them.
 #include "gradcheck.h"
 #include "learner.h"
-#include "temp_dir.h"
+#include "lifelong.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,136 +15,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBE_BYTES 300
 #define TASK_BYTES 6400
+#define FIRST_KIND "abcdefgh" // letters of lifelong_text's kind 0
 
 static const char *const RIVALS[] = {"finetune", "replay", "ewc",           "lwf",
                                      "joint",    "grid",   "sparse-memory", NULL};
 
-typedef struct strategy_fixture {
-    char dir[TEMP_DIR_BYTES];
-    char pool[TEMP_DIR_BYTES];
-    reef_config config;
-    reef_store *store;
-    reef_trainer *trainer;
-} strategy_fixture;
-
 static reef_config tiny_config(void) {
-    reef_config config;
-    reef_config_default(&config);
-    config.layers = 2;
-    config.d_model = 16;
-    config.attention_heads = 2;
-    config.context = 16;
-    config.previous_bytes = 1;
-    config.batch = 4;
+    reef_config config = lifelong_config();
     config.rehearse = 4;
-    config.heads = 2;
-    config.topk = 2;
-    config.d_key = 8;
-    config.side = 6;
-    config.side_new = 4;
-    config.learning_rate = 5e-3f;
-    config.drift_warmup = 40;
-    config.drift_window = 32;
-    config.drift_confirm = 6;
-    config.reservoir_bytes = 16384;
-    config.reservoir_window = 64;
+    config.adapters = 16;
     config.sparse_slots = 5;
     return config;
 }
 
-// Endless text of one kind: words of three letters in a random order, from the kind's own alphabet.
-static void write_text(uint8_t *out, size_t count, const char *alphabet, uint32_t seed) {
-    size_t letters = strlen(alphabet);
-    uint32_t state = seed * 2654435761u + 1u;
-    for (size_t i = 0; i < count; i++) {
-        if (i % 4 == 0) state = state * 1664525u + 1013904223u;
-        size_t word = state >> 27;
-        out[i] =
-            i % 4 == 3 ? ' ' : (uint8_t)alphabet[(word * 3 + i % 4 * (1 + word % 2)) % letters];
-    }
-}
-
-static const char *const kinds[] = {"abcdefgh", "01234567"};
-
 static int setup(void **state) {
-    strategy_fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
+    lifelong_setup(state);
+    lifelong *f = *state;
     f->config = tiny_config();
-    temp_dir_new(f->dir);
-    temp_dir_join(f->pool, f->dir, "pool");
-    *state = f;
     return 0;
 }
 
-static void close_pool(strategy_fixture *f) {
-    reef_trainer_close(f->trainer);
-    reef_store_close(f->store);
-    f->trainer = NULL;
-    f->store = NULL;
+static void make_rival(lifelong *f, const char *strategy, const char *boundaries) {
+    choose(&f->config, "strategy", strategy);
+    choose(&f->config, "boundaries", boundaries);
+    make_pool(f, 2);
 }
 
-static int teardown(void **state) {
-    strategy_fixture *f = *state;
-    close_pool(f);
-    temp_dir_remove(f->dir);
-    free(f);
-    return 0;
-}
-
-static void ok(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s", err->message);
-}
-
-static void open_pool(strategy_fixture *f, size_t threads) {
-    reef_error err;
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
-    ok(reef_trainer_open(&f->trainer, f->store, &(reef_trainer_options){.threads = threads}, &err),
-       &err);
-}
-
-static void make_pool(strategy_fixture *f, const char *strategy, const char *boundaries) {
-    reef_error err;
-    ok(reef_config_set(&f->config, "strategy", strategy, &err), &err);
-    ok(reef_config_set(&f->config, "boundaries", boundaries, &err), &err);
-    ok(reef_pool_init(f->pool, &f->config, &err), &err);
-    open_pool(f, 2);
-}
-
-static void feed(strategy_fixture *f, const uint8_t *bytes, size_t count) {
-    reef_error err;
-    size_t taken;
-    ok(reef_trainer_feed(f->trainer, "test", bytes, count, &taken, NULL, &err), &err);
-    assert_int_equal(taken, count);
-}
-
-static void feed_kind(strategy_fixture *f, int kind, size_t count, uint32_t seed) {
-    uint8_t *bytes = malloc(count);
-    assert_non_null(bytes);
-    write_text(bytes, count, kinds[kind], seed);
-    feed(f, bytes, count);
-    free(bytes);
-}
-
-static void boundary(strategy_fixture *f) {
+static void boundary(lifelong *f) {
     reef_error err;
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
 }
 
-static reef_gen *gen_of(const strategy_fixture *f) {
+static reef_gen *gen_of(const lifelong *f) {
     return reef_open_generation(f->trainer);
 }
 
-static reef_trainer_status status_of(const strategy_fixture *f) {
-    reef_trainer_status status;
-    reef_trainer_status_read(f->trainer, &status);
-    return status;
-}
-
 // First task, a boundary, and the pool as it is then.
-static void first_task(strategy_fixture *f, const char *strategy) {
-    make_pool(f, strategy, "given");
+static void first_task(lifelong *f, const char *strategy) {
+    make_rival(f, strategy, "given");
     feed_kind(f, 0, TASK_BYTES + 1, 1);
     boundary(f);
     assert_int_equal(status_of(f).task, 1);
@@ -196,7 +105,7 @@ static size_t rows_changed(const picture *before, const reef_peer *peer, uint32_
 // ---- finetune, joint -----------------------------------------------------------------------------
 
 static void finetune_changes_every_tensor_and_keeps_one_generation(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     f->config.warmup = 20;
     first_task(f, "finetune");
     picture before = take(gen_of(f));
@@ -217,13 +126,13 @@ static void finetune_changes_every_tensor_and_keeps_one_generation(void **state)
 
 // One of two bytes in a row is no space.
 static bool is_of_first_kind(const uint8_t *window) {
-    return strchr(kinds[0], window[0]) != NULL || strchr(kinds[0], window[1]) != NULL;
+    return strchr(FIRST_KIND, window[0]) != NULL || strchr(FIRST_KIND, window[1]) != NULL;
 }
 
 static void joint_looks_for_no_boundary_and_rehearses_the_whole_past(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
-    make_pool(f, "joint", "drift");
+    make_rival(f, "joint", "drift");
     feed_kind(f, 0, 12000, 1);
     size_t old = 0;
     for (int i = 0; i < 20; i++) {
@@ -240,8 +149,8 @@ static void joint_looks_for_no_boundary_and_rehearses_the_whole_past(void **stat
 }
 
 static void drift_makes_a_task_where_generations_would_open_one(void **state) {
-    strategy_fixture *f = *state;
-    make_pool(f, "finetune", "drift");
+    lifelong *f = *state;
+    make_rival(f, "finetune", "drift");
     feed_kind(f, 0, 12000, 1);
     feed_kind(f, 1, 6000, 1);
     reef_trainer_status status = status_of(f);
@@ -260,19 +169,19 @@ static void drift_makes_a_task_where_generations_would_open_one(void **state) {
 // ---- replay --------------------------------------------------------------------------------------
 
 // How many of the windows that the last step trained on are of the first kind of text.
-static size_t old_windows(const strategy_fixture *f, size_t trained) {
+static size_t old_windows(const lifelong *f, size_t trained) {
     size_t T = f->config.context, count = 0;
     for (size_t w = 0; w < trained; w++) {
         const uint8_t *window = f->trainer->tokens + w * T;
         size_t letters = 0;
-        for (size_t t = 0; t < T; t++) letters += strchr(kinds[0], window[t]) != NULL;
+        for (size_t t = 0; t < T; t++) letters += strchr(FIRST_KIND, window[t]) != NULL;
         assert_true(letters == 0 || letters >= T / 2); // no window is of both
         count += letters > 0;
     }
     return count;
 }
 
-static void assert_share(strategy_fixture *f, size_t trained, size_t old) {
+static void assert_share(lifelong *f, size_t trained, size_t old) {
     first_task(f, "replay");
     feed_kind(f, 1, 64 * 4, 9); // rehearsal has something to draw from
     for (uint32_t i = 0; i < 30; i++) {
@@ -283,19 +192,19 @@ static void assert_share(strategy_fixture *f, size_t trained, size_t old) {
 }
 
 static void replay_takes_rehearsals_places(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     f->config.replay_share = 0.25f;
     assert_share(f, 8, 2);
 }
 
 static void replay_adds_windows_where_rehearsal_has_too_few_places(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     f->config.replay_share = 0.75f;
     assert_share(f, 16, 12);
 }
 
 static void replay_of_a_third_task_draws_from_both_before(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     f->config.replay_share = 0.5f;
     first_task(f, "replay");
     feed_kind(f, 1, TASK_BYTES, 2);
@@ -308,13 +217,13 @@ static void replay_of_a_third_task_draws_from_both_before(void **state) {
     assert_true(first > windows / 4 && first < windows * 3 / 4);
 }
 
-static double loss_on(strategy_fixture *f, int kind) {
+static double loss_on(lifelong *f, int kind) {
     reef_error err;
     reef_model *model = NULL;
     reef_score score = {0};
-    uint8_t probe[PROBE_BYTES];
+    uint8_t probe[LIFELONG_PROBE_BYTES];
     ok(reef_trainer_commit(f->trainer, NULL, &err), &err);
-    write_text(probe, sizeof probe, kinds[kind], 99);
+    lifelong_text(probe, sizeof probe, kind, 99);
     ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
     ok(reef_model_score(model, probe, sizeof probe, NULL, &score, NULL, NULL, &err), &err);
     reef_model_close(model);
@@ -324,14 +233,14 @@ static double loss_on(strategy_fixture *f, int kind) {
 static double forgotten(const char *strategy) {
     void *state = NULL;
     setup(&state);
-    strategy_fixture *f = state;
-    make_pool(f, strategy, "drift");
+    lifelong *f = state;
+    make_rival(f, strategy, "drift");
     feed_kind(f, 0, 12000, 1);
     double before = loss_on(f, 0);
     feed_kind(f, 1, 12000, 1);
     double after = loss_on(f, 0);
     assert_int_equal(status_of(f).task, 1);
-    teardown(&state);
+    lifelong_teardown(&state);
     return after - before;
 }
 
@@ -369,7 +278,7 @@ static void spread(float *values, float *fisher, size_t count) {
 }
 
 static void ewc_penalty_of_dense_tensors_has_the_gradient_it_says(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     f->config.ewc_weight = 3.0f;
     first_task(f, "ewc");
     reef_gen *gen = gen_of(f);
@@ -391,7 +300,7 @@ static void ewc_penalty_of_dense_tensors_has_the_gradient_it_says(void **state) 
 
 // With beta1 of zero, the first moment is the gradient.
 static void ewc_penalty_of_rows_has_the_gradient_it_says(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     f->config.ewc_weight = 3.0f;
     first_task(f, "ewc");
     reef_gen *gen = gen_of(f);
@@ -461,7 +370,7 @@ static reef_status add_slope(reef_trainer *trainer, reef_error *err) {
     return REEF_OK;
 }
 
-static void assert_fisher(strategy_fixture *f, float *value, float fisher) {
+static void assert_fisher(lifelong *f, float *value, float fisher) {
     reef_error err;
     size_t count;
     asked = (slope){.value = value};
@@ -482,7 +391,7 @@ static size_t largest(const float *values, size_t count) {
 // Of parameters behind the last choice of experts only: where another expert is chosen, differences of
 // the loss are no slope.
 static void ewc_fisher_is_the_mean_squared_slope_of_windows(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     first_task(f, "ewc");
     reef_gen *gen = gen_of(f);
     const char *const names[] = {"head", "norm_scale", "norm_shift"};
@@ -501,7 +410,7 @@ static void ewc_fisher_is_the_mean_squared_slope_of_windows(void **state) {
 static double distance(float weight) {
     void *state = NULL;
     setup(&state);
-    strategy_fixture *f = state;
+    lifelong *f = state;
     f->config.ewc_weight = weight;
     first_task(f, "ewc");
     feed_kind(f, 1, TASK_BYTES, 2);
@@ -516,7 +425,7 @@ static double distance(float weight) {
                         strategy->anchor.rows[l], strategy->fisher.rows[l], 1.0};
         sum += penalty_of(&rows);
     }
-    teardown(&state);
+    lifelong_teardown(&state);
     return sum;
 }
 
@@ -584,14 +493,14 @@ static double loss_of_token(void *context) {
 }
 
 static void lwf_gradient_of_a_step_is_that_of_both_losses(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     uint8_t text[65];
     double bits;
     f->config.lwf_weight = 2.0f;
     first_task(f, "lwf");
     feed_kind(f, 1, 1280, 2); // so that teacher and student differ
-    write_text(text, sizeof text, kinds[1], 5);
+    lifelong_text(text, sizeof text, 1, 5);
     reef_trainer *trainer = f->trainer;
     ok(reef_step_forward(trainer, text, &trainer->ahead, &bits, &err), &err);
     float *gradient = copy_of(trainer->pass.logits, 4 * 16 * REEF_VOCAB * sizeof(float));
@@ -619,7 +528,7 @@ static void lwf_gradient_of_a_step_is_that_of_both_losses(void **state) {
 }
 
 static void lwf_teacher_is_the_model_of_the_boundary_for_ever(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     uint8_t text[17];
     float logits[17 * REEF_VOCAB];
@@ -635,7 +544,7 @@ static void lwf_teacher_is_the_model_of_the_boundary_for_ever(void **state) {
     for (uint32_t l = 0; l < 2; l++)
         assert_int_equal(rows_changed(&before, &teacher->peers[l], l), 0);
     // What it says is what evaluation as of the boundary says.
-    write_text(text, sizeof text, kinds[0], 7);
+    lifelong_text(text, sizeof text, 0, 7);
     reef_model *model = NULL;
     ok(reef_model_open(&model, f->store, "then", &(reef_model_options){.threads = 1}, &err), &err);
     ok(reef_model_logits(model, text, sizeof text, logits, &err), &err);
@@ -680,7 +589,7 @@ static double plain_score(
 }
 
 // The rows that a step must have changed: again and again the best that is left.
-static void assert_best_changed(strategy_fixture *f, const picture *before, size_t background) {
+static void assert_best_changed(lifelong *f, const picture *before, size_t background) {
     const reef_trainer *trainer = f->trainer;
     size_t windows = f->config.batch + trainer->rehearse_windows;
     for (uint32_t l = 0; l < 2; l++) {
@@ -704,7 +613,7 @@ static void assert_best_changed(strategy_fixture *f, const picture *before, size
 }
 
 static void sparse_memory_changes_the_rows_that_tf_idf_names(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     size_t background;
     uint64_t changed;
@@ -731,8 +640,8 @@ static void sparse_memory_changes_the_rows_that_tf_idf_names(void **state) {
 }
 
 static void sparse_memory_trains_everything_in_its_first_task(void **state) {
-    strategy_fixture *f = *state;
-    make_pool(f, "sparse-memory", "given");
+    lifelong *f = *state;
+    make_rival(f, "sparse-memory", "given");
     feed_kind(f, 0, 641, 1);
     picture before = take(gen_of(f));
     feed_kind(f, 0, 64, 2);
@@ -754,7 +663,7 @@ static void grid_adds_as_many_experts_as_a_generation_would(void **state) {
 }
 
 static void grid_trains_new_rows_and_sub_keys_only(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     first_task(f, "grid");
     const reef_gen *gen = gen_of(f);
     assert_int_equal(gen->info.side, 8); // 6 * 6 + 4 * 4 = 52 <= 64
@@ -782,9 +691,9 @@ static void grid_trains_new_rows_and_sub_keys_only(void **state) {
 }
 
 static void grid_that_cannot_grow_says_so(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
-    make_pool(f, "grid", "given");
+    make_rival(f, "grid", "given");
     feed_kind(f, 0, 641, 1);
     f->trainer->net.config.side_new = 65535;
     assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_INVALID);
@@ -804,12 +713,12 @@ static uint32_t root_of_run(
     reef_error err;
     reef_commit commit;
     setup(&state);
-    strategy_fixture *f = state;
-    make_pool(f, strategy, "drift");
+    lifelong *f = state;
+    make_rival(f, strategy, "drift");
     close_pool(f);
     open_pool(f, threads);
-    write_text(bytes, 9600, kinds[0], 1);
-    write_text(bytes + 9600, 6400, kinds[1], 1);
+    lifelong_text(bytes, 9600, 0, 1);
+    lifelong_text(bytes + 9600, 6400, 1, 1);
     size_t at = 0;
     for (size_t calls = 1; at < COUNT; calls++) {
         size_t count = COUNT - at < cut ? COUNT - at : cut;
@@ -825,7 +734,7 @@ static uint32_t root_of_run(
     }
     memcpy(root, commit.root, REEF_HASH_BYTES);
     uint32_t tasks = status_of(f).task;
-    teardown(&state);
+    lifelong_teardown(&state);
     return tasks;
 }
 
@@ -844,48 +753,38 @@ static void the_stream_alone_decides_the_bits_of_every_strategy(void **state) {
     }
 }
 
-static void logits_of(strategy_fixture *f, const char *as_of, float *out) {
-    reef_error err;
-    reef_model *model = NULL;
-    uint8_t probe[PROBE_BYTES];
-    write_text(probe, sizeof probe, kinds[0], 99);
-    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof probe, out, &err), &err);
-    reef_model_close(model);
-}
-
 static void snapshots_of_every_strategy_stay_what_they_were(void **state) {
     (void)state;
-    const size_t bytes = PROBE_BYTES * REEF_VOCAB * sizeof(float);
+    const size_t bytes = LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float);
     float *then = malloc(bytes), *later = malloc(bytes);
     for (size_t i = 0; RIVALS[i] != NULL; i++) {
         reef_error err;
         void *own = NULL;
         setup(&own);
-        strategy_fixture *f = own;
+        lifelong *f = own;
         if (strcmp(RIVALS[i], "joint") == 0)
-            make_pool(f, "joint", "given");
+            make_rival(f, "joint", "given");
         else
             first_task(f, RIVALS[i]);
         feed_kind(f, 1, 1280, 2);
         ok(reef_trainer_snapshot(f->trainer, "then", NULL, &err), &err);
-        logits_of(f, "now", then);
+        logits_of(f->store, "now", 0, then);
         feed_kind(f, 1, 2560, 3);
         ok(reef_trainer_commit(f->trainer, NULL, &err), &err);
-        logits_of(f, "then", later);
+        logits_of(f->store, "then", 0, later);
         assert_memory_equal(then, later, bytes);
-        logits_of(f, "now", later);
+        logits_of(f->store, "now", 0, later);
         assert_memory_not_equal(then, later, bytes);
-        teardown(&own);
+        lifelong_teardown(&own);
     }
     free(then);
     free(later);
 }
 
 static void what_keeps_the_models_size_refuses_to_grow(void **state) {
-    strategy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
-    make_pool(f, "lwf", "given");
+    make_rival(f, "lwf", "given");
     assert_int_equal(reef_trainer_grow(f->trainer, 8, &err), REEF_INVALID);
     assert_non_null(strstr(err.message, "the pool's strategy is lwf"));
     assert_non_null(strstr(err.message, "can grow"));
@@ -907,7 +806,7 @@ static void windows_that_a_strategy_cannot_read_are_refused(void **state) {
     }
 }
 
-#define STRATEGY_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define STRATEGY_TEST(test) cmocka_unit_test_setup_teardown(test, setup, lifelong_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

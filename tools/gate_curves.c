@@ -111,7 +111,7 @@ static void measure_text(gate_curve *curve, size_t j, const float *margins, size
 
 // firing (bytes of all texts, one after the other) counts gates on each byte.
 static reef_status measure_gate(gate_curve *curve,
-                                const reef_model *model,
+                                reef_model *model,
                                 const gate_texts *texts,
                                 sorted *each,
                                 uint16_t *firing,
@@ -152,7 +152,7 @@ static void count_together(gate_texts *texts, const uint16_t *firing, uint32_t f
 }
 
 reef_status gate_curves_measure(gate_curve *curves,
-                                const reef_model *model,
+                                reef_model *model,
                                 gate_texts *texts,
                                 reef_error *err) {
     uint32_t generations = reef_model_generation_count(model);

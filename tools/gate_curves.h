@@ -47,7 +47,7 @@ typedef struct gate_curve {
 
 /** Measure every gate of the model on every text, each read from a cold start. Writes texts->at_once, too_many. */
 REEF_MUST_CHECK reef_status gate_curves_measure(gate_curve *curves, // (generations - 1)
-                                                const reef_model *model,
+                                                reef_model *model,
                                                 gate_texts *texts,
                                                 reef_error *err);
 void gate_curve_release(gate_curve *curve); // accepts the zeroed one

@@ -101,7 +101,8 @@
     X(fire_max, INTEGER, FIRST, "1", 1, 65536,                                                     \
       "generations after the first that may fire on one byte, the newest first")                   \
     X(gate, TEXT, LATER, "ngram", 0, 0,                                                            \
-      "what later generations fire on: ngram (bytes like their own), or off (all)")                \
+      "what later generations fire on: ngram (bytes like their own), loss (as well, where "        \
+      "n-grams are not enough, what older generations foresee badly), or off (all)")               \
     X(gate_decay, NUMBER, FIRST, "0", 0, 0.99999,                                                  \
       "memory of a gate's mean over the stream; 0: as short as the data allows")                   \
     X(gate_negatives, INTEGER, LATER, "0", 0, 64,                                                  \
@@ -251,7 +252,7 @@ static const struct choice {
     {"growth", {"generation", "in_place"}, "must be generation or in_place"},
     {"size_new", {"fixed", "auto"}, "must be fixed or auto"},
     {"subkeys_new", {"random", "queries"}, "must be random or queries"},
-    {"gate", {"ngram", "off"}, "must be ngram or off"},
+    {"gate", {"ngram", "loss", "off"}, "must be ngram, loss or off"},
     {"seal_dtype", {"f32", "bf16"}, "must be f32 or bf16"},
     {"strategy",
      {"generations", "finetune", "replay", "ewc", "lwf", "joint", "sparse-memory", "grid"},

@@ -141,19 +141,18 @@ static reef_status find_snapshots(const consolidation *c, reef_error *err) {
 static reef_status fires_on_most(
     const consolidation *c, const uint8_t *bytes, size_t size, bool *out, reef_error *err) {
     reef_trainer *trainer = c->trainer;
-    uint8_t *any = calloc(size, 1);
-    if (any == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a window");
+    reef_batch batch;
+    bool answered;
     size_t fired = 0;
-    for (uint32_t g = c->options->first; g <= c->options->last; g++) {
-        reef_gate_state state;
-        const reef_gate *gate = &trainer->net.gens[g]->gate;
-        reef_gate_reset(gate, &state);
-        reef_gate_score(gate, &state, size, bytes,
-                        trainer->margins); // at most the bytes of a batch
-        for (size_t t = 0; t < size; t++) any[t] |= trainer->margins[t] > 0.0f;
+    reef_status status =
+        reef_step_read(trainer, &trainer->net, bytes, size, &batch, &answered, err);
+    if (status != REEF_OK) return status;
+    for (size_t t = 0; t < size; t++) {
+        bool any = false;
+        for (uint32_t g = c->options->first; g <= c->options->last; g++)
+            any = any || trainer->margins[g * batch.fire_stride + t] > 0.0f;
+        fired += any;
     }
-    for (size_t t = 0; t < size; t++) fired += any[t];
-    free(any);
     *out = 2 * fired > size;
     return REEF_OK;
 }
@@ -225,38 +224,25 @@ static reef_status plan(consolidation *c, reef_error *err) {
 static reef_status measure_window(
     consolidation *c, const uint8_t *bytes, size_t size, double *nats, reef_error *err) {
     reef_trainer *trainer = c->trainer;
-    size_t T = trainer->net.config.context, count = size - 1, windows = (count + T - 1) / T;
-    size_t stride = reef_step_windows(&trainer->net.config) * T, gens = trainer->net.gen_count;
-    reef_firing firing = {0};
-    reef_status status = reef_firing_init(&firing, &trainer->net, err);
+    size_t count = size - 1, gens = trainer->net.gen_count;
+    reef_batch batch;
+    bool answered;
+    reef_status status =
+        reef_step_read(trainer, &trainer->net, bytes, size, &batch, &answered, err);
     if (status != REEF_OK) return status;
-    memset(trainer->tokens, 0, windows * T); // what the last T-window lacks is padded
-    memset(trainer->targets, 0, windows * T);
-    memset(trainer->fire, 0, gens * stride);
-    memcpy(trainer->tokens, bytes, count);
-    memcpy(trainer->targets, bytes + 1, count);
-    reef_firing_score(&firing, &trainer->net, count, bytes, trainer->fire, trainer->margins,
-                      stride);
-    reef_firing_release(&firing);
     for (size_t t = 0; t < count; t++) {
         bool any = false;
         for (size_t g = 1; g < gens; g++) {
-            uint8_t fired = trainer->fire[g * stride + t];
+            uint8_t fired = reef_step_read_fire(trainer, g)[t];
             c->fired[g] += fired;
             any = any || (fired && g >= c->report->first && g <= c->report->last);
         }
         c->fired_any += any;
     }
     c->tokens += count;
-    reef_batch batch = {
-        .windows = windows,
-        .tokens = trainer->tokens,
-        .targets = trainer->targets,
-        .fire = trainer->fire,
-        .fire_stride = stride,
-    };
-    status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                               REEF_PASS_EVALUATE, err);
+    if (!answered)
+        status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
+                                   REEF_PASS_EVALUATE, err);
     for (size_t t = 0; t < count; t++) *nats += trainer->pass.loss[t];
     return status;
 }
@@ -371,6 +357,7 @@ static reef_status places_init(places *p,
         info.side = 0;
         reef_status status = reef_gen_new(&p->gens[i], &net->config, &info, err);
         if (status != REEF_OK) return status;
+        reef_gate_reset(&p->gens[i]->gate, &p->states[i]);
         p->gens[i]->stored = true; // by reef_generations_replace
     }
     return REEF_OK;

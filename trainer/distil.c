@@ -29,8 +29,7 @@ typedef struct school {
     size_t *taught, *silent; // places in `lessons`
     size_t taught_count, silent_count;
     uint8_t *fire;        // (generations, rows) where the teacher's take part
-    uint8_t *window_fire; // (generations, window bytes) scratch
-    float *margins;       // the same
+    float *margins;       // (T) scratch
     size_t stride;        // rows of a batch
 } school;
 
@@ -88,7 +87,9 @@ static reef_status fit_gate(const school *s, reef_gen *gen, reef_error *err) {
     list_windows(s, &fit_on, bytes, sizes, s->silent, s->silent_count, 0, 2);
     list_windows(s, &calibrate, bytes + most, sizes + most, s->silent, s->silent_count, 1, 2);
     list_windows(s, &young, bytes + 2 * most, sizes + 2 * most, s->taught, s->taught_count, 0, 1);
-    status = reef_gen_fit_gate(gen, config, &fit_on, &calibrate, &young, err);
+    // Generations first to last leave their places: what is older than the new one is older than them.
+    status = reef_gen_fit_gate(gen, s->distil->trainer, s->distil->first, &fit_on, &calibrate,
+                               &young, err);
 
 cleanup:
     free(bytes);
@@ -103,15 +104,16 @@ cleanup:
 // after it silent.
 static reef_status teacher_fires(
     school *s, size_t w, uint32_t own, const uint8_t *bytes, size_t at, reef_error *err) {
-    size_t T = s->teacher->config.context, stride = s->distil->trainer->reservoir.window_bytes;
-    reef_firing firing = {0};
-    reef_status status = reef_firing_init(&firing, s->teacher, err);
+    size_t T = s->teacher->config.context;
+    reef_trainer *trainer = s->distil->trainer;
+    reef_batch batch;
+    bool answered;
+    reef_status status =
+        reef_step_read(trainer, s->teacher, bytes, at + T, &batch, &answered, err);
     if (status != REEF_OK) return status;
-    reef_firing_score(&firing, s->teacher, at + T, bytes, s->window_fire, s->margins, stride);
-    reef_firing_release(&firing);
     for (size_t g = 1; g < s->teacher->gen_count; g++) {
         uint8_t *fire = s->fire + g * s->stride + w * T;
-        memcpy(fire, s->window_fire + g * stride + at, T);
+        memcpy(fire, reef_step_read_fire(trainer, g) + at, T);
         if (g >= own) memset(fire, g == own, T);
     }
     return REEF_OK;
@@ -164,7 +166,8 @@ static reef_status add_lesson(school *s, size_t w, uint64_t counter, reef_error 
     return status;
 }
 
-// Other text on which the pupil's gate leaks becomes a window of the retain term, as in training.
+// Other text on which the pupil's gate leaks becomes a window of the retain term, as in training: the loss
+// counts as that of old data.
 static reef_status add_silence(school *s, size_t w, uint64_t step, size_t *count, reef_error *err) {
     const reef_distil *d = s->distil;
     const reef_config *config = &d->trainer->net.config;
@@ -278,10 +281,10 @@ static void release(school *s) {
     free(s->pupil.weight);
     free(s->pupil.fire);
     free(s->pupil.margins);
+    free(s->pupil.reading);
     free(s->taught);
     free(s->silent);
     free(s->fire);
-    free(s->window_fire);
     free(s->margins);
 }
 
@@ -290,7 +293,6 @@ static reef_status allocate(school *s, reef_error *err) {
     const reef_config *config = &s->pupil.net.config;
     size_t windows = reef_step_windows(config), gens = s->teacher->gen_count;
     size_t mine = gens - (d->last - d->first); // all but those that are replaced, and the new one
-    size_t window = d->trainer->reservoir.window_bytes;
     s->stride = windows * config->context;
     s->gens = calloc(mine, sizeof *s->gens);
     s->pupil.tokens = calloc(s->stride, 1);
@@ -299,10 +301,9 @@ static reef_status allocate(school *s, reef_error *err) {
     s->taught = calloc(d->lesson_count + 1, sizeof *s->taught);
     s->silent = calloc(d->lesson_count + 1, sizeof *s->silent);
     s->fire = calloc(gens, s->stride);
-    s->window_fire = calloc(gens, window);
-    s->margins = calloc(gens * window, sizeof *s->margins);
+    s->margins = calloc(config->context, sizeof *s->margins);
     if (!s->gens || !s->pupil.tokens || !s->pupil.targets || !s->pupil.weight || !s->taught ||
-        !s->silent || !s->fire || !s->window_fire || !s->margins)
+        !s->silent || !s->fire || !s->margins)
         return reef_fail(err, REEF_NO_MEMORY, "no memory to distil generations %u to %u", d->first,
                          d->last);
     reef_status status = reef_step_reserve(&s->pupil, mine, err);

@@ -42,7 +42,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static double median_of(double *values, uint32_t count) {
+double reef_median(double *values, uint32_t count) {
     qsort(values, count, sizeof *values, ascending);
     return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
@@ -51,10 +51,10 @@ void reef_drift_level(const reef_drift *drift, double *median, double *spread) {
     *median = *spread = 0.0;
     if (drift->count == 0) return;
     memcpy(drift->scratch, drift->history, drift->count * sizeof *drift->scratch);
-    *median = median_of(drift->scratch, drift->count);
+    *median = reef_median(drift->scratch, drift->count);
     for (uint32_t i = 0; i < drift->count; i++)
         drift->scratch[i] = fabs(drift->history[i] - *median);
-    *spread = 1.4826 * median_of(drift->scratch, drift->count);
+    *spread = 1.4826 * reef_median(drift->scratch, drift->count);
 }
 
 double reef_drift_limit(double median, double spread, const reef_config *config) {

@@ -25,6 +25,8 @@ void reef_drift_push(reef_drift *drift, double bits);
 double reef_drift_at(const reef_drift *drift, uint32_t i);
 /** Median and robust spread of the history; both 0 when it is empty. */
 void reef_drift_level(const reef_drift *drift, double *median, double *spread);
+/** The median of `count` >= 1 values, which are sorted. */
+double reef_median(double *values, uint32_t count);
 /** The loss above which a batch is suspicious. */
 double reef_drift_limit(double median, double spread, const reef_config *config);
 

@@ -215,31 +215,48 @@ static reef_status refuse_vector(reef_error *err) {
 
 // ---- one pass over a piece of a stream -----------------------------------------------------------
 
-// Forward of `count` tokens from `bytes` on (at most PASS_WINDOWS windows). What the last window lacks
-// is padded: attention is causal, so nothing before it notices. `next` is the byte after the last.
-static reef_status run(reef_model *model,
-                       reef_firing *firing,
-                       const uint8_t *bytes,
-                       size_t count,
-                       const uint8_t *next,
-                       reef_error *err) {
-    size_t T = model->net.config.context, windows = (count + T - 1) / T, rows = windows * T;
+// The gates' decisions about `count` tokens from `bytes` on (at most PASS_WINDOWS windows). What the last window
+// lacks is padded: attention is causal, so nothing before it notices. `next` is the byte after the last; NULL
+// where there is none, and `firing` is no good any more.
+static reef_status decide(reef_model *model,
+                          const reef_net *net,
+                          reef_firing *firing,
+                          const uint8_t *bytes,
+                          size_t count,
+                          const uint8_t *next,
+                          reef_batch *out,
+                          bool *answered,
+                          reef_error *err) {
+    size_t T = net->config.context, windows = (count + T - 1) / T, rows = windows * T;
     memset(model->tokens, 0, rows);
     memset(model->targets, 0, rows);
-    for (size_t g = 0; g < model->net.gen_count; g++)
-        memset(model->fire + g * model->stride, 0, rows);
     memcpy(model->tokens, bytes, count);
     memcpy(model->targets, bytes + 1, count - 1);
     if (next != NULL) model->targets[count - 1] = *next;
-    reef_firing_score(firing, &model->net, count, bytes, model->fire, model->margins,
-                      model->stride);
-    reef_batch batch = {
+    *out = (reef_batch){
         .windows = windows,
         .tokens = model->tokens,
         .targets = model->targets,
         .fire = model->fire,
         .fire_stride = model->stride,
     };
+    reef_firing_means means = {net, &model->pass, model->workers};
+    return reef_firing_decide(firing, &means, out, count, model->fire, model->margins,
+                              model->stride, answered, err);
+}
+
+// Forward of the same tokens: losses and logits in the model's pass.
+static reef_status run(reef_model *model,
+                       reef_firing *firing,
+                       const uint8_t *bytes,
+                       size_t count,
+                       const uint8_t *next,
+                       reef_error *err) {
+    reef_batch batch;
+    bool answered;
+    reef_status status =
+        decide(model, &model->net, firing, bytes, count, next, &batch, &answered, err);
+    if (status != REEF_OK || answered) return status;
     return reef_pass_forward(&model->pass, &model->net, model->workers, &batch, REEF_PASS_EVALUATE,
                              err);
 }
@@ -294,7 +311,33 @@ reef_status reef_model_score(reef_model *model,
     return status;
 }
 
-reef_status reef_model_gate_margins(const reef_model *model,
+// Margins along a text of a gate that reads losses: the last one of `net`.
+static reef_status read_margins(reef_model *model,
+                                const reef_net *net,
+                                const uint8_t *bytes,
+                                size_t count,
+                                reef_gate_facts *facts,
+                                float *margins,
+                                reef_error *err) {
+    const float *row = model->margins + (net->gen_count - 1) * model->stride;
+    reef_firing firing = {0};
+    reef_status status = reef_firing_init(&firing, net, err);
+    for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
+        size_t tokens = count - at < model->stride ? count - at : model->stride;
+        const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
+        reef_batch batch;
+        bool answered;
+        status =
+            decide(model, net, &firing, bytes + at, tokens, next, &batch, &answered, err);
+        if (status == REEF_OK) memcpy(margins + at, row, tokens * sizeof *margins);
+    }
+    size_t T = net->config.context;
+    facts->passes = (double)firing.windows / (double)((count + T - 1) / T);
+    reef_firing_release(&firing);
+    return status;
+}
+
+reef_status reef_model_gate_margins(reef_model *model,
                                     uint32_t generation,
                                     const uint8_t *bytes,
                                     size_t count,
@@ -311,9 +354,16 @@ reef_status reef_model_gate_margins(const reef_model *model,
     *facts = (reef_gate_facts){.decay = gen->gate.decay,
                                .prior = gen->gate.prior,
                                .threshold = gen->gate.threshold,
+                               .loss_weight = gen->gate.loss_weight,
+                               .loss_reference = gen->gate.loss_reference,
                                .leak = gen->gate_leak,
                                .detect = gen->gate_detect};
-    if (margins == NULL) return REEF_OK;
+    if (margins == NULL || count == 0) return REEF_OK;
+    if (gen->gate.loss_weight > 0.0f) {
+        reef_net net = model->net; // a view: what comes later has no say
+        net.gen_count = (size_t)generation + 1;
+        return read_margins(model, &net, bytes, count, facts, margins, err);
+    }
     reef_gate_state state;
     reef_gate_reset(&gen->gate, &state);
     reef_gate_score(&gen->gate, &state, count, bytes, margins);
@@ -327,7 +377,8 @@ reef_status reef_model_logits(
     reef_status status = reef_firing_init(&firing, &model->net, err);
     for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
         size_t tokens = count - at < model->stride ? count - at : model->stride;
-        status = run(model, &firing, bytes + at, tokens, NULL, err);
+        const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
+        status = run(model, &firing, bytes + at, tokens, next, err);
         if (status == REEF_OK)
             memcpy(logits + at * REEF_VOCAB, model->pass.logits,
                    tokens * REEF_VOCAB * sizeof *logits);
@@ -369,47 +420,39 @@ static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uin
     return candidates[kept - 1].byte;
 }
 
-// The window that is being continued: bytes, and per generation whether it fired on them.
+// The window that is being continued. Its gates decide anew for every byte, from where they stood before it.
 typedef struct growing {
-    reef_firing firing;
-    uint8_t *bytes; // (T)
-    uint8_t *fire;  // (generations, T)
+    reef_firing firing; // at the first byte
+    reef_firing moving; // scratch
+    uint8_t *bytes;     // (T)
     size_t length;
 } growing;
 
-// Append a byte whose gates have not decided yet. A full window keeps its later half.
-static void append(reef_model *model, growing *text, uint8_t byte) {
-    size_t T = model->net.config.context, gens = model->net.gen_count;
+// A full window keeps its later half.
+static reef_status append(reef_model *model, growing *text, uint8_t byte, reef_error *err) {
+    size_t T = model->net.config.context;
     if (text->length == T) {
-        size_t keep = T / 2;
-        memmove(text->bytes, text->bytes + T - keep, keep);
-        for (size_t g = 0; g < gens; g++)
-            memmove(text->fire + g * T, text->fire + g * T + T - keep, keep);
+        size_t keep = T / 2, gone = T - keep;
+        reef_batch batch;
+        bool answered;
+        reef_status status = decide(model, &model->net, &text->firing, text->bytes, gone,
+                                    text->bytes + gone, &batch, &answered, err);
+        if (status != REEF_OK) return status;
+        memmove(text->bytes, text->bytes + gone, keep);
         text->length = keep;
     }
-    reef_firing_score(&text->firing, &model->net, 1, &byte, model->fire, model->margins,
-                      model->stride);
-    for (size_t g = 1; g < gens; g++)
-        text->fire[g * T + text->length] = model->fire[g * model->stride];
     text->bytes[text->length++] = byte;
+    return REEF_OK;
 }
 
 static reef_status next_logits(reef_model *model,
-                               const growing *text,
+                               growing *text,
                                const float **out,
                                reef_error *err) {
-    size_t T = model->net.config.context;
-    memset(model->tokens, 0, T);
-    memcpy(model->tokens, text->bytes, text->length);
-    for (size_t g = 1; g < model->net.gen_count; g++) {
-        memset(model->fire + g * model->stride, 0, T);
-        memcpy(model->fire + g * model->stride, text->fire + g * T, text->length);
-    }
-    reef_batch batch = {
-        .windows = 1, .tokens = model->tokens, .fire = model->fire, .fire_stride = model->stride};
     *out = model->pass.logits + (text->length - 1) * REEF_VOCAB;
-    return reef_pass_forward(&model->pass, &model->net, model->workers, &batch, REEF_PASS_EVALUATE,
-                             err);
+    reef_status status = reef_firing_copy(&text->moving, &text->firing, err);
+    return status == REEF_OK ? run(model, &text->moving, text->bytes, text->length, NULL, err)
+                             : status;
 }
 
 reef_status reef_model_generate(reef_model *model,
@@ -421,24 +464,27 @@ reef_status reef_model_generate(reef_model *model,
                                 reef_error *err) {
     if (model->vector != NULL) return refuse_vector(err);
     size_t T = model->net.config.context;
-    growing text = {.bytes = calloc(T, 1), .fire = calloc(model->net.gen_count, T)};
+    growing text = {.bytes = calloc(T, 1)};
     reef_status status = reef_firing_init(&text.firing, &model->net, err);
-    if (status == REEF_OK && (text.bytes == NULL || text.fire == NULL))
+    if (status == REEF_OK && text.bytes == NULL)
         status = reef_fail(err, REEF_NO_MEMORY, "no memory to generate");
     if (status != REEF_OK) goto cleanup;
-    if (prompt_bytes == 0) append(model, &text, '\n');
-    for (size_t i = 0; i < prompt_bytes; i++) append(model, &text, prompt[i]);
+    if (prompt_bytes == 0) status = append(model, &text, '\n', err);
+    for (size_t i = 0; status == REEF_OK && i < prompt_bytes; i++)
+        status = append(model, &text, prompt[i], err);
+    if (status != REEF_OK) goto cleanup;
     for (size_t i = 0; i < count; i++) {
         const float *logits;
         status = next_logits(model, &text, &logits, err);
         if (status != REEF_OK) goto cleanup;
         out[i] = draw_byte(logits, sampling, i);
-        append(model, &text, out[i]);
+        status = append(model, &text, out[i], err);
+        if (status != REEF_OK) goto cleanup;
     }
 
 cleanup:
     reef_firing_release(&text.firing);
+    reef_firing_release(&text.moving);
     free(text.bytes);
-    free(text.fire);
     return status;
 }

@@ -10,7 +10,7 @@ reef_status reef_firing_init(reef_firing *firing, const reef_net *net, reef_erro
     firing->states = calloc(net->gen_count, sizeof *firing->states);
     if (firing->states == NULL)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu gates", net->gen_count);
-    for (size_t g = 1; g < net->gen_count; g++)
+    for (size_t g = 0; g < net->gen_count; g++)
         reef_gate_reset(&net->gens[g]->gate, &firing->states[g]);
     return REEF_OK;
 }
@@ -47,18 +47,63 @@ void reef_firing_limit(
     }
 }
 
-void reef_firing_score(reef_firing *firing,
-                       const reef_net *net,
-                       size_t count,
-                       const uint8_t *bytes,
-                       uint8_t *fire,
-                       float *margins,
-                       size_t stride) {
-    assert(firing->gen_count == net->gen_count && count <= stride);
+bool reef_firing_reads_losses(const reef_net *net) {
+    for (size_t g = 1; g < net->gen_count; g++)
+        if (net->gens[g]->gate.loss_weight > 0.0f) return true;
+    return false;
+}
+
+// Losses of the model of the first `gen_count` generations, which have decided.
+static reef_status older_losses(const reef_firing_means *means,
+                                const reef_batch *batch,
+                                size_t gen_count,
+                                const uint8_t *fire,
+                                size_t stride,
+                                reef_error *err) {
+    reef_net older = *means->net; // a view
+    older.gen_count = gen_count;
+    const reef_batch decided = {.windows = batch->windows,
+                                .tokens = batch->tokens,
+                                .targets = batch->targets,
+                                .fire = fire,
+                                .fire_stride = stride};
+    return reef_pass_forward(means->pass, &older, means->workers, &decided, REEF_PASS_EVALUATE,
+                             err);
+}
+
+reef_status reef_firing_decide(reef_firing *firing,
+                               const reef_firing_means *means,
+                               const reef_batch *batch,
+                               size_t count,
+                               uint8_t *fire,
+                               float *margins,
+                               size_t stride,
+                               bool *answered,
+                               reef_error *err) {
+    const reef_net *net = means->net;
+    size_t rows = batch->windows * net->config.context;
+    assert(firing->gen_count == net->gen_count && count <= rows && rows <= stride);
+    bool current = false; // the pass holds the losses of the generations that have decided
     for (size_t g = 1; g < net->gen_count; g++) {
+        const reef_gate *gate = &net->gens[g]->gate;
+        uint8_t *mine = fire + g * stride;
         float *margin = margins + g * stride;
-        reef_gate_score(&net->gens[g]->gate, &firing->states[g], count, bytes, margin);
-        for (size_t t = 0; t < count; t++) fire[g * stride + t] = margin[t] > 0.0f;
+        bool reads = gate->loss_weight > 0.0f;
+        if (reads && !current) {
+            reef_status status = older_losses(means, batch, g, fire, stride, err);
+            if (status != REEF_OK) return status;
+            current = true;
+            firing->windows += batch->windows;
+        }
+        reef_gate_score_losses(gate, &firing->states[g], count, batch->tokens,
+                               reads ? means->pass->loss : NULL, margin);
+        memset(mine, 0, rows);
+        size_t fired = 0;
+        for (size_t t = 0; t < count; t++) fired += mine[t] = margin[t] > 0.0f;
+        if (fired > 0) current = false;
+        // Who is silenced among the first g stays silenced among all: the newest go first.
+        reef_firing_limit(g + 1, count, fire, stride, reef_fire_max(&net->config));
     }
-    reef_firing_limit(net->gen_count, count, fire, stride, reef_fire_max(&net->config));
+    *answered = current;
+    return REEF_OK;
 }

@@ -30,17 +30,51 @@ static void open_for_good(reef_gen *gen) {
     memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof *gate->weights);
     gate->bias = 0.0f;
     gate->start = 0.0f;
+    gate->loss_weight = 0.0f;
     gate->threshold = -INFINITY;
     gen->gate_leak = 1.0f;
     gen->gate_detect = 1.0f;
 }
 
+// The loss of the model of the first `gen_count` generations on each byte of the windows, every one read from
+// its start. `out` is written; the caller's to free.
+static reef_status read_surprises(reef_trainer *trainer,
+                                  size_t gen_count,
+                                  const reef_gate_windows *windows,
+                                  float **out,
+                                  reef_error *err) {
+    size_t bytes = 0;
+    reef_net net = trainer->net; // a view
+    net.gen_count = gen_count;
+    for (size_t i = 0; i < windows->count; i++) bytes += windows->sizes[i];
+    float *at = *out = calloc(bytes, sizeof **out);
+    if (at == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the losses on %zu bytes", bytes);
+    for (size_t i = 0; i < windows->count; at += windows->sizes[i++]) {
+        size_t size = windows->sizes[i];
+        reef_batch batch;
+        bool answered;
+        at[0] = NAN; // nothing came before
+        if (size < 2) continue;
+        reef_status status =
+            reef_step_read(trainer, &net, windows->bytes[i], size, &batch, &answered, err);
+        if (status == REEF_OK && !answered)
+            status = reef_pass_forward(&trainer->pass, &net, trainer->workers, &batch,
+                                       REEF_PASS_EVALUATE, err);
+        if (status != REEF_OK) return status;
+        for (size_t t = 1; t < size; t++) at[t] = (float)trainer->pass.loss[t - 1];
+    }
+    return REEF_OK;
+}
+
 reef_status reef_gen_fit_gate(reef_gen *gen,
-                              const reef_config *config,
+                              reef_trainer *trainer,
+                              size_t older_count,
                               const reef_gate_windows *old_fit,
                               const reef_gate_windows *old_calibrate,
                               const reef_gate_windows *young,
                               reef_error *err) {
+    const reef_config *config = &trainer->net.config;
     if (is_off(config)) {
         open_for_good(gen);
         return REEF_OK;
@@ -50,7 +84,21 @@ reef_status reef_gen_fit_gate(reef_gen *gen,
     reef_gate_fit fit = {.leak_max = config->leak_max,
                          .decay = config->gate_decay,
                          .negatives = config->gate_negatives};
+    float *old_surprise = NULL, *new_surprise = NULL;
     reef_status status = reef_gate_train(&gen->gate, old_fit, old_calibrate, young, &fit, err);
+    // Losses cost passes, now and on every byte to come: only where n-grams are not enough.
+    if (status != REEF_OK || fit.separates || strcmp(config->gate, "loss") != 0) goto cleanup;
+    status = read_surprises(trainer, older_count, old_calibrate, &old_surprise, err);
+    if (status == REEF_OK)
+        status = read_surprises(trainer, older_count, young, &new_surprise, err);
+    if (status != REEF_OK) goto cleanup;
+    fit.old_surprise = old_surprise;
+    fit.new_surprise = new_surprise;
+    status = reef_gate_train(&gen->gate, old_fit, old_calibrate, young, &fit, err);
+
+cleanup:
+    free(old_surprise);
+    free(new_surprise);
     if (status != REEF_OK) return status;
     gen->gate_leak = fit.leak;
     gen->gate_detect = fit.detect;
@@ -93,8 +141,8 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
     }
     reef_gate_windows young = lists.young;
     add_fresh(reservoir, &young, bytes, sizes, fresh, fresh_bytes);
-    status = reef_gen_fit_gate(gen, &trainer->net.config, &lists.old_fit, &lists.old_calibrate,
-                               &young, err);
+    status = reef_gen_fit_gate(gen, trainer, gen->info.generation, &lists.old_fit,
+                               &lists.old_calibrate, &young, err);
 
 cleanup:
     free(bytes);

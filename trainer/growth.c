@@ -21,31 +21,16 @@ static reef_status sample_window(reef_trainer *trainer,
                                  size_t size,
                                  double *nats,
                                  reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    size_t T = config->context, count = size - 1, windows = (count + T - 1) / T;
-    size_t stride = reef_step_windows(config) * T;
+    size_t count = size - 1;
     reef_net net = trainer->net; // a view of the first generations
     net.gen_count = gen_count;
-    reef_firing firing = {0};
-    reef_status status = reef_firing_init(&firing, &net, err);
+    reef_batch batch;
+    bool answered; // not with the last one's gate forced open
+    reef_status status = reef_step_read(trainer, &net, bytes, size, &batch, &answered, err);
     if (status != REEF_OK) return status;
-    // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
-    memset(trainer->tokens, 0, windows * T);
-    memset(trainer->targets, 0, windows * T);
-    memset(trainer->fire, 0, gen_count * stride);
-    memcpy(trainer->tokens, bytes, count);
-    memcpy(trainer->targets, bytes + 1, count);
-    reef_firing_score(&firing, &net, count, bytes, trainer->fire, trainer->margins, stride);
-    reef_firing_release(&firing);
-    if (gen_count > 1) memset(trainer->fire + (gen_count - 1) * stride, 1, count);
-    reef_firing_limit(gen_count, count, trainer->fire, stride, reef_fire_max(config));
-    reef_batch batch = {
-        .windows = windows,
-        .tokens = trainer->tokens,
-        .targets = trainer->targets,
-        .fire = trainer->fire,
-        .fire_stride = stride,
-    };
+    if (gen_count > 1) memset(reef_step_read_fire(trainer, gen_count - 1), 1, count);
+    reef_firing_limit(gen_count, count, reef_step_read_fire(trainer, 0), batch.fire_stride,
+                      reef_fire_max(&net.config));
     status =
         reef_pass_forward(&trainer->pass, &net, trainer->workers, &batch, REEF_PASS_EVALUATE, err);
     for (size_t t = 0; t < count; t++) *nats += trainer->pass.loss[t];

@@ -54,6 +54,8 @@ struct reef_trainer {
     size_t carry_bytes, carry_capacity;
     size_t held_batches; // of the carry's first batches: looked at and held back
     uint32_t suspicious; // how many of those the drift test does not explain
+    double *held_bits;   // (held_capacity) loss of each held batch
+    size_t held_capacity;
     reef_firing firing;  // gates at the carry's first byte
     reef_firing ahead;   // gates after the batches that were looked at
     reef_firing before;  // gates before the batch that is looked at
@@ -67,7 +69,8 @@ struct reef_trainer {
     // one batch
     uint8_t *tokens, *targets, *fire; // (windows * T); fire (generations, windows * T)
     float *weight, *margins;
-    size_t fire_capacity;                    // generations that fire and margins have room for
+    uint8_t *reading;     // (2 + generations, windows * T): tokens, targets and fire of a text read aside
+    size_t fire_capacity; // generations that fire, margins and reading have room for
     size_t rehearse_windows, retain_windows; // of the batch that was last looked at
     double last_bits;
     float learning_rate;
@@ -135,7 +138,27 @@ REEF_MUST_CHECK reef_status reef_step_task_free(reef_trainer *trainer,
                                                 const reef_firing *firing,
                                                 double *bits,
                                                 reef_error *err);
-/** Make room in `fire` and `margins` for that many generations. */
+/** Place the batch at `bytes` and let every gate decide about it: `fire` and `margins`. `firing` moves on. */
+REEF_MUST_CHECK reef_status reef_step_decide(reef_trainer *trainer,
+                                             const uint8_t *bytes,
+                                             reef_firing *firing,
+                                             bool *answered,
+                                             reef_error *err);
+/**
+ * Let the gates of `net` decide about a text of `size` bytes (at most a batch), read from its start, beside the
+ * batch that is being put together: into `reading` and `margins`. `out` is that text, for a forward pass that adds
+ * its losses where it is not `answered` (see reef_firing_decide); the last byte has none, as nothing follows it.
+ */
+REEF_MUST_CHECK reef_status reef_step_read(reef_trainer *trainer,
+                                           const reef_net *net,
+                                           const uint8_t *bytes,
+                                           size_t size,
+                                           reef_batch *out,
+                                           bool *answered,
+                                           reef_error *err);
+/** (windows * T) of generation g in `reading`. */
+uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g);
+/** Make room in `fire`, `margins` and `reading` for that many generations. */
 REEF_MUST_CHECK reef_status reef_step_reserve(reef_trainer *trainer,
                                               size_t gen_count,
                                               reef_error *err);
@@ -185,9 +208,13 @@ REEF_MUST_CHECK reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                                  const uint8_t *fresh,
                                                  size_t fresh_bytes,
                                                  reef_error *err);
-/** Fit a generation's gate as the configuration says; with too few windows it stays as it is. */
+/**
+ * Fit a generation's gate as the configuration says; with too few windows it stays as it is. The model whose
+ * loss it may read is that of the trainer's first `older_count` generations.
+ */
 REEF_MUST_CHECK reef_status reef_gen_fit_gate(reef_gen *gen,
-                                              const reef_config *config,
+                                              reef_trainer *trainer,
+                                              size_t older_count,
                                               const reef_gate_windows *old_fit,
                                               const reef_gate_windows *old_calibrate,
                                               const reef_gate_windows *young,

@@ -580,6 +580,8 @@ static void copy_gate(reef_gate *to, const reef_gate *from) {
     to->prior = from->prior;
     to->start = from->start;
     to->threshold = from->threshold;
+    to->loss_weight = from->loss_weight;
+    to->loss_reference = from->loss_reference;
 }
 
 reef_status reef_gen_grow(reef_gen **out,

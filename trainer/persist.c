@@ -1,7 +1,8 @@
 // Records of a generation, all little-endian as this machine holds them:
 //
 //   tensors   NAME               the floats of the tensor
-//             gate               bias, decay, start, threshold, leak, detect, prior (7 floats)
+//             gate               bias, decay, start, threshold, leak, detect, prior, loss weight and
+//                                loss reference (9 floats; 7 where the loss has no weight)
 //             gate_weights       (4, 65536) floats
 //             reference          median and spread of the prequential loss at sealing (2 doubles)
 //   moments   NAME               adam_m then adam_v of the tensor
@@ -20,7 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATE_FLOATS 7
+#define GATE_FLOATS 9
+#define GATE_FLOATS_NGRAM 7 // of gates that read no losses: they are stored as before there were any
 #define GATE_FLOATS_FIRST 6 // of gates that were fitted when the prior had one value for all
 #define GATE_PRIOR_FIRST 64.0f
 #define SLOT_HEADER_BYTES 16
@@ -59,15 +61,17 @@ static reef_status put_gate(reef_txn *txn, const reef_gen *gen, reef_error *err)
         put_tensor(txn, g, "reference", REEF_BYTES, reference, sizeof reference, err);
     if (status != REEF_OK || g == 0) return status;
     const reef_gate *gate = &gen->gate;
-    float values[GATE_FLOATS] = {gate->bias,     gate->decay,      gate->start, gate->threshold,
-                                 gen->gate_leak, gen->gate_detect, gate->prior};
-    status = put_tensor(txn, g, "gate", REEF_F32, values, sizeof values, err);
+    float values[GATE_FLOATS] = {
+        gate->bias,       gate->decay, gate->start,       gate->threshold,     gen->gate_leak,
+        gen->gate_detect, gate->prior, gate->loss_weight, gate->loss_reference};
+    size_t count = gate->loss_weight > 0.0f ? GATE_FLOATS : GATE_FLOATS_NGRAM;
+    status = put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof *values, err);
     if (status != REEF_OK) return status;
     return put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
                       REEF_GATE_WEIGHTS * sizeof(float), err);
 }
 
-// The floats of a gate; those that it was stored without have the value that it was fitted with.
+// The floats of a gate; those that it was stored without have the value that it was fitted with: no loss.
 static reef_status read_gate_floats(reef_txn *txn,
                                     uint32_t records,
                                     float values[GATE_FLOATS],
@@ -76,9 +80,12 @@ static reef_status read_gate_floats(reef_txn *txn,
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
-    values[GATE_FLOATS - 1] = GATE_PRIOR_FIRST;
+    memset(values, 0, GATE_FLOATS * sizeof *values);
+    values[GATE_FLOATS_FIRST] = GATE_PRIOR_FIRST;
     size_t bytes = GATE_FLOATS * sizeof(float);
-    if (view.bytes == GATE_FLOATS_FIRST * sizeof(float)) bytes = view.bytes;
+    if (view.bytes == GATE_FLOATS_FIRST * sizeof(float) ||
+        view.bytes == GATE_FLOATS_NGRAM * sizeof(float))
+        bytes = view.bytes;
     return read_tensor(txn, records, "gate", values, bytes, err);
 }
 
@@ -99,6 +106,8 @@ static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, ree
     gen->gate_leak = values[4];
     gen->gate_detect = values[5];
     gen->gate.prior = values[6];
+    gen->gate.loss_weight = values[7];
+    gen->gate.loss_reference = values[8];
     return read_tensor(txn, records, "gate_weights", gen->gate.weights,
                        REEF_GATE_WEIGHTS * sizeof(float), err);
 }

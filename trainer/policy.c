@@ -118,15 +118,16 @@ reef_status reef_policy_walk(reef_trainer *trainer,
                              reef_error *err) {
     const reef_config *config = &trainer->net.config;
     size_t size = reef_batch_bytes(config), looks = reef_policy_look_count(batches), looked = 0;
-    size_t stride = reef_step_windows(config) * config->context, silent = 0;
+    size_t silent = 0;
     reef_firing moving = {0}, before = {0};
     reef_status status = reef_firing_copy(&moving, &trainer->firing, err);
     for (size_t b = 0; status == REEF_OK && b < batches; b++) {
         const uint8_t *bytes = fresh + b * size;
         status = reef_firing_copy(&before, &moving, err);
+        bool answered;
+        if (status == REEF_OK)
+            status = reef_step_decide(trainer, bytes, &moving, &answered, err);
         if (status != REEF_OK) break;
-        reef_firing_score(&moving, &trainer->net, size, bytes, trainer->fire, trainer->margins,
-                          stride);
         silent += count_unclaimed(trainer);
         if (looked == looks || b != looked * batches / looks) continue;
         double bits;

@@ -73,7 +73,7 @@ typedef struct reef_config {
     uint32_t drift_warmup;  // batches of a generation before the test is armed
     float leak_max;         // share of old tokens on which a new gate may fire
     uint32_t fire_max;      // generations beyond the first that may fire per token
-    char gate[8];            // "ngram" or "off": every generation takes part everywhere
+    char gate[8];            // "ngram", "loss" as well, or "off": every generation takes part everywhere
     float gate_decay;        // of the mean; 0: the shortest memory that tells old data from new
     uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
     uint32_t reservoir_bytes, reservoir_window;
@@ -402,20 +402,22 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
 /** What is known of the gate of one generation. */
 typedef struct reef_gate_facts {
     float decay, prior, threshold; // see reef_router.h; an infinite threshold: never or always fires
+    float loss_weight, loss_reference; // of the older model's loss, nats; weight 0: reads n-grams alone
     float leak, detect;            // measured by its last fit
+    double passes; // written with margins: forward passes a window, for its losses and those of older gates
 } reef_gate_facts;
 
 /**
  * Facts of a gate, and its margins along a text that begins cold: the gate fires at t where margins[t] > 0
  * (and no more than fire_max others have a higher one). A threshold that lies higher by x would fire where
- * margins[t] > x. Needs no forward pass.
+ * margins[t] > x. Needs forward passes only for a gate that reads losses; generations after it have no say.
  *
  * margins  (count) written; NULL for the facts alone
  *
  * Errors: INVALID generation 0, which has no gate, one that the state does not have, or a vector model.
- * Threads: any number may call this at once on one model.
+ * Threads: one at a time on a model.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_model_gate_margins(const reef_model *model,
+REEF_API REEF_MUST_CHECK reef_status reef_model_gate_margins(reef_model *model,
                                                              uint32_t generation,
                                                              const uint8_t *bytes,
                                                              size_t count,

@@ -111,9 +111,6 @@ static reef_status spread_keys(start *s, uint32_t l, size_t table, float *keys, 
         double at = reef_random_unit(s->seed, stream, k);
         size_t chosen = sum > 0.0 ? pick(nearest, s->candidates, at * sum)
                                   : (size_t)(at * (double)s->candidates);
-#ifdef PLAIN
-        chosen = k;
-#endif
         const float *key = halves + chosen * half;
         for (size_t d = 0; d < half; d++) keys[k * half + d] = length * key[d];
         for (size_t i = 0; i < s->candidates; i++) {

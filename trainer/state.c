@@ -8,12 +8,14 @@
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only, see mark.h
 //  "task", "task_at", "task_from", "grid_side", "background_windows"      rivals of generations only
 //  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
-//  "gates": [{"mean", "count", "context": [newest byte first]}]}     one gate per generation, of the carry's start
+//  "gates": [{"mean", "count", "context": [newest byte first]}]}     one gate per generation, of the carry's start;
+//                                             "surprise" of the next byte as well where the gate reads losses
 #include "learner.h"
 
 #include <jansson.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,9 +55,11 @@ static json_t *gates_json(const reef_trainer *trainer) {
         json_t *context = json_array();
         for (uint8_t i = 0; i < state->context_bytes; i++)
             json_array_append_new(context, json_integer(state->context[i]));
-        json_array_append_new(list,
-                              json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
-                                        (json_int_t)state->count, "context", context));
+        json_t *item = json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
+                                 (json_int_t)state->count, "context", context);
+        if (!isnan(state->surprise))
+            json_object_set_new(item, "surprise", json_real((double)state->surprise));
+        json_array_append_new(list, item);
     }
     return list;
 }
@@ -155,6 +159,8 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
         if (item == NULL) continue;
         state->mean = (float)json_real_value(json_object_get(item, "mean"));
         state->count = (uint32_t)json_integer_value(json_object_get(item, "count"));
+        const json_t *surprise = json_object_get(item, "surprise");
+        state->surprise = surprise != NULL ? (float)json_real_value(surprise) : NAN;
         size_t count = json_array_size(context);
         state->context_bytes =
             (uint8_t)(count < sizeof state->context ? count : sizeof state->context);

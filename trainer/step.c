@@ -28,7 +28,9 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *er
     if (fire != NULL) trainer->fire = fire;
     float *margins = realloc(trainer->margins, gens * stride * sizeof *margins);
     if (margins != NULL) trainer->margins = margins;
-    if (fire == NULL || margins == NULL)
+    uint8_t *reading = realloc(trainer->reading, (2 + gens) * stride);
+    if (reading != NULL) trainer->reading = reading;
+    if (fire == NULL || margins == NULL || reading == NULL)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for the firing of %zu generations", gens);
     trainer->fire_capacity = gens;
     return REEF_OK;
@@ -42,62 +44,125 @@ void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes)
     memcpy(trainer->targets + window * T, bytes + 1, T);
 }
 
-// Let the gate of generation g decide about the T-window at `at` of a longer stretch, read from its
-// start, which is window `slot` of the batch.
-static void fire_in_window(
-    reef_trainer *trainer, size_t g, size_t slot, const uint8_t *bytes, size_t at) {
+static size_t batch_stride(const reef_trainer *trainer) {
     const reef_config *config = &trainer->net.config;
-    size_t T = config->context;
-    const reef_gate *gate = &trainer->net.gens[g]->gate;
-    uint8_t *fire = trainer->fire + (g * reef_step_windows(config) + slot) * T;
-    reef_gate_state state;
-    reef_gate_reset(gate, &state);
-    reef_gate_score(gate, &state, at + T, bytes, trainer->margins); // at most the bytes of a batch
-    for (size_t t = 0; t < T; t++) fire[t] = trainer->margins[at + t] > 0.0f;
+    return reef_step_windows(config) * config->context;
+}
+
+static reef_firing_means means_of(reef_trainer *trainer, const reef_net *net) {
+    return (reef_firing_means){net, &trainer->pass, trainer->workers};
+}
+
+uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g) {
+    return trainer->reading + (2 + g) * batch_stride(trainer);
+}
+
+reef_status reef_step_read(reef_trainer *trainer,
+                           const reef_net *net,
+                           const uint8_t *bytes,
+                           size_t size,
+                           reef_batch *out,
+                           bool *answered,
+                           reef_error *err) {
+    size_t T = net->config.context, windows = (size + T - 1) / T, stride = batch_stride(trainer);
+    uint8_t *tokens = trainer->reading, *targets = tokens + stride;
+    assert(net->gen_count <= trainer->fire_capacity && windows * T <= stride);
+    // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
+    memset(tokens, 0, windows * T);
+    memset(targets, 0, windows * T);
+    memcpy(tokens, bytes, size);
+    memcpy(targets, bytes + 1, size - 1);
+    *out = (reef_batch){
+        .windows = windows,
+        .tokens = tokens,
+        .targets = targets,
+        .fire = reef_step_read_fire(trainer, 0),
+        .fire_stride = stride,
+    };
+    reef_firing_means means = means_of(trainer, net);
+    reef_firing firing = {0};
+    reef_status status = reef_firing_init(&firing, net, err);
+    if (status == REEF_OK)
+        status = reef_firing_decide(&firing, &means, out, size, reef_step_read_fire(trainer, 0),
+                                    trainer->margins, stride, answered, err);
+    reef_firing_release(&firing);
+    return status;
+}
+
+// Let the gates of the first `gen_count` generations decide about the T-window at `at` of a longer stretch,
+// read from its start, which is window `slot` of the batch.
+static reef_status fire_in_window(reef_trainer *trainer,
+                                  size_t gen_count,
+                                  size_t slot,
+                                  const uint8_t *bytes,
+                                  size_t at,
+                                  reef_error *err) {
+    size_t T = trainer->net.config.context, stride = batch_stride(trainer);
+    reef_net net = trainer->net; // a view of the first generations
+    reef_batch batch;
+    bool answered;
+    net.gen_count = gen_count;
+    if (gen_count < 2) return REEF_OK;
+    reef_status status = reef_step_read(trainer, &net, bytes, at + T, &batch, &answered, err);
+    for (size_t g = 1; status == REEF_OK && g < gen_count; g++)
+        memcpy(trainer->fire + g * stride + slot * T, reef_step_read_fire(trainer, g) + at, T);
+    return status;
 }
 
 // Does the open generation's gate leak on this window of old data? Then its first T-window with a
-// leaking token (and a byte after it) becomes window `slot` of the batch, every gate deciding.
-static bool take_leaking_window(reef_trainer *trainer,
-                                size_t slot,
-                                const uint8_t *bytes,
-                                size_t size) {
+// leaking token (and a byte after it) becomes window `slot` of the batch, every gate deciding. The loss is
+// not asked here, and counts as that of old data: passes over all candidates would cost more than the step.
+static reef_status take_leaking_window(reef_trainer *trainer,
+                                       size_t slot,
+                                       const uint8_t *bytes,
+                                       size_t size,
+                                       bool *taken,
+                                       reef_error *err) {
     size_t T = trainer->net.config.context, open = trainer->net.gen_count - 1;
-    float *margin = trainer->margins;
+    size_t stride = batch_stride(trainer);
+    uint8_t *fire = trainer->fire + open * stride + slot * T;
     reef_gate_state state;
     const reef_gate *gate = &trainer->net.gens[open]->gate;
     reef_gate_reset(gate, &state);
+    *taken = false;
     for (size_t at = 0; at + T < size; at += T) {
         size_t fired = 0;
-        reef_gate_score(gate, &state, T, bytes + at, margin);
-        for (size_t t = 0; t < T; t++) fired += margin[t] > 0.0f;
+        reef_gate_score(gate, &state, T, bytes + at, trainer->margins);
+        for (size_t t = 0; t < T; t++) fired += fire[t] = trainer->margins[t] > 0.0f;
         if (fired == 0) continue;
-        for (size_t g = 1; g <= open; g++) fire_in_window(trainer, g, slot, bytes, at);
-        reef_firing_limit(open + 1, T, trainer->fire + slot * T,
-                          reef_step_windows(&trainer->net.config) * T,
-                          reef_fire_max(&trainer->net.config));
+        *taken = true;
         reef_step_place(trainer, slot, bytes + at);
-        return true;
+        reef_status status = fire_in_window(trainer, open, slot, bytes, at, err);
+        reef_firing_limit(open + 1, T, trainer->fire + slot * T, stride,
+                          reef_fire_max(&trainer->net.config));
+        return status;
     }
-    return false;
+    return REEF_OK;
 }
 
 // The retain term needs old data on which the open generation's gate fires. Candidates are drawn by
 // step number, so which window is taken depends on nothing but the stream.
-static size_t add_retain_window(reef_trainer *trainer, size_t slot_window) {
+static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, reef_error *err) {
     const reef_config *config = &trainer->net.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     uint32_t generation = reef_open_generation(trainer)->info.generation;
-    if (generation == 0 || config->retain_weight <= 0.0f) return 0;
+    trainer->retain_windows = 0;
+    if (generation == 0 || config->retain_weight <= 0.0f) return REEF_OK;
     for (uint64_t i = 0; i < REEF_RETAIN_CANDIDATES; i++) {
         uint64_t counter = trainer->step * REEF_RETAIN_CANDIDATES + i;
         size_t slot =
             (size_t)reef_random_below(config->seed, STREAM_RETAIN, counter, reservoir->old_slots);
         if (reservoir->sizes[slot] == 0 || reservoir->generations[slot] >= generation) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        if (take_leaking_window(trainer, slot_window, bytes, reservoir->sizes[slot])) return 1;
+        bool taken;
+        reef_status status = take_leaking_window(trainer, slot_window, bytes,
+                                                 reservoir->sizes[slot], &taken, err);
+        if (status != REEF_OK) return status;
+        if (!taken) continue;
+        trainer->retain_windows = 1;
+        return REEF_OK;
     }
-    return 0;
+    return REEF_OK;
 }
 
 // The slots that rehearsal draws from: the open generation's own; with joint training, which has no parts,
@@ -112,25 +177,27 @@ static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
 }
 
 // Windows of the open generation's own past, with its gate forced open like that of the new ones: the
-// stream passes only once, and neighbouring windows alone make a one-sided batch. `count` windows are
-// taken already; returns how many are in the end.
-static size_t add_rehearsal(reef_trainer *trainer, size_t count) {
+// stream passes only once, and neighbouring windows alone make a one-sided batch. rehearse_windows of them
+// are taken already.
+static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     size_t T = config->context, first, young = rehearsal_slots(trainer, &first);
-    if (young == 0 || reservoir->window_bytes <= T) return count;
+    if (young == 0 || reservoir->window_bytes <= T) return REEF_OK;
     size_t starts = reservoir->window_bytes - T; // one byte more than a window is needed
-    for (; count < config->rehearse; count++) {
+    for (size_t count = trainer->rehearse_windows; count < config->rehearse; count++) {
         uint64_t counter = 2 * (trainer->step * config->rehearse + count);
         size_t slot =
             first + (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
         size_t at = (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter + 1, starts);
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         reef_step_place(trainer, config->batch + count, bytes + at);
-        for (size_t g = 1; g + 1 < trainer->net.gen_count; g++)
-            fire_in_window(trainer, g, config->batch + count, bytes, at);
+        reef_status status = fire_in_window(trainer, trainer->net.gen_count - 1,
+                                            config->batch + count, bytes, at, err);
+        if (status != REEF_OK) return status;
+        trainer->rehearse_windows = count + 1;
     }
-    return count;
+    return REEF_OK;
 }
 
 // Every trained window weighs the same; those of old data only feed the retain term.
@@ -163,13 +230,18 @@ static reef_batch make_batch(reef_trainer *trainer,
     };
 }
 
-static void place_batch(reef_trainer *trainer, const uint8_t *bytes, reef_firing *firing) {
+reef_status reef_step_decide(reef_trainer *trainer,
+                             const uint8_t *bytes,
+                             reef_firing *firing,
+                             bool *answered,
+                             reef_error *err) {
     const reef_config *config = &trainer->net.config;
-    size_t stride = reef_step_windows(config) * config->context;
     for (size_t w = 0; w < config->batch; w++)
         reef_step_place(trainer, w, bytes + w * config->context);
-    reef_firing_score(firing, &trainer->net, reef_batch_bytes(config), bytes, trainer->fire,
-                      trainer->margins, stride);
+    reef_batch batch = make_batch(trainer, config->batch, 0, false);
+    reef_firing_means means = means_of(trainer, &trainer->net);
+    return reef_firing_decide(firing, &means, &batch, reef_batch_bytes(config), trainer->fire,
+                              trainer->margins, batch_stride(trainer), answered, err);
 }
 
 // The open generation trains with its gate forced open, and counts as one of those that fire.
@@ -190,17 +262,22 @@ reef_status reef_step_forward(reef_trainer *trainer,
                               reef_error *err) {
     const reef_config *config = &trainer->net.config;
     double start = reef_seconds();
-    place_batch(trainer, bytes, firing);
+    bool answered; // not with the open generation's gate forced open
+    reef_status status = reef_step_decide(trainer, bytes, firing, &answered, err);
+    if (status != REEF_OK) return status;
     force_open(trainer, 0, config->batch);
-    trainer->rehearse_windows = add_rehearsal(trainer, reef_replay_add(trainer));
+    trainer->rehearse_windows = reef_replay_add(trainer);
+    status = add_rehearsal(trainer, err);
+    if (status != REEF_OK) return status;
     force_open(trainer, config->batch, trainer->rehearse_windows);
     size_t windows = config->batch + trainer->rehearse_windows;
-    trainer->retain_windows = add_retain_window(trainer, windows);
+    status = add_retain_window(trainer, windows, err);
+    if (status != REEF_OK) return status;
     weigh_windows(trainer, windows, trainer->retain_windows);
     bool distills = reef_strategy_distills(trainer);
     reef_batch batch = make_batch(trainer, windows, trainer->retain_windows, !distills);
-    reef_status status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                                           REEF_PASS_TRAIN, err);
+    status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
+                               REEF_PASS_TRAIN, err);
     if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, err);
     *bits = mean_bits(trainer);
     trainer->seconds_forward += reef_seconds() - start;
@@ -215,12 +292,15 @@ reef_status reef_step_task_free(reef_trainer *trainer,
     reef_firing moving = {0};
     reef_status status = reef_firing_copy(&moving, firing, err);
     if (status != REEF_OK) return status;
-    place_batch(trainer, bytes, &moving);
+    bool answered;
+    status = reef_step_decide(trainer, bytes, &moving, &answered, err);
     reef_firing_release(&moving);
+    if (status != REEF_OK) return status;
     reef_gen_fold(reef_open_generation(trainer), &trainer->net.config);
     reef_batch batch = make_batch(trainer, trainer->net.config.batch, 0, false);
-    status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                               REEF_PASS_EVALUATE, err);
+    if (!answered)
+        status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
+                                   REEF_PASS_EVALUATE, err);
     *bits = mean_bits(trainer);
     return status;
 }

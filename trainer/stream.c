@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CHANGE_BATCHES                                                                             \
+    8                  // most of so many in a row have to be of the new kind where a change begins
 #define NORMAL_SHARE 3 // a run of held batches ends when a third of a boundary's worth are normal
 
 static size_t held_bytes(const reef_trainer *trainer) {
@@ -70,11 +72,12 @@ static reef_status train(reef_trainer *trainer, double bits, reef_error *err) {
     return status;
 }
 
-// Train on the held batches without testing them again.
-static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error *err) {
-    size_t count = trainer->held_batches;
-    trainer->held_batches = 0;
-    trainer->suspicious = 0;
+// Train on the first held batches without testing them again.
+static reef_status train_held(reef_trainer *trainer, size_t count, size_t *steps, reef_error *err) {
+    trainer->held_batches -= count;
+    if (trainer->held_batches > 0)
+        memmove(trainer->held_bits, trainer->held_bits + count,
+                trainer->held_batches * sizeof *trainer->held_bits);
     reef_status status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         double bits;
@@ -85,9 +88,52 @@ static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error
     return status;
 }
 
+static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    trainer->suspicious = 0;
+    return train_held(trainer, trainer->held_batches, steps, err);
+}
+
+static reef_status hold(reef_trainer *trainer, double bits, bool suspicious, reef_error *err) {
+    if (trainer->held_batches == trainer->held_capacity) {
+        size_t capacity = 2 * trainer->held_capacity + 64;
+        double *held_bits = realloc(trainer->held_bits, capacity * sizeof *held_bits);
+        if (held_bits == NULL)
+            return reef_fail(err, REEF_NO_MEMORY, "no memory to hold %zu batches back", capacity);
+        trainer->held_bits = held_bits;
+        trainer->held_capacity = capacity;
+    }
+    trainer->held_bits[trainer->held_batches++] = bits;
+    trainer->suspicious += suspicious;
+    return REEF_OK;
+}
+
+// How many of the held batches still belong to what came before: an odd passage may lead up to the change.
+// The change is where the loss first stays nearer to that of the later held batches than to what was normal.
+static reef_status before_change(const reef_trainer *trainer, size_t *out, reef_error *err) {
+    size_t count = trainer->held_batches, half = count / 2;
+    double normal, spread, *later = malloc((count - half) * sizeof *later);
+    if (later == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to find a boundary");
+    reef_drift_level(&trainer->drift, &normal, &spread);
+    memcpy(later, trainer->held_bits + half, (count - half) * sizeof *later);
+    double middle = 0.5 * (normal + reef_median(later, (uint32_t)(count - half)));
+    free(later);
+    *out = 0;
+    for (size_t first = 0; first < count; first++) {
+        size_t above = 0, run = count - first < CHANGE_BATCHES ? count - first : CHANGE_BATCHES;
+        for (size_t i = 0; i < run; i++) above += trainer->held_bits[first + i] > middle;
+        if (trainer->held_bits[first] <= middle || 2 * above <= run) continue;
+        *out = first > 0 ? first - 1 : 0; // the change may be within the batch before
+        break;
+    }
+    return REEF_OK;
+}
+
 static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *err) {
-    reef_status status =
-        reef_policy_boundary(trainer, "drift", trainer->carry, held_bytes(trainer), err);
+    size_t before = 0;
+    reef_status status = before_change(trainer, &before, err);
+    if (status == REEF_OK) status = train_held(trainer, before, steps, err);
+    if (status != REEF_OK) return status;
+    status = reef_policy_boundary(trainer, "drift", trainer->carry, held_bytes(trainer), err);
     return status == REEF_OK ? release_held(trainer, steps, err) : status;
 }
 
@@ -184,8 +230,8 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
             return trainer->held_batches > 0 ? release_held(trainer, steps, err)
                                              : skip(trainer, bits, err);
     }
-    trainer->held_batches++;
-    trainer->suspicious += suspicious;
+    status = hold(trainer, bits, suspicious, err);
+    if (status != REEF_OK) return status;
     if (reef_policy_is_full(trainer))
         return release_held(trainer, steps, err); // there is nothing to wait for
     if (trainer->suspicious >= confirm) return boundary(trainer, steps, err);

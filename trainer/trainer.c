@@ -216,11 +216,13 @@ void reef_trainer_close(reef_trainer *trainer) {
     reef_workers_free(trainer->workers);
     free(trainer->sources);
     free(trainer->carry);
+    free(trainer->held_bits);
     free(trainer->tokens);
     free(trainer->targets);
     free(trainer->fire);
     free(trainer->weight);
     free(trainer->margins);
+    free(trainer->reading);
     free(trainer->points);
     free(trainer->events);
     free(trainer);

@@ -1,0 +1,173 @@
+// A small pool that learns one kind of text after another: what the tests of the lifelong loop begin with.
+#ifndef LIFELONG_H
+#define LIFELONG_H
+
+#include "reef_trainer.h"
+#include "temp_dir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIFELONG_BATCH = 64, LIFELONG_PROBE_BYTES = 400, LIFELONG_SAID_BYTES = 65536 };
+
+typedef struct lifelong {
+    char dir[TEMP_DIR_BYTES];
+    char pool[TEMP_DIR_BYTES];
+    reef_config config;
+    reef_store *store;
+    reef_trainer *trainer;
+    char said[LIFELONG_SAID_BYTES]; // events of the trainer, a line each
+} lifelong;
+
+/** Batches of LIFELONG_BATCH bytes, two layers of 36 and later 16 experts, boundaries found within six. */
+static inline reef_config lifelong_config(void) {
+    reef_config config;
+    reef_config_default(&config);
+    config.layers = 2;
+    config.d_model = 16;
+    config.attention_heads = 2;
+    config.context = 16;
+    config.previous_bytes = 1;
+    config.batch = 4;
+    config.rehearse = 2;
+    config.heads = 2;
+    config.topk = 2;
+    config.d_key = 8;
+    config.side = 6;
+    config.adapters = 2;
+    config.side_new = 4;
+    config.learning_rate = 5e-3f;
+    config.drift_warmup = 40;
+    config.drift_window = 32;
+    config.drift_confirm = 6;
+    config.drift_share = 0.0f; // and no more, however long a generation has lived
+    config.reservoir_bytes = 16384;
+    config.reservoir_window = 64;
+    config.leak_max = 0.01f;
+    return config;
+}
+
+/** Endless text of a kind, 0 to 4: words of three letters in a random order, from the kind's own alphabet. */
+static inline void lifelong_text(uint8_t *out, size_t count, int kind, uint32_t seed) {
+    static const char *const alphabets[] = {"abcdefgh", "01234567", "QRSTUVWX", "ijklmnop",
+                                            "!#$%&()*"};
+    uint32_t state = seed * 2654435761u + 1u;
+    for (size_t i = 0; i < count; i++) {
+        if (i % 4 == 0) state = state * 1664525u + 1013904223u;
+        size_t word = state >> 27;
+        size_t letter = (word * 3 + i % 4 * (1 + word % 2)) % 8;
+        out[i] = i % 4 == 3 ? ' ' : (uint8_t)alphabets[kind][letter];
+    }
+}
+
+static inline void ok(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s", err->message);
+}
+
+static inline void choose(reef_config *config, const char *name, const char *value) {
+    reef_error err;
+    ok(reef_config_set(config, name, value, &err), &err);
+}
+
+static inline int lifelong_setup(void **state) {
+    lifelong *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->config = lifelong_config();
+    temp_dir_new(f->dir);
+    temp_dir_join(f->pool, f->dir, "pool");
+    *state = f;
+    return 0;
+}
+
+static inline void close_pool(lifelong *f) {
+    reef_trainer_close(f->trainer);
+    reef_store_close(f->store);
+    f->trainer = NULL;
+    f->store = NULL;
+}
+
+static inline int lifelong_teardown(void **state) {
+    lifelong *f = *state;
+    close_pool(f);
+    temp_dir_remove(f->dir);
+    free(f);
+    return 0;
+}
+
+static inline void lifelong_on_event(void *context, const char *json) {
+    lifelong *f = context;
+    size_t used = strlen(f->said);
+    snprintf(f->said + used, sizeof f->said - used, "%s\n", json);
+}
+
+static inline size_t times_said(const lifelong *f, const char *words) {
+    size_t count = 0;
+    for (const char *at = f->said; (at = strstr(at, words)) != NULL; at++) count++;
+    return count;
+}
+
+static inline void open_pool(lifelong *f, size_t threads) {
+    reef_error err;
+    reef_trainer_options options = {
+        .threads = threads, .on_event = lifelong_on_event, .context = f};
+    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
+}
+
+static inline void make_pool(lifelong *f, size_t threads) {
+    reef_error err;
+    ok(reef_pool_init(f->pool, &f->config, &err), &err);
+    open_pool(f, threads);
+}
+
+static inline void feed(lifelong *f, const uint8_t *bytes, size_t count) {
+    reef_error err;
+    size_t taken;
+    ok(reef_trainer_feed(f->trainer, "test", bytes, count, &taken, NULL, &err), &err);
+    assert_int_equal(taken, count);
+}
+
+static inline void feed_kind(lifelong *f, int kind, size_t count, uint32_t seed) {
+    uint8_t *bytes = malloc(count);
+    assert_non_null(bytes);
+    lifelong_text(bytes, count, kind, seed);
+    feed(f, bytes, count);
+    free(bytes);
+}
+
+static inline void commit(lifelong *f, reef_commit *out) {
+    reef_error err;
+    ok(reef_trainer_commit(f->trainer, out, &err), &err);
+}
+
+static inline reef_trainer_status status_of(const lifelong *f) {
+    reef_trainer_status status;
+    reef_trainer_status_read(f->trainer, &status);
+    return status;
+}
+
+/** Logits (LIFELONG_PROBE_BYTES, REEF_VOCAB) of a text of one kind, as of any state. */
+static inline void logits_of(reef_store *store, const char *as_of, int kind, float *out) {
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    lifelong_text(probe, sizeof probe, kind, 99);
+    ok(reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof probe, out, &err), &err);
+    reef_model_close(model);
+}
+
+static inline float *new_logits(void) {
+    float *logits = calloc((size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof *logits);
+    assert_non_null(logits);
+    return logits;
+}
+
+#endif
