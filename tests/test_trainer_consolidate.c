@@ -1,7 +1,7 @@
 // Consolidation on real pools: what was before the range stays to the bit, what was learned in it stays to
 // a bound, training goes on from it as from any commit, and whatever goes wrong leaves the pool as it was.
 #include "learner.h"
-#include "temp_dir.h"
+#include "lifelong.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,84 +23,20 @@
 #define PROBE_BYTES 2000
 #define RISE_MAX 0.15 // bits per byte that consolidation may cost on text of the same kind
 
-typedef struct fixture {
-    char dir[TEMP_DIR_BYTES];
-    char pool[TEMP_DIR_BYTES];
-    reef_store *store;
-    reef_trainer *trainer;
-} fixture;
-
 static reef_config tiny_config(void) {
-    reef_config config;
-    reef_config_default(&config);
-    config.layers = 2;
-    config.d_model = 16;
-    config.attention_heads = 2;
-    config.context = 16;
-    config.previous_bytes = 1;
-    config.batch = 4;
-    config.rehearse = 2;
-    config.heads = 2;
-    config.topk = 2;
-    config.d_key = 8;
-    config.side = 6;
-    config.adapters = 2;
+    reef_config config = lifelong_config();
     config.side_new = 5;
-    config.learning_rate = 5e-3f;
-    snprintf(config.boundaries, sizeof config.boundaries, "given");
-    config.reservoir_bytes = 16384;
-    config.reservoir_window = 64;
     config.gate_decay = 0.9f;
-    config.leak_max = 0.01f;
+    choose(&config, "boundaries", "given");
     return config;
 }
 
-// Endless text of one kind: words of three letters in a random order, from the kind's own alphabet.
-static void write_text(uint8_t *out, size_t count, int kind, uint32_t seed) {
-    static const char *const alphabets[] = {"abcdefgh", "01234567", "QRSTUVWX", "ijklmnop",
-                                            "!#$%&()*"};
-    uint32_t state = seed * 2654435761u + 1u;
-    for (size_t i = 0; i < count; i++) {
-        if (i % 4 == 0) state = state * 1664525u + 1013904223u;
-        size_t word = state >> 27;
-        size_t letter = (word * 3 + i % 4 * (1 + word % 2)) % 8;
-        out[i] = i % 4 == 3 ? ' ' : (uint8_t)alphabets[kind][letter];
-    }
-}
-
-static void ok(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s", err->message);
-}
-
-static void open_pool(fixture *f, size_t threads) {
-    reef_error err;
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
-    ok(reef_trainer_open(&f->trainer, f->store, &(reef_trainer_options){.threads = threads}, &err),
-       &err);
-}
-
-static void close_pool(fixture *f) {
-    reef_trainer_close(f->trainer);
-    reef_store_close(f->store);
-    f->trainer = NULL;
-    f->store = NULL;
-}
-
-static void feed(fixture *f, int kind, size_t count, uint32_t seed) {
-    reef_error err;
-    uint8_t *bytes = malloc(count);
-    assert_non_null(bytes);
-    write_text(bytes, count, kind, seed);
-    ok(reef_trainer_feed(f->trainer, "test", bytes, count, NULL, NULL, &err), &err);
-    free(bytes);
-}
-
-static void seal(fixture *f) {
+static void seal(lifelong *f) {
     reef_error err;
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
 }
 
-static reef_commit commit(fixture *f) {
+static reef_commit commit_of(lifelong *f) {
     reef_error err;
     reef_commit out;
     ok(reef_trainer_commit(f->trainer, &out, &err), &err);
@@ -108,42 +44,25 @@ static reef_commit commit(fixture *f) {
 }
 
 // Kinds 0 to 3 sealed as generations 0 to 3, and kind 4 open.
-static void make_pool(fixture *f, size_t threads, const reef_config *config) {
+static void make_four(lifelong *f, size_t threads, const reef_config *config) {
     reef_error err;
     ok(reef_pool_init(f->pool, config, &err), &err);
     open_pool(f, threads);
     for (int kind = 0; kind < 4; kind++) {
-        feed(f, kind, TEXT_BYTES, 1);
+        feed_kind(f, kind, TEXT_BYTES, 1);
         seal(f);
     }
-    feed(f, 4, TEXT_BYTES, 1);
-    commit(f);
+    feed_kind(f, 4, TEXT_BYTES, 1);
+    commit_of(f);
 }
 
-static int setup(void **state) {
-    fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    temp_dir_new(f->dir);
-    temp_dir_join(f->pool, f->dir, "pool");
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state) {
-    fixture *f = *state;
-    close_pool(f);
-    temp_dir_remove(f->dir);
-    free(f);
-    return 0;
-}
-
-static void start(fixture *f, size_t threads) {
+static void start(lifelong *f, size_t threads) {
     reef_config config = tiny_config();
-    make_pool(f, threads, &config);
+    make_four(f, threads, &config);
 }
 
 // As if the test began anew: another pool of its own.
-static void start_again(fixture *f, size_t threads) {
+static void start_again(lifelong *f, size_t threads) {
     close_pool(f);
     temp_dir_remove(f->pool);
     start(f, threads);
@@ -153,20 +72,20 @@ static reef_consolidation_options range(uint32_t first, uint32_t last) {
     return (reef_consolidation_options){.first = first, .last = last, .steps = 60};
 }
 
-static void consolidate(fixture *f,
+static void consolidate(lifelong *f,
                         reef_consolidation_options options,
                         reef_consolidation *report) {
     reef_error err;
     ok(reef_trainer_consolidate(f->trainer, &options, report, &err), &err);
 }
 
-static void consolidate_only(fixture *f, reef_consolidation_options options) {
+static void consolidate_only(lifelong *f, reef_consolidation_options options) {
     reef_consolidation report;
     consolidate(f, options, &report);
     reef_consolidation_release(&report);
 }
 
-static reef_commit last_commit(const fixture *f) {
+static reef_commit last_commit(const lifelong *f) {
     reef_error err;
     reef_txn *txn = NULL;
     reef_commit out;
@@ -181,19 +100,19 @@ static void on_damage(void *context, const char *what) {
     print_error("%s\n", what);
 }
 
-static void assert_sound(const fixture *f) {
+static void assert_sound(const lifelong *f) {
     reef_error err;
     reef_check_report report;
     ok(reef_store_check(f->store, on_damage, NULL, &report, &err), &err);
     assert_int_equal(report.damaged, 0);
 }
 
-static double bits_of(const fixture *f, const char *as_of, int kind, float *logits) {
+static double bits_of(const lifelong *f, const char *as_of, int kind, float *logits) {
     reef_error err;
     reef_model *model = NULL;
     reef_score score = {0};
     uint8_t probe[PROBE_BYTES];
-    write_text(probe, sizeof probe, kind, 99);
+    lifelong_text(probe, sizeof probe, kind, 99);
     ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
     ok(reef_model_score(model, probe, sizeof probe, NULL, &score, NULL, NULL, &err), &err);
     if (logits != NULL) ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
@@ -201,7 +120,7 @@ static double bits_of(const fixture *f, const char *as_of, int kind, float *logi
     return score.bits_per_byte;
 }
 
-static float *new_logits(void) {
+static float *probe_logits(void) {
     float *logits = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *logits);
     assert_non_null(logits);
     return logits;
@@ -212,8 +131,8 @@ static float *new_logits(void) {
 // ---- what stays ----------------------------------------------------------------------------------
 
 static void states_before_the_range_stay_to_the_bit(void **state) {
-    fixture *f = *state;
-    float *before[2] = {new_logits(), new_logits()}, *after = new_logits();
+    lifelong *f = *state;
+    float *before[2] = {probe_logits(), probe_logits()}, *after = probe_logits();
     start(f, 1);
     bits_of(f, "0", 2, before[0]);
     bits_of(f, "1", 2, before[1]);
@@ -230,7 +149,7 @@ static void states_before_the_range_stay_to_the_bit(void **state) {
 }
 
 static void what_was_learned_stays_within_a_bound(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_consolidation report;
     double before[5], untaught[5];
     start(f, 1);
@@ -265,7 +184,7 @@ static void what_was_learned_stays_within_a_bound(void **state) {
 }
 
 static void the_open_generation_and_its_optimiser_are_not_touched(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     start(f, 1);
     const reef_gen *open = reef_open_generation(f->trainer);
     size_t values = open->value_count;
@@ -281,7 +200,7 @@ static void the_open_generation_and_its_optimiser_are_not_touched(void **state) 
 }
 
 static void numbers_in_between_are_given_up_and_say_so(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     reef_model *model = NULL;
     start(f, 1);
@@ -294,7 +213,7 @@ static void numbers_in_between_are_given_up_and_say_so(void **state) {
 }
 
 static void what_is_consolidated_can_be_consolidated_again(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_consolidation report;
     reef_error err;
     start(f, 1);
@@ -314,29 +233,29 @@ static void what_is_consolidated_can_be_consolidated_again(void **state) {
 // ---- what goes on --------------------------------------------------------------------------------
 
 static void training_goes_on_and_a_restart_leaves_no_trace(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_commit straight;
     start(f, 1);
     consolidate_only(f, range(1, 3));
-    feed(f, 4, 3000, 7);
+    feed_kind(f, 4, 3000, 7);
     seal(f);
-    feed(f, 1, 3000, 8);
-    straight = commit(f);
+    feed_kind(f, 1, 3000, 8);
+    straight = commit_of(f);
     start_again(f, 1);
     consolidate_only(f, range(1, 3));
     close_pool(f);
     open_pool(f, 1);
-    feed(f, 4, 3000, 7);
+    feed_kind(f, 4, 3000, 7);
     seal(f);
     close_pool(f);
     open_pool(f, 1);
-    feed(f, 1, 3000, 8);
-    assert_memory_equal(commit(f).root, straight.root, REEF_HASH_BYTES);
+    feed_kind(f, 1, 3000, 8);
+    assert_memory_equal(commit_of(f).root, straight.root, REEF_HASH_BYTES);
     assert_sound(f);
 }
 
 static void the_number_of_threads_leaves_no_trace(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_commit one;
     start(f, 1);
     consolidate_only(f, range(1, 3));
@@ -347,10 +266,10 @@ static void the_number_of_threads_leaves_no_trace(void **state) {
 }
 
 static void rows_are_rounded_where_the_pool_rounds_them(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_config config = tiny_config();
     snprintf(config.seal_dtype, sizeof config.seal_dtype, "bf16");
-    make_pool(f, 1, &config);
+    make_four(f, 1, &config);
     double before = bits_of(f, "now", 2, NULL);
     reef_consolidation_options options = range(1, 3);
     options.steps = 0; // as many as there are by default
@@ -361,7 +280,7 @@ static void rows_are_rounded_where_the_pool_rounds_them(void **state) {
 }
 
 static void rows_that_are_read_in_place_give_the_same_bits(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     reef_commit copied;
     start(f, 1);
@@ -376,13 +295,13 @@ static void rows_that_are_read_in_place_give_the_same_bits(void **state) {
     assert_true(f->trainer->residency.in_place);
     consolidate_only(f, range(1, 3));
     assert_memory_equal(last_commit(f).root, copied.root, REEF_HASH_BYTES);
-    feed(f, 4, 500, 3);
+    feed_kind(f, 4, 500, 3);
 }
 
 // ---- what goes wrong -----------------------------------------------------------------------------
 
 static void a_dry_run_changes_nothing_and_says_what_would_be(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     reef_consolidation report;
     start(f, 1);
@@ -405,7 +324,7 @@ static void a_dry_run_changes_nothing_and_says_what_would_be(void **state) {
     reef_consolidation_release(&report);
 }
 
-static void refused(fixture *f, reef_consolidation_options options, const char *words) {
+static void refused(lifelong *f, reef_consolidation_options options, const char *words) {
     reef_error err;
     reef_consolidation report;
     for (int dry = 0; dry < 2; dry++) {
@@ -419,7 +338,7 @@ static void refused(fixture *f, reef_consolidation_options options, const char *
 }
 
 static void ranges_that_cannot_be_are_refused(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     start(f, 1);
     reef_commit before = last_commit(f);
     refused(f, range(0, 2), "generation 0 holds the backbone");
@@ -437,10 +356,10 @@ static void ranges_that_cannot_be_are_refused(void **state) {
 }
 
 static void a_reservoir_without_their_text_is_an_error(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_config config = tiny_config();
     config.reservoir_bytes = 64 * 8;
-    make_pool(f, 1, &config);
+    make_four(f, 1, &config);
     reef_error err;
     reef_consolidation report;
     reef_consolidation_options options = range(1, 2);
@@ -451,7 +370,7 @@ static void a_reservoir_without_their_text_is_an_error(void **state) {
 }
 
 static void a_snapshot_is_in_the_way_until_it_may_go(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     reef_consolidation report;
     start(f, 1);
@@ -472,14 +391,14 @@ static void a_snapshot_is_in_the_way_until_it_may_go(void **state) {
 
 // A snapshot from before the range was sealed shares none of it.
 static void a_snapshot_of_before_stays_as_it_is(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     reef_config config = tiny_config();
-    float *before = new_logits(), *after = new_logits();
+    float *before = probe_logits(), *after = probe_logits();
     ok(reef_pool_init(f->pool, &config, &err), &err);
     open_pool(f, 1);
     for (int kind = 0; kind < 4; kind++) {
-        feed(f, kind, TEXT_BYTES, 1);
+        feed_kind(f, kind, TEXT_BYTES, 1);
         if (kind == 1) ok(reef_trainer_snapshot(f->trainer, "early", NULL, &err), &err);
         seal(f);
     }
@@ -498,7 +417,7 @@ static void die(void *context, uint64_t step, uint64_t steps, double bits) {
 }
 
 static void a_kill_in_the_middle_leaves_the_old_pool(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     start(f, 1);
     reef_commit before = last_commit(f);
     close_pool(f);
@@ -526,7 +445,7 @@ static void a_kill_in_the_middle_leaves_the_old_pool(void **state) {
 
 // The file may not grow: the transaction fails. Pool and trainer go on as if nothing had been tried.
 static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     reef_consolidation report;
     reef_consolidation_options options = range(1, 3);
@@ -534,8 +453,8 @@ static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **stat
     struct stat info;
     struct rlimit limit, old;
     start(f, 1);
-    feed(f, 4, 1000, 5);
-    reef_commit expected = commit(f);
+    feed_kind(f, 4, 1000, 5);
+    reef_commit expected = commit_of(f);
     start_again(f, 1);
     temp_dir_join(data, f->pool, "data.mdb");
     assert_int_equal(stat(data, &info), 0);
@@ -551,8 +470,8 @@ static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **stat
     assert_true(strlen(err.message) > 0);
     assert_false(reef_generation_is_empty(&f->trainer->net.gens[1]->info));
     assert_int_equal(f->trainer->event_count, 0);
-    feed(f, 4, 1000, 5);
-    assert_memory_equal(commit(f).root, expected.root, REEF_HASH_BYTES);
+    feed_kind(f, 4, 1000, 5);
+    assert_memory_equal(commit_of(f).root, expected.root, REEF_HASH_BYTES);
     assert_sound(f);
 }
 
@@ -568,7 +487,7 @@ static reef_status find_event(void *context,
 }
 
 static void the_timeline_tells(void **state) {
-    fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     reef_txn *txn = NULL;
     int found = 0;
@@ -580,7 +499,7 @@ static void the_timeline_tells(void **state) {
     assert_int_equal(found, 1);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, lifelong_setup, lifelong_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -125,8 +125,7 @@ reef_status reef_policy_walk(reef_trainer *trainer,
         const uint8_t *bytes = fresh + b * size;
         status = reef_firing_copy(&before, &moving, err);
         bool answered;
-        if (status == REEF_OK)
-            status = reef_step_decide(trainer, bytes, &moving, &answered, err);
+        if (status == REEF_OK) status = reef_step_decide(trainer, bytes, &moving, &answered, err);
         if (status != REEF_OK) break;
         silent += count_unclaimed(trainer);
         if (looked == looks || b != looked * batches / looks) continue;
