@@ -223,7 +223,7 @@ reef_gate_trial reef_gate_try(reef_gate *gate,
 
 // The loss weighs so many times as much as the n-grams, measured by how far each one's means wander on old
 // data. Near 1 both count; at 4 n-grams are a seventeenth of the variance.
-static const double RATIOS[] = {0.5, 1.0, 2.0, 4.0};
+static const double RATIOS[] = {0.125, 0.25, 0.5, 1.0, 2.0, 4.0};
 #define RATIO_COUNT (sizeof(RATIOS) / sizeof(RATIOS[0]))
 // A loss costs a forward pass of the older model on every window. It has to be worth it: of the unseen new data
 // that n-grams miss, at most this share may still be missed.

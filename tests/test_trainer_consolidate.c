@@ -36,13 +36,6 @@ static void seal(lifelong *f) {
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
 }
 
-static reef_commit commit_of(lifelong *f) {
-    reef_error err;
-    reef_commit out;
-    ok(reef_trainer_commit(f->trainer, &out, &err), &err);
-    return out;
-}
-
 // Kinds 0 to 3 sealed as generations 0 to 3, and kind 4 open.
 static void make_four(lifelong *f, size_t threads, const reef_config *config) {
     reef_error err;
@@ -53,7 +46,7 @@ static void make_four(lifelong *f, size_t threads, const reef_config *config) {
         seal(f);
     }
     feed_kind(f, 4, TEXT_BYTES, 1);
-    commit_of(f);
+    commit(f);
 }
 
 static void start(lifelong *f, size_t threads) {
@@ -240,7 +233,7 @@ static void training_goes_on_and_a_restart_leaves_no_trace(void **state) {
     feed_kind(f, 4, 3000, 7);
     seal(f);
     feed_kind(f, 1, 3000, 8);
-    straight = commit_of(f);
+    straight = commit(f);
     start_again(f, 1);
     consolidate_only(f, range(1, 3));
     close_pool(f);
@@ -250,7 +243,7 @@ static void training_goes_on_and_a_restart_leaves_no_trace(void **state) {
     close_pool(f);
     open_pool(f, 1);
     feed_kind(f, 1, 3000, 8);
-    assert_memory_equal(commit_of(f).root, straight.root, REEF_HASH_BYTES);
+    assert_memory_equal(commit(f).root, straight.root, REEF_HASH_BYTES);
     assert_sound(f);
 }
 
@@ -454,7 +447,7 @@ static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **stat
     struct rlimit limit, old;
     start(f, 1);
     feed_kind(f, 4, 1000, 5);
-    reef_commit expected = commit_of(f);
+    reef_commit expected = commit(f);
     start_again(f, 1);
     temp_dir_join(data, f->pool, "data.mdb");
     assert_int_equal(stat(data, &info), 0);
@@ -471,7 +464,7 @@ static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **stat
     assert_false(reef_generation_is_empty(&f->trainer->net.gens[1]->info));
     assert_int_equal(f->trainer->event_count, 0);
     feed_kind(f, 4, 1000, 5);
-    assert_memory_equal(commit_of(f).root, expected.root, REEF_HASH_BYTES);
+    assert_memory_equal(commit(f).root, expected.root, REEF_HASH_BYTES);
     assert_sound(f);
 }
 

@@ -43,7 +43,7 @@ static void learn_two(lifelong *f, size_t threads) {
     feed_kind(f, 0, 12000, 1);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     feed_kind(f, 1, 12000, 1);
-    commit(f, NULL);
+    commit(f);
 }
 
 // ---- off -----------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ static void without_a_gate_old_text_is_changed_but_as_of_is_exact(void **state) 
     assert_memory_equal(sealed, later,
                         LOGIT_BYTES); // fires, and is silent as long as it knows nothing
     feed_kind(f, 1, 12000, 1);
-    commit(f, NULL);
+    commit(f);
     logits_of(f->store, "0", 0, later);
     assert_memory_equal(sealed, later, LOGIT_BYTES);
     logits_of(f->store, "now", 0, later);
@@ -97,7 +97,7 @@ static void root_of_run(const char *gate,
     for (int part = 0; part < 9; part++) {
         if (part == 3 || part == 6) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
         feed_kind(f, part / 3, 4001, (uint32_t)part);
-        commit(f, &last);
+        last = commit(f);
         if (!reopen) continue;
         close_pool(f);
         open_pool(f, threads);

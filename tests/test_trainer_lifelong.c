@@ -79,7 +79,7 @@ static void as_of_is_bit_identical_for_ever(void **state) {
         logits_of(f->store, g == 0 ? "0" : "1", g, sealed[g]);
     }
     feed_kind(f, 2, 12000, 1);
-    commit(f, NULL);
+    commit(f);
     close_pool(f);
     logits_in_new_process(f, "0", 0, later);
     assert_memory_equal(sealed[0], later, LOGIT_BYTES);
@@ -102,7 +102,7 @@ static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state)
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     logits_of(f->store, "0", 0, before);
     feed_kind(f, 1, 12000, 1);
-    commit(f, NULL);
+    commit(f);
     logits_of(f->store, "now", 0, now);
     assert_memory_equal(before, now, LOGIT_BYTES);
     logits_of(f->store, "0", 1, before);
@@ -136,17 +136,17 @@ static void root_of_run(const reef_config *config,
         feed(f, stream + at, count);
         at += count;
         if (++cuts % every != 0) continue;
-        commit(f, &last);
+        last = commit(f);
         if (!reopen || ++commits % 3 != 0) continue;
         if (at < TOTAL) feed(f, stream + at, 1); // lost with the process: not committed
         close_pool(f);
         open_pool(f, threads);
         assert_int_equal(reef_trainer_cursor(f->trainer, "test"), at);
         reef_commit again; // what was read back is what was written
-        commit(f, &again);
+        again = commit(f);
         assert_memory_equal(last.root, again.root, REEF_HASH_BYTES);
     }
-    commit(f, &last);
+    last = commit(f);
     assert_int_equal(status_of(f).generation, 2); // the boundaries were found
     memcpy(root, last.root, REEF_HASH_BYTES);
     free(stream);
@@ -255,7 +255,7 @@ static void a_rounded_generation_is_exact_from_then_on(void **state) {
     choose(&f->config, "seal_dtype", "bf16");
     make_pool(f, 2);
     feed_kind(f, 0, 12000, 1);
-    commit(f, NULL);
+    commit(f);
     logits_of(f->store, "0", 0, open);
     ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
     assert_int_equal(sealing.generation, 0);
@@ -278,10 +278,10 @@ static void a_rounded_generation_is_exact_from_then_on(void **state) {
     uint8_t root[REEF_HASH_BYTES];
     memcpy(root, generation_of(f, 0).root, sizeof root);
     feed_kind(f, 2, 3000, 1);
-    commit(f, &last);
+    last = commit(f);
     close_pool(f);
     open_pool(f, 1);
-    commit(f, &again);
+    again = commit(f);
     assert_memory_equal(last.root, again.root, REEF_HASH_BYTES);
     assert_memory_equal(root, generation_of(f, 0).root, sizeof root);
     assert_sound(f);
@@ -333,7 +333,7 @@ static void sealing_measures_what_evaluation_would(void **state) {
     uint64_t scored;
     make_pool(f, 2);
     feed_kind(f, 0, 12000, 1);
-    commit(f, NULL);
+    commit(f);
     double open = loss_of_sample(f, "0", &scored);
     ok(reef_trainer_seal(f->trainer, "bf16", &sealing, &err), &err);
     assert_int_equal(sealing.loss_bytes, scored);
@@ -364,7 +364,7 @@ static void sealing_measures_with_the_gate_forced_open(void **state) {
     feed_kind(f, 0, 12000, 1);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     feed_kind(f, 1, 2 * 64 + 40, 1); // half a batch is left of the first kind
-    commit(f, NULL);
+    commit(f);
     double silent = loss_of_sample(f, "1", &scored);
     assert_true(silent == loss_of_sample(f, "0", &scored));
     ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
@@ -468,7 +468,7 @@ static void a_boundary_that_is_found_rounds_and_measures_as_well(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
     feed_kind(f, 1, 2000, 3);
-    commit(f, NULL);
+    commit(f);
     assert_int_equal(status_of(f).generation, 1);
     assert_rows_are_stored_as(f, 0, REEF_BF16);
     assert_one_seal_says(f, "\"reason\": \"drift\"");
@@ -484,7 +484,7 @@ static void without_a_sample_there_is_no_loss(void **state) {
     reef_sealing sealing;
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
-    commit(f, &last);
+    last = commit(f);
     reef_trainer_close(f->trainer);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
     for (uint32_t slot = 0; slot < 1024; slot++) {
@@ -608,13 +608,13 @@ static void feed_a_domain_again(lifelong *f, float gate_decay) {
     feed_kind(f, 1, 16000, 3);
     assert_int_equal(status_of(f).generation, 1);
     float *before = new_logits(), *now = new_logits();
-    commit(f, NULL);
+    commit(f);
     logits_of(f->store, "now", 1, before);
     feed_kind(f, 0, 4000, 5);
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.generation, 1);
     assert_true(status.skipped_bytes > 3000);
-    commit(f, NULL);
+    commit(f);
     logits_of(f->store, "now", 0, now);
     logits_of(f->store, "0", 0, before);
     assert_memory_equal(before, now, LOGIT_BYTES);
@@ -651,7 +651,7 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
     ok(reef_record_read(txn, &key, before, count * sizeof *before, &err), &err);
     reef_txn_abort(txn);
     feed_kind(f, 0, 4000, 4);
-    commit(f, NULL);
+    commit(f);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_record_read(txn, &key, after, count * sizeof *after, &err), &err);
     reef_txn_abort(txn);
@@ -694,7 +694,7 @@ static double drift_on_leaking_tokens(float retain_weight) {
     feed_kind(f, 0, 8000, 3);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     feed_kind(f, 0, 16000, 4);
-    commit(f, NULL);
+    commit(f);
     float *before = new_logits(), *now = new_logits();
     logits_of(f->store, "0", 0, before);
     logits_of(f->store, "now", 0, now);
@@ -722,7 +722,7 @@ static void the_running_statistics_of_queries_move(void **state) {
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 0, .name = "block1.bn_mean"};
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
-    commit(f, NULL);
+    commit(f);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_record_read(txn, &key, mean, sizeof mean, &err), &err);
     reef_txn_abort(txn);
@@ -765,7 +765,7 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     float *logits = new_logits(), bits[LIFELONG_PROBE_BYTES];
     make_pool(f, 1);
     feed_kind(f, 0, 9000, 3);
-    commit(f, NULL);
+    commit(f);
     lifelong_text(probe, sizeof probe, 0, 99);
     ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 2}, &err), &err);
     ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);

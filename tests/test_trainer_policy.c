@@ -1,9 +1,9 @@
 // When and how a pool grows, policy by policy: boundaries stand at the byte where they should, whatever
 // the cuts, commits and restarts; what a new generation begins with changes no output; budgets hold.
 #include "learner.h"
+#include "lifelong.h"
 #include "policy.h"
 #include "start.h"
-#include "temp_dir.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,166 +17,22 @@
 #include <string.h>
 
 #define MARK "== END"
-enum { BATCH = 64, PROBE_BYTES = 400, SAID_BYTES = 65536 };
+enum { BATCH = LIFELONG_BATCH };
 
-typedef struct policy_fixture {
-    char dir[TEMP_DIR_BYTES];
-    char pool[TEMP_DIR_BYTES];
-    reef_config config;
-    reef_store *store;
-    reef_trainer *trainer;
-    char said[SAID_BYTES]; // events of the trainer, one after the other
-} policy_fixture;
-
-static reef_config tiny_config(void) {
-    reef_config config;
-    reef_config_default(&config);
-    config.layers = 2;
-    config.d_model = 16;
-    config.attention_heads = 2;
-    config.context = 16;
-    config.previous_bytes = 1;
-    config.batch = 4;
-    config.rehearse = 2;
-    config.heads = 2;
-    config.topk = 2;
-    config.d_key = 8;
-    config.side = 6;
-    config.adapters = 2;
-    config.side_new = 4;
-    config.learning_rate = 5e-3f;
-    config.drift_warmup = 40;
-    config.drift_window = 32;
-    config.drift_confirm = 6;
-    config.drift_share = 0.0f; // and no more, however long a generation has lived
-    config.reservoir_bytes = 16384;
-    config.reservoir_window = 64;
-    config.leak_max = 0.01f;
-    return config;
-}
-
-// Endless text of one kind: words of three letters in a random order, from the kind's own alphabet.
-static void write_text(uint8_t *out, size_t count, int kind, uint32_t seed) {
-    static const char *const kinds[] = {"abcdefgh", "01234567", "QRSTUVWX"};
-    const char *alphabet = kinds[kind];
-    size_t letters = strlen(alphabet);
-    uint32_t state = seed * 2654435761u + 1u;
-    for (size_t i = 0; i < count; i++) {
-        if (i % 4 == 0) state = state * 1664525u + 1013904223u;
-        size_t word = state >> 27;
-        out[i] =
-            i % 4 == 3 ? ' ' : (uint8_t)alphabet[(word * 3 + i % 4 * (1 + word % 2)) % letters];
-    }
-}
-
-static void ok(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s", err->message);
-}
-
-static void choose(reef_config *config, const char *name, const char *value) {
-    reef_error err;
-    ok(reef_config_set(config, name, value, &err), &err);
-}
-
-static int setup(void **state) {
-    policy_fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    f->config = tiny_config();
-    temp_dir_new(f->dir);
-    temp_dir_join(f->pool, f->dir, "pool");
-    *state = f;
-    return 0;
-}
-
-static void close_pool(policy_fixture *f) {
-    reef_trainer_close(f->trainer);
-    reef_store_close(f->store);
-    f->trainer = NULL;
-    f->store = NULL;
-}
-
-static int teardown(void **state) {
-    policy_fixture *f = *state;
-    close_pool(f);
-    temp_dir_remove(f->dir);
-    free(f);
-    return 0;
-}
-
-static void on_event(void *context, const char *json) {
-    policy_fixture *f = context;
-    size_t used = strlen(f->said);
-    snprintf(f->said + used, sizeof f->said - used, "%s\n", json);
-}
-
-static size_t times_said(const policy_fixture *f, const char *words) {
-    size_t count = 0;
-    for (const char *at = f->said; (at = strstr(at, words)) != NULL; at++) count++;
-    return count;
-}
-
-static void open_pool(policy_fixture *f, size_t threads) {
-    reef_error err;
-    reef_trainer_options options = {.threads = threads, .on_event = on_event, .context = f};
-    ok(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &err), &err);
-    ok(reef_trainer_open(&f->trainer, f->store, &options, &err), &err);
-}
-
-static void make_pool(policy_fixture *f, size_t threads) {
-    reef_error err;
-    ok(reef_pool_init(f->pool, &f->config, &err), &err);
-    open_pool(f, threads);
-}
-
-static void feed_from(policy_fixture *f, const char *source, const uint8_t *bytes, size_t count) {
+static void feed_from(lifelong *f, const char *source, const uint8_t *bytes, size_t count) {
     reef_error err;
     size_t taken;
     ok(reef_trainer_feed(f->trainer, source, bytes, count, &taken, NULL, &err), &err);
     assert_int_equal(taken, count);
 }
 
-static void feed(policy_fixture *f, const uint8_t *bytes, size_t count) {
-    feed_from(f, "test", bytes, count);
-}
-
-static void feed_kind(policy_fixture *f, int kind, size_t count, uint32_t seed) {
-    uint8_t *bytes = malloc(count);
-    assert_non_null(bytes);
-    write_text(bytes, count, kind, seed);
-    feed(f, bytes, count);
-    free(bytes);
-}
-
-static void feed_line(policy_fixture *f, const char *text) {
+static void feed_line(lifelong *f, const char *text) {
     feed(f, (const uint8_t *)text, strlen(text));
 }
 
-static reef_commit commit(policy_fixture *f) {
-    reef_error err;
-    reef_commit out;
-    ok(reef_trainer_commit(f->trainer, &out, &err), &err);
-    return out;
-}
-
-static reef_trainer_status status_of(const policy_fixture *f) {
-    reef_trainer_status status;
-    reef_trainer_status_read(f->trainer, &status);
-    return status;
-}
-
-static const reef_gen *gen_of(const policy_fixture *f, size_t g) {
+static const reef_gen *gen_of(const lifelong *f, size_t g) {
     assert_true(g < f->trainer->net.gen_count);
     return f->trainer->net.gens[g];
-}
-
-static void logits_of(const policy_fixture *f, const char *as_of, int kind, float *out) {
-    reef_error err;
-    reef_model *model = NULL;
-    uint8_t probe[PROBE_BYTES];
-    write_text(probe, sizeof probe, kind, 99);
-    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof probe, out, &err), &err);
-    reef_model_close(model);
 }
 
 // ---- the stream alone decides --------------------------------------------------------------------
@@ -193,8 +49,8 @@ static void root_of_run(const reef_config *config,
                         size_t *gen_count,
                         uint8_t root[REEF_HASH_BYTES]) {
     void *state = NULL;
-    setup(&state);
-    policy_fixture *f = state;
+    lifelong_setup(&state);
+    lifelong *f = state;
     f->config = *config;
     make_pool(f, threads);
     size_t cuts = 0;
@@ -213,7 +69,7 @@ static void root_of_run(const reef_config *config,
     reef_commit last = commit(f);
     memcpy(root, last.root, REEF_HASH_BYTES);
     *gen_count = f->trainer->net.gen_count;
-    teardown(&state);
+    lifelong_teardown(&state);
 }
 
 static void assert_the_stream_decides(const reef_config *config,
@@ -246,9 +102,9 @@ static void the_stream_alone_decides_under_every_policy(void **state) {
     };
     enum { PART = 7000, TOTAL = 3 * PART };
     uint8_t stream[TOTAL];
-    for (int kind = 0; kind < 3; kind++) write_text(stream + kind * PART, PART, kind, 7);
+    for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
     for (size_t i = 0; i < sizeof RUNS / sizeof *RUNS; i++) {
-        reef_config config = tiny_config();
+        reef_config config = lifelong_config();
         for (size_t s = 0; s < 5 && RUNS[i].settings[s][0] != NULL; s++)
             choose(&config, RUNS[i].settings[s][0], RUNS[i].settings[s][1]);
         size_t gen_count = RUNS[i].gen_count;
@@ -264,7 +120,7 @@ static void the_stream_alone_decides_under_every_policy(void **state) {
 // ---- budget --------------------------------------------------------------------------------------
 
 static void a_budget_ends_a_generation_at_the_batch_that_reaches_it(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     choose(&f->config, "boundaries", "budget");
     choose(&f->config, "boundary_bytes", "1000"); // 15.6 batches
     make_pool(f, 1);
@@ -285,7 +141,7 @@ static void a_budget_ends_a_generation_at_the_batch_that_reaches_it(void **state
 
 // ---- capacity ------------------------------------------------------------------------------------
 
-static double full_share(const policy_fixture *f, uint64_t uses) {
+static double full_share(const lifelong *f, uint64_t uses) {
     const reef_gen *open = reef_open_generation(f->trainer);
     size_t full = 0, count = 0;
     for (uint32_t l = 0; l < f->config.layers; l++)
@@ -295,14 +151,14 @@ static double full_share(const policy_fixture *f, uint64_t uses) {
 }
 
 static void a_generation_ends_once_enough_of_its_experts_are_full(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     // What the usage is at each look, from a pool that nothing ends.
     enum { LOOKS = 6 };
     double shares[LOOKS];
     uint8_t stream[LOOKS * 32 * BATCH + 1];
-    write_text(stream, sizeof stream, 0, 3);
+    lifelong_text(stream, sizeof stream, 0, 3);
     feed(f, stream, 1);
     for (size_t look = 0; look < LOOKS; look++) {
         feed(f, stream + 1 + look * 32 * BATCH, 32 * BATCH);
@@ -330,7 +186,7 @@ static void a_generation_ends_once_enough_of_its_experts_are_full(void **state) 
 // ---- marks ---------------------------------------------------------------------------------------
 
 static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
@@ -352,7 +208,7 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
     feed_kind(f, 1, BATCH + 1, 3);
     assert_int_equal(f->trainer->reservoir.young_seen, 1);
     uint8_t first[BATCH];
-    write_text(first, BATCH, 1, 3);
+    lifelong_text(first, BATCH, 1, 3);
     size_t slot = f->trainer->reservoir.old_slots;
     assert_memory_equal(f->trainer->reservoir.bytes + slot * BATCH, first, BATCH);
     // Behind the next one the gates read as from the beginning of a stream.
@@ -368,12 +224,12 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
 
 // The sealed generation is the one that a command makes where the whole batches end.
 static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     reef_generation marked, commanded;
     reef_txn *txn = NULL;
     uint8_t text[1000];
-    write_text(text, sizeof text, 0, 3);
+    lifelong_text(text, sizeof text, 0, 3);
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "boundary_mark", MARK);
     for (int command = 0; command < 2; command++) {
@@ -400,14 +256,14 @@ static void marks_do_not_depend_on_cuts_and_restarts(void **state) {
     uint8_t stream[3 * PART + 200];
     size_t count = 0;
     for (int kind = 0; kind < 3; kind++) {
-        write_text(stream + count, PART, kind, 7);
+        lifelong_text(stream + count, PART, kind, 7);
         count += PART;
         const char *lines = kind == 1 ? "\n" MARK "\n" MARK "\n" MARK "!\n" : "\n" MARK "\n== E\n";
         memcpy(stream + count, lines, strlen(lines));
         count += strlen(lines);
     }
     for (int tiny = 0; tiny < 2; tiny++) {
-        reef_config config = tiny_config();
+        reef_config config = lifelong_config();
         choose(&config, "boundary_mark", MARK);
         choose(&config, "subkeys_new", "queries");
         if (tiny) { // several batches may hide in what looks like a mark
@@ -420,12 +276,12 @@ static void marks_do_not_depend_on_cuts_and_restarts(void **state) {
 }
 
 static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     uint8_t roots[2][REEF_HASH_BYTES];
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "boundary_mark", MARK);
     uint8_t text[40 * BATCH];
-    write_text(text, sizeof text, 0, 3);
+    lifelong_text(text, sizeof text, 0, 3);
     make_pool(f, 1);
     feed_line(f, MARK "\n");
     feed(f, text, 20);
@@ -436,12 +292,12 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     assert_int_equal(status_of(f).generation, 0);
     assert_int_equal(times_said(f, "mark"), 0);
     // The model is that of the stream without the marks.
-    float *with = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *with);
-    float *without = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *without);
+    float *with = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof *with);
+    float *without = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof *without);
     assert_non_null(with);
     assert_non_null(without);
     memcpy(roots[0], commit(f).root, REEF_HASH_BYTES);
-    logits_of(f, "now", 0, with);
+    logits_of(f->store, "now", 0, with);
     close_pool(f);
     temp_dir_remove(f->pool);
     make_pool(f, 1);
@@ -449,19 +305,19 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     feed_line(f, "\n");
     feed(f, text, 10 * BATCH);
     commit(f);
-    logits_of(f, "now", 0, without);
-    assert_memory_equal(with, without, PROBE_BYTES * REEF_VOCAB * sizeof *with);
+    logits_of(f->store, "now", 0, without);
+    assert_memory_equal(with, without, LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof *with);
     free(with);
     free(without);
 }
 
 static void the_end_of_a_source_ends_its_last_line(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
     uint8_t text[300];
-    write_text(text, sizeof text, 0, 3);
+    lifelong_text(text, sizeof text, 0, 3);
     feed_from(f, "one", text, sizeof text);
     feed_from(f, "one", (const uint8_t *)"\n" MARK, 7);
     feed_from(f, "two", text, 0); // no byte of it yet
@@ -480,7 +336,7 @@ static void the_end_of_a_source_ends_its_last_line(void **state) {
 }
 
 static void under_drift_a_mark_trains_what_was_held_first(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
     feed_kind(f, 0, 6000, 3);
@@ -498,9 +354,9 @@ static void under_drift_a_mark_trains_what_was_held_first(void **state) {
 // ---- growing in place ----------------------------------------------------------------------------
 
 static void in_place_a_boundary_adds_as_many_experts_under_the_same_ids(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     uint8_t text[2100];
-    write_text(text, sizeof text, 0, 3);
+    lifelong_text(text, sizeof text, 0, 3);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed(f, text, 16 * BATCH + 1);
@@ -538,7 +394,7 @@ static void in_place_a_boundary_adds_as_many_experts_under_the_same_ids(void **s
 }
 
 static void in_place_a_drift_grows_once(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     choose(&f->config, "growth", "in_place");
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
@@ -553,7 +409,7 @@ static void in_place_a_drift_grows_once(void **state) {
 // ---- size ----------------------------------------------------------------------------------------
 
 static void what_is_further_away_gets_a_larger_side(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     reef_opening near, far, none;
     uint8_t text[6 * BATCH + 1];
@@ -561,9 +417,9 @@ static void what_is_further_away_gets_a_larger_side(void **state) {
     choose(&f->config, "side_new", "12");
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
-    write_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof text, 0, 5);
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &near, &err), &err);
-    write_text(text, sizeof text, 1, 5);
+    lifelong_text(text, sizeof text, 1, 5);
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &far, &err), &err);
     ok(reef_policy_size(f->trainer, "drift", text, 0, &none, &err), &err);
     assert_true(near.distance < 0.1 && near.unclaimed == 1.0 && near.gap < 0.3);
@@ -580,12 +436,12 @@ static void what_is_further_away_gets_a_larger_side(void **state) {
     // What an older gate claims is nearer than what none does.
     feed_kind(f, 1, 12000, 6);
     reef_opening claimed;
-    write_text(text, sizeof text, 1, 7);
+    lifelong_text(text, sizeof text, 1, 7);
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &claimed, &err), &err);
     assert_true(claimed.unclaimed < 0.9);
     // Data that gates claim is half as far as the same data that none does.
     reef_gate *gate = &f->trainer->net.gens[1]->gate;
-    write_text(text, sizeof text, 2, 7);
+    lifelong_text(text, sizeof text, 2, 7);
     gate->threshold = -1e30f;
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &near, &err), &err);
     gate->threshold = 1e30f;
@@ -598,7 +454,7 @@ static void what_is_further_away_gets_a_larger_side(void **state) {
 }
 
 static void no_more_experts_are_made_than_the_budget_allows(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     choose(&f->config, "boundaries", "budget");
     choose(&f->config, "boundary_bytes", "640");
@@ -625,7 +481,7 @@ static void no_more_experts_are_made_than_the_budget_allows(void **state) {
 }
 
 static void under_drift_a_full_pool_trains_what_it_would_have_held(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     choose(&f->config, "experts_max", "72");
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
@@ -648,7 +504,7 @@ static void assert_is_a_direction(const float *key, size_t half, size_t d_key) {
 }
 
 // Is this w_down (and w_gate) that of any expert of the layer in generation 0? Rounded as its rows are.
-static bool is_a_copy(const policy_fixture *f, uint32_t l, const float *row) {
+static bool is_a_copy(const lifelong *f, uint32_t l, const float *row) {
     const reef_peer *old = &gen_of(f, 0)->peers[l];
     for (size_t n = 0; n < old->expert_count; n++) {
         bool same = true;
@@ -673,8 +529,8 @@ static void a_start_from_the_data_changes_no_output(void **state) {
     (void)state;
     for (int rounded = 0; rounded < 2; rounded++) {
         void *own = NULL;
-        setup(&own);
-        policy_fixture *f = own;
+        lifelong_setup(&own);
+        lifelong *f = own;
         reef_error err;
         choose(&f->config, "boundaries", "given");
         choose(&f->config, "subkeys_new", "queries");
@@ -691,7 +547,7 @@ static void a_start_from_the_data_changes_no_output(void **state) {
         float drawn[16];
         memcpy(drawn, open->weights.routers[0].sub_keys_a, sizeof drawn);
         uint8_t text[3 * BATCH + 1];
-        write_text(text, sizeof text, 1, 3);
+        lifelong_text(text, sizeof text, 1, 3);
         ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
         assert_memory_not_equal(drawn, open->weights.routers[0].sub_keys_a, sizeof drawn);
         for (uint32_t l = 0; l < 2; l++) {
@@ -708,26 +564,26 @@ static void a_start_from_the_data_changes_no_output(void **state) {
                          1);
 
         // As evaluated with the new gate open everywhere: nothing that it adds is not zero.
-        size_t count = PROBE_BYTES * REEF_VOCAB;
+        size_t count = LIFELONG_PROBE_BYTES * REEF_VOCAB;
         float *before = calloc(count, sizeof *before), *now = calloc(count, sizeof *now);
         assert_non_null(before);
         assert_non_null(now);
         commit(f);
-        logits_of(f, "0", 1, before);
-        logits_of(f, "now", 1, now);
+        logits_of(f->store, "0", 1, before);
+        logits_of(f->store, "now", 1, now);
         assert_memory_equal(before, now, count * sizeof *now);
         f->trainer->net.gens[1]->gate.threshold = -1.0f; // a mean of 0 lies above it
         commit(f);
-        logits_of(f, "now", 1, now);
+        logits_of(f->store, "now", 1, now);
         for (size_t i = 0; i < count; i++) assert_true(before[i] == now[i]); // -0 may have become 0
         free(before);
         free(now);
-        teardown(&own);
+        lifelong_teardown(&own);
     }
 }
 
 static void a_start_happens_once_and_at_the_first_batch(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     reef_error err;
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "subkeys_new", "queries");
@@ -746,10 +602,7 @@ static void a_start_happens_once_and_at_the_first_batch(void **state) {
 
 // ---- held bytes ----------------------------------------------------------------------------------
 
-static void seal_of(policy_fixture *f,
-                    const uint8_t *stream,
-                    size_t count,
-                    reef_generation sealed[2]) {
+static void seal_of(lifelong *f, const uint8_t *stream, size_t count, reef_generation sealed[2]) {
     reef_error err;
     reef_txn *txn = NULL;
     make_pool(f, 1);
@@ -765,17 +618,17 @@ static void seal_of(policy_fixture *f,
 
 // Whatever is held back when a boundary is found, what is sealed there is the same to the bit.
 static void a_sealed_generation_has_never_seen_held_bytes(void **state) {
-    policy_fixture *f = *state;
+    lifelong *f = *state;
     enum { PART = 9000 };
     uint8_t stream[3 * PART];
     reef_generation found[2], other[2];
-    for (int kind = 0; kind < 3; kind++) write_text(stream + kind * PART, PART, kind, 7);
+    for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
     seal_of(f, stream, sizeof stream, found);
     for (int g = 1; g >= 0; g--) {
         // Other text of the same kind, from the byte after the last batch's last target on.
         size_t end = (size_t)found[g].sealed_at,
                from = end + 1 > (size_t)(g + 1) * PART ? end + 1 : (size_t)(g + 1) * PART;
-        write_text(stream + from, (size_t)(g + 2) * PART - from, g + 1, 8);
+        lifelong_text(stream + from, (size_t)(g + 2) * PART - from, g + 1, 8);
         seal_of(f, stream, sizeof stream, other);
         assert_int_equal(other[g].sealed_at, end);
         assert_memory_equal(found[g].root, other[g].root, REEF_HASH_BYTES);
@@ -787,31 +640,35 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_stream_alone_decides_under_every_policy),
         cmocka_unit_test_setup_teardown(a_budget_ends_a_generation_at_the_batch_that_reaches_it,
-                                        setup, teardown),
+                                        lifelong_setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_generation_ends_once_enough_of_its_experts_are_full,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_mark_is_a_boundary_at_exactly_its_place, setup, teardown),
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_mark_is_a_boundary_at_exactly_its_place, lifelong_setup,
+                                        lifelong_teardown),
         cmocka_unit_test_setup_teardown(before_a_mark_whole_batches_are_trained_and_nothing_else,
-                                        setup, teardown),
+                                        lifelong_setup, lifelong_teardown),
         cmocka_unit_test(marks_do_not_depend_on_cuts_and_restarts),
-        cmocka_unit_test_setup_teardown(a_mark_before_anything_was_trained_is_only_taken_out, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(the_end_of_a_source_ends_its_last_line, setup, teardown),
-        cmocka_unit_test_setup_teardown(under_drift_a_mark_trains_what_was_held_first, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_mark_before_anything_was_trained_is_only_taken_out,
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(the_end_of_a_source_ends_its_last_line, lifelong_setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(under_drift_a_mark_trains_what_was_held_first,
+                                        lifelong_setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(in_place_a_boundary_adds_as_many_experts_under_the_same_ids,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(in_place_a_drift_grows_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_further_away_gets_a_larger_side, setup, teardown),
-        cmocka_unit_test_setup_teardown(no_more_experts_are_made_than_the_budget_allows, setup,
-                                        teardown),
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(in_place_a_drift_grows_once, lifelong_setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(what_is_further_away_gets_a_larger_side, lifelong_setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(no_more_experts_are_made_than_the_budget_allows,
+                                        lifelong_setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(under_drift_a_full_pool_trains_what_it_would_have_held,
-                                        setup, teardown),
+                                        lifelong_setup, lifelong_teardown),
         cmocka_unit_test(a_start_from_the_data_changes_no_output),
-        cmocka_unit_test_setup_teardown(a_start_happens_once_and_at_the_first_batch, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_sealed_generation_has_never_seen_held_bytes, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_start_happens_once_and_at_the_first_batch, lifelong_setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_sealed_generation_has_never_seen_held_bytes,
+                                        lifelong_setup, lifelong_teardown),
     };
     return cmocka_run_group_tests_name("trainer policy", tests, NULL, NULL);
 }

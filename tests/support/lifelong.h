@@ -142,9 +142,11 @@ static inline void feed_kind(lifelong *f, int kind, size_t count, uint32_t seed)
     free(bytes);
 }
 
-static inline void commit(lifelong *f, reef_commit *out) {
+static inline reef_commit commit(lifelong *f) {
     reef_error err;
-    ok(reef_trainer_commit(f->trainer, out, &err), &err);
+    reef_commit out;
+    ok(reef_trainer_commit(f->trainer, &out, &err), &err);
+    return out;
 }
 
 static inline reef_trainer_status status_of(const lifelong *f) {
