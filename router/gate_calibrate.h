@@ -40,6 +40,8 @@ typedef struct reef_gate_trial {
     double leak;   // share of old bytes that fire
     double detect; // share of unseen new bytes that fire
     double ratio;  // of the loss's spread in the mean to that of the n-grams; 0: n-grams alone
+    double missed; // with a loss: share of settled unseen new bytes below the threshold that old data asks for
+    double margin; // with a loss: from that threshold to where unseen new data is, in spreads of old data
     bool separates;
 } reef_gate_trial;
 
@@ -53,14 +55,13 @@ reef_gate_trial reef_gate_try(reef_gate *gate,
                               float leak_max);
 
 /**
- * The same with the older model's loss as a second signal, where `ngrams` alone do not separate: the first
- * memory and weight that do, or else those that miss the fewest of unseen new data, if they miss clearly fewer
- * than n-grams alone. The views need surprises. gate->decay, loss_weight and loss_reference are written.
+ * The same with the older model's loss as a second signal, where `ngrams` alone do not separate: the weight
+ * that does, or else the one that misses the fewest of unseen new data, if it misses clearly fewer than n-grams
+ * alone. The views need surprises. The weight is not set: it follows with the ratio.
  */
 reef_gate_trial reef_gate_try_losses(reef_gate *gate,
                                      const reef_gate_views *views,
                                      const reef_gate_trial *ngrams,
-                                     float decay,
                                      float leak_max);
 /** Write loss_weight and loss_reference, for the gate's decay and that ratio of spreads. */
 void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, double ratio);

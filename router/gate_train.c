@@ -285,7 +285,7 @@ static reef_gate_trial rehearse(training *t, reef_gate_fit *fit) {
     reef_gate_trial trial = reef_gate_try(t->gate, &views, fit->decay, fit->leak_max);
     fit->separates = trial.separates;
     if (trial.separates || !fit->old_surprise || !fit->new_surprise) return trial;
-    return reef_gate_try_losses(t->gate, &views, &trial, fit->decay, fit->leak_max);
+    return reef_gate_try_losses(t->gate, &views, &trial, fit->leak_max);
 }
 
 static reef_status train_check(const reef_gate_windows *old_fit,

@@ -206,7 +206,7 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
     static const misfit MISFITS[] = {
         {{{"d_key", "31"}}, "d_key 31 is odd"},
         {{{"topk", "65"}}, "topk 65 is more than the 64 sub-keys of side"},
-        {{{"topk", "33"}}, "topk 33 is more than the 32 sub-keys of side_new"},
+        {{{"side_new", "32"}, {"topk", "33"}}, "topk 33 is more than the 32 sub-keys of side_new"},
         {{{"d_model", "130"}}, "d_model 130 is not a multiple of attention_heads 4"},
         {{{"ffw", "pp"}}, "ffw 'pp' has 2 letters for 4 layers"},
         {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 4 layers"},

@@ -74,6 +74,23 @@ static void print_fired(const gate_curve *curves, size_t count, const gate_texts
     print_table(table);
 }
 
+// Only where there is something to tell.
+static void print_losses(const gate_curve *curves, size_t count) {
+    static const char *const HEADINGS[] = {"gate", "weight", "nats on old text", "passes a window"};
+    cli_table *table = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!(curves[i].facts.loss_weight > 0)) continue;
+        if (!table) table = cli_table_new(">>>>", HEADINGS);
+        cli_table_cell(table, "%u", curves[i].generation);
+        cli_table_cell(table, "%.3f", (double)curves[i].facts.loss_weight);
+        cli_table_cell(table, "%.3f", (double)curves[i].facts.loss_reference);
+        cli_table_cell(table, "%.2f", curves[i].passes);
+    }
+    if (!table) return;
+    printf("\ngates that read the loss of the older model as well\n");
+    print_table(table);
+}
+
 static void print_first(const gate_curve *curves, size_t count, const gate_texts *texts) {
     static const char *const OWN[] = {"gate"};
     printf("\nbytes from a cold start until it first fires\n");
@@ -135,6 +152,7 @@ static void print_all(const gate_curve *curves,
                       const gate_texts *texts,
                       uint32_t fire_max) {
     print_fired(curves, count, texts);
+    print_losses(curves, count);
     print_first(curves, count, texts);
     print_together(texts, fire_max);
     if (!any_known(curves, count)) {
@@ -174,9 +192,12 @@ static json_t *curve_json(const gate_curve *curve, const gate_texts *texts) {
         json_array_append_new(first, curve->first[j] == GATE_NEVER
                                          ? json_null()
                                          : json_integer((json_int_t)curve->first[j]));
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
                      (json_int_t)curve->generation, "decay", cli_real((double)curve->facts.decay),
-                     "threshold", cli_real((double)curve->facts.threshold), "gate_leak",
+                     "threshold", cli_real((double)curve->facts.threshold), "loss_weight",
+                     cli_real((double)curve->facts.loss_weight), "loss_reference",
+                     cli_real((double)curve->facts.loss_reference), "passes",
+                     cli_real(curve->passes), "gate_leak",
                      cli_real((double)curve->facts.leak), "gate_detect",
                      cli_real((double)curve->facts.detect), "fired",
                      shares_json(curve->fired, texts->count), "first_fired", first, "curve",

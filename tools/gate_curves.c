@@ -125,6 +125,7 @@ static reef_status measure_gate(gate_curve *curve,
                                     &curve->facts, each[j].margins, err);
         if (status != REEF_OK) return status;
         measure_text(curve, j, each[j].margins, file->count);
+        curve->passes += curve->facts.passes * (double)file->count / (double)texts->bytes;
         for (size_t t = 0; t < file->count; t++)
             firing[at + t] = (uint16_t)(firing[at + t] + (each[j].margins[t] > 0));
         qsort(each[j].margins, file->count, sizeof(float), upwards);

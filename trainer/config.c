@@ -46,8 +46,8 @@
       "width of a head's query; each half meets one table of sub-keys")                            \
     X(side, INTEGER, FIRST, "64", 1, 65535,                                                        \
       "sub-keys per side of the first generation; side * side experts")                            \
-    X(side_new, INTEGER, FIRST, "32", 1, 65535, "sub-keys per side of later generations")          \
-    X(adapters, INTEGER, FIRST, "48", 0, 4096,                                                     \
+    X(side_new, INTEGER, FIRST, "64", 1, 65535, "sub-keys per side of later generations")          \
+    X(adapters, INTEGER, FIRST, "96", 0, 4096,                                                     \
       "rank of later generations' corrections of attention and dense feed-forwards")               \
     X(adapt_ffw, BOOLEAN, LATER, "true", 0, 1, "correct dense feed-forward networks as well")      \
     X(batch_norm, BOOLEAN, FIRST, "true", 0, 1, "batch norm on queries")                           \
