@@ -65,8 +65,7 @@ void reef_gate_score_losses(const reef_gate *gate,
     float memory = 1.0f - gate->decay;
     for (size_t t = 0; t < count; t++) {
         reef_recent_push(&recent, bytes[t]);
-        float evidence =
-            reef_gate_evidence(gate, reef_gate_logit(gate, &recent), state->surprise);
+        float evidence = reef_gate_evidence(gate, reef_gate_logit(gate, &recent), state->surprise);
         margin[t] = reef_gate_mean_push(&mean, gate->prior, memory, evidence) - gate->threshold;
         state->surprise = losses != NULL ? (float)losses[t] : NAN;
     }

@@ -44,8 +44,7 @@ reef_gate_reading reef_gate_read(const reef_gate *gate,
             logits[count++] = reef_gate_logit(gate, &recent);
         }
     }
-    return (reef_gate_reading){
-        .count = count, .logits = logits, .apart = chained ? NULL : windows};
+    return (reef_gate_reading){.count = count, .logits = logits, .apart = chained ? NULL : windows};
 }
 
 static void stream_means(
@@ -272,7 +271,8 @@ static reef_gate_trial try_losses(
     reef_gate_trial trial = try_decay(gate, views, decay, leak_max);
     gate->threshold = leak_threshold(gate, views, leak_max);
     double wander = spread(gate, &views->old[1], views->means);
-    double above = (double)settled_mean(gate, views->unseen, views->means) - (double)gate->threshold;
+    double above =
+        (double)settled_mean(gate, views->unseen, views->means) - (double)gate->threshold;
     trial.ratio = ratio;
     trial.missed = missed_share(gate, views->unseen, views->means);
     trial.margin = above / (wander > 0 ? wander : 1);

@@ -261,8 +261,7 @@ static reef_gate_views views_of(training *t,
         views.seen[i].surprises = fit->new_surprise;
         if (!unseen) continue;
         size_t seen_bytes = views.seen[i].count;
-        views.unseen[i] =
-            reef_gate_read(t->gate, unseen, i == 1, t->logits[2 + i] + seen_bytes);
+        views.unseen[i] = reef_gate_read(t->gate, unseen, i == 1, t->logits[2 + i] + seen_bytes);
         if (fit->new_surprise) views.unseen[i].surprises = fit->new_surprise + seen_bytes;
     }
     return views;

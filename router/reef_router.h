@@ -262,10 +262,11 @@ typedef struct reef_gate_fit {
     const float *old_surprise; // (bytes of old_calibrate)
     const float *new_surprise; // (bytes of new_windows)
     // written:
-    float leak;   // measured on old_calibrate
-    float detect; // share of tokens of new windows that fire; measured, where there are enough, on the
-                  // second half of them, by a gate that was fitted to the first
     bool separates; // n-grams alone tell old data from new data that was not fitted
+    float leak;     // measured on old_calibrate
+    // Share of tokens of new windows that fire; measured, where there are enough, on the second half of them,
+    // by a gate that was fitted to the first.
+    float detect;
 } reef_gate_fit;
 
 /**

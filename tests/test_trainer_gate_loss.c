@@ -45,7 +45,7 @@ static void learn(lifelong *f, size_t count, size_t threads) {
     make_pool(f, threads);
     for (size_t i = 0; i < count; i++) {
         if (i > 0) ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-        feed_lag(f, LAGS[i], 40000, (uint32_t)i);
+        feed_lag(f, LAGS[i], 24000, (uint32_t)i);
     }
     commit(f);
 }
@@ -58,8 +58,8 @@ static reef_model *open_model(const lifelong *f, const char *as_of, size_t threa
     return model;
 }
 
-static reef_gate_facts
-margins_of(reef_model *model, uint32_t g, const uint8_t *text, size_t count, float *margins) {
+static reef_gate_facts margins_of(
+    reef_model *model, uint32_t g, const uint8_t *text, size_t count, float *margins) {
     reef_error err;
     reef_gate_facts facts;
     ok(reef_model_gate_margins(model, g, text, count, &facts, margins, &err), &err);
@@ -120,7 +120,7 @@ static void a_loss_that_tells_nothing_is_not_read(void **state) {
     reef_gate_facts facts;
     learn(f, 1, 1);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    feed_lag(f, LAGS[0], 40000, 17); // more of the same
+    feed_lag(f, LAGS[0], 24000, 17); // more of the same
     commit(f);
     share_on(f, LAGS[0], &facts);
     assert_true(facts.loss_weight == 0);
@@ -189,8 +189,7 @@ static void a_gate_reads_the_loss_of_the_state_as_of_the_generation_before(void 
             margins_of(now, g, probe, PROBE_BYTES, margins);
             reef_model_close(older);
             reef_model_close(now);
-            for (size_t t = 0; t + 1 < PROBE_BYTES; t++)
-                losses[t] = (double)bits[t + 1] * log(2.0);
+            for (size_t t = 0; t + 1 < PROBE_BYTES; t++) losses[t] = (double)bits[t + 1] * log(2.0);
             losses[PROBE_BYTES - 1] = NAN;
             reef_gate_state along;
             reef_gate_reset(gate, &along);
@@ -265,7 +264,7 @@ static void as_of_is_exact_and_silence_too(void **state) {
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     float *sealed = logits_on(f, "1", own, PROBE_BYTES);
     float *first = logits_on(f, "0", old, PROBE_BYTES);
-    feed_lag(f, LAGS[2], 40000, 2);
+    feed_lag(f, LAGS[2], 24000, 2);
     commit(f);
     float *later = logits_on(f, "1", own, PROBE_BYTES);
     assert_memory_equal(sealed, later, bytes);

@@ -197,9 +197,8 @@ static json_t *curve_json(const gate_curve *curve, const gate_texts *texts) {
                      "threshold", cli_real((double)curve->facts.threshold), "loss_weight",
                      cli_real((double)curve->facts.loss_weight), "loss_reference",
                      cli_real((double)curve->facts.loss_reference), "passes",
-                     cli_real(curve->passes), "gate_leak",
-                     cli_real((double)curve->facts.leak), "gate_detect",
-                     cli_real((double)curve->facts.detect), "fired",
+                     cli_real(curve->passes), "gate_leak", cli_real((double)curve->facts.leak),
+                     "gate_detect", cli_real((double)curve->facts.detect), "fired",
                      shares_json(curve->fired, texts->count), "first_fired", first, "curve",
                      levels_json(curve, texts->count));
 }

@@ -37,7 +37,7 @@ typedef struct gate_curve {
     reef_gate_facts facts;
     double *fired; // (texts) owned; share of the bytes on which it fires
     size_t *first; // (texts) owned; bytes before the first on which it fires, or GATE_NEVER
-    double passes; // forward passes a window for the losses that it and older gates read, all texts together
+    double passes; // forward passes a window for losses that it and older gates read
     bool
         known; // older texts and own ones are there, and the threshold is a number: what follows is too
     gate_level levels[GATE_TARGETS];

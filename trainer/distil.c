@@ -28,9 +28,9 @@ typedef struct school {
     const reef_net *teacher;
     size_t *taught, *silent; // places in `lessons`
     size_t taught_count, silent_count;
-    uint8_t *fire;        // (generations, rows) where the teacher's take part
-    float *margins;       // (T) scratch
-    size_t stride;        // rows of a batch
+    uint8_t *fire;  // (generations, rows) where the teacher's take part
+    float *margins; // (T) scratch
+    size_t stride;  // rows of a batch
 } school;
 
 uint32_t reef_distil_owner(const reef_net *net, uint32_t generation) {
@@ -108,8 +108,7 @@ static reef_status teacher_fires(
     reef_trainer *trainer = s->distil->trainer;
     reef_batch batch;
     bool answered;
-    reef_status status =
-        reef_step_read(trainer, s->teacher, bytes, at + T, &batch, &answered, err);
+    reef_status status = reef_step_read(trainer, s->teacher, bytes, at + T, &batch, &answered, err);
     if (status != REEF_OK) return status;
     for (size_t g = 1; g < s->teacher->gen_count; g++) {
         uint8_t *fire = s->fire + g * s->stride + w * T;

@@ -327,8 +327,7 @@ static reef_status read_margins(reef_model *model,
         const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
         reef_batch batch;
         bool answered;
-        status =
-            decide(model, net, &firing, bytes + at, tokens, next, &batch, &answered, err);
+        status = decide(model, net, &firing, bytes + at, tokens, next, &batch, &answered, err);
         if (status == REEF_OK) memcpy(margins + at, row, tokens * sizeof *margins);
     }
     size_t T = net->config.context;

@@ -116,8 +116,7 @@ reef_status reef_gen_fit_gate(reef_gen *gen,
     // Losses cost passes, now and on every byte to come: only where n-grams are not enough.
     if (status != REEF_OK || fit.separates || strcmp(config->gate, "loss") != 0) goto cleanup;
     status = read_surprises(trainer, older_count, old_calibrate, &old_surprise, err);
-    if (status == REEF_OK)
-        status = read_surprises(trainer, older_count, young, &new_surprise, err);
+    if (status == REEF_OK) status = read_surprises(trainer, older_count, young, &new_surprise, err);
     if (status != REEF_OK) goto cleanup;
     add_unseen(&trainer->net, older_count, old_calibrate, old_surprise);
     fit.old_surprise = old_surprise;

@@ -56,10 +56,10 @@ struct reef_trainer {
     uint32_t suspicious; // how many of those the drift test does not explain
     double *held_bits;   // (held_capacity) loss of each held batch
     size_t held_capacity;
-    reef_firing firing;  // gates at the carry's first byte
-    reef_firing ahead;   // gates after the batches that were looked at
-    reef_firing before;  // gates before the batch that is looked at
-    reef_mark mark;      // of the line that the carry ends in
+    reef_firing firing; // gates at the carry's first byte
+    reef_firing ahead;  // gates after the batches that were looked at
+    reef_firing before; // gates before the batch that is looked at
+    reef_mark mark;     // of the line that the carry ends in
     uint64_t step, generation_step, stream_bytes, skipped_bytes;
     // Of the last boundary, which opened the generation or enlarged it: rivals of generations have their
     // own in `strategy`.
@@ -69,7 +69,7 @@ struct reef_trainer {
     // one batch
     uint8_t *tokens, *targets, *fire; // (windows * T); fire (generations, windows * T)
     float *weight, *margins;
-    uint8_t *reading;     // (2 + generations, windows * T): tokens, targets and fire of a text read aside
+    uint8_t *reading;     // (2 + generations, windows * T) a text read aside: tokens, targets, fire
     size_t fire_capacity; // generations that fire, margins and reading have room for
     size_t rehearse_windows, retain_windows; // of the batch that was last looked at
     double last_bits;

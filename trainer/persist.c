@@ -22,7 +22,7 @@
 #include <string.h>
 
 #define GATE_FLOATS 9
-#define GATE_FLOATS_NGRAM 7 // of gates that read no losses: they are stored as before there were any
+#define GATE_FLOATS_NGRAM 7 // of gates that read no losses, as before there were any
 #define GATE_FLOATS_FIRST 6 // of gates that were fitted when the prior had one value for all
 #define GATE_PRIOR_FIRST 64.0f
 #define SLOT_HEADER_BYTES 16
@@ -61,9 +61,9 @@ static reef_status put_gate(reef_txn *txn, const reef_gen *gen, reef_error *err)
         put_tensor(txn, g, "reference", REEF_BYTES, reference, sizeof reference, err);
     if (status != REEF_OK || g == 0) return status;
     const reef_gate *gate = &gen->gate;
-    float values[GATE_FLOATS] = {
-        gate->bias,       gate->decay, gate->start,       gate->threshold,     gen->gate_leak,
-        gen->gate_detect, gate->prior, gate->loss_weight, gate->loss_reference};
+    float values[GATE_FLOATS] = {gate->bias,      gate->decay,       gate->start,
+                                 gate->threshold, gen->gate_leak,    gen->gate_detect,
+                                 gate->prior,     gate->loss_weight, gate->loss_reference};
     size_t count = gate->loss_weight > 0.0f ? GATE_FLOATS : GATE_FLOATS_NGRAM;
     status = put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof *values, err);
     if (status != REEF_OK) return status;

@@ -73,8 +73,8 @@ typedef struct reef_config {
     uint32_t drift_warmup;  // batches of a generation before the test is armed
     float leak_max;         // share of old tokens on which a new gate may fire
     uint32_t fire_max;      // generations beyond the first that may fire per token
-    char gate[8];            // "ngram", "loss" as well, or "off": every generation takes part everywhere
-    float gate_decay;        // of the mean; 0: the shortest memory that tells old data from new
+    char gate[8];     // "ngram", "loss" as well, or "off": every generation takes part everywhere
+    float gate_decay; // of the mean; 0: the shortest memory that tells old data from new
     uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
     uint32_t reservoir_bytes, reservoir_window;
     float retain_weight;
@@ -401,10 +401,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
 
 /** What is known of the gate of one generation. */
 typedef struct reef_gate_facts {
-    float decay, prior, threshold; // see reef_router.h; an infinite threshold: never or always fires
-    float loss_weight, loss_reference; // of the older model's loss, nats; weight 0: reads n-grams alone
-    float leak, detect;            // measured by its last fit
-    double passes; // written with margins: forward passes a window, for its losses and those of older gates
+    float decay, prior, threshold;     // see reef_router.h; an infinite one: never or always fires
+    float loss_weight, loss_reference; // the same; weight 0: reads n-grams alone
+    float leak, detect;                // measured by its last fit
+    double passes; // written with margins: forward passes a window for its losses and older gates'
 } reef_gate_facts;
 
 /**

@@ -155,8 +155,8 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
         if (reservoir->sizes[slot] == 0 || reservoir->generations[slot] >= generation) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         bool taken;
-        reef_status status = take_leaking_window(trainer, slot_window, bytes,
-                                                 reservoir->sizes[slot], &taken, err);
+        reef_status status =
+            take_leaking_window(trainer, slot_window, bytes, reservoir->sizes[slot], &taken, err);
         if (status != REEF_OK) return status;
         if (!taken) continue;
         trainer->retain_windows = 1;
