@@ -134,6 +134,8 @@ const char *cli_count(uint64_t value, char out[CLI_WORD_BYTES]);
 const char *cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]);
 /** 2 min 5 s */
 const char *cli_duration(double seconds, char out[CLI_WORD_BYTES]);
+/** Shares as percentages in a row, "100 0.02". On the heap. */
+char *cli_shares(const double *shares, size_t count);
 /** 2024-05-01 12:00:00, local time */
 const char *cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]);
 /** Seconds of a clock that never goes back. */

@@ -153,3 +153,13 @@ size_t cli_distance(const char *word, const char *other) {
     }
     return row[rows % 3][columns];
 }
+
+char *cli_shares(const double *shares, size_t count) {
+    char *text = cli_format("%s", "");
+    for (size_t i = 0; i < count; i++) {
+        char *more = cli_format("%s%s%.4g", text, i ? " " : "", 100 * shares[i]);
+        free(text);
+        text = more;
+    }
+    return text;
+}

@@ -13,10 +13,12 @@
 static const cli_option OPTIONS[] = {
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
     {"matrix", NULL, "as of every generation, and now, with what was forgotten"},
-    {"gates", NULL, "where the gates fire, where they begin to, and what another threshold would do"},
+    {"gates", NULL,
+     "where the gates fire, where they begin to, and what another threshold would do"},
     {"svg", "FILE", "with --gates: also draw what each misses against what it leaks"},
     {"learned", "G,G,...",
-     "with --matrix or --gates: the generation in which each file was learned (default: one after the other, "
+     "with --matrix or --gates: the generation in which each file was learned (default: one after "
+     "the other, "
      "where there are as many files as generations)"},
     {0},
 };
@@ -63,17 +65,6 @@ static reef_status read_files(const cli_call *cli,
     return status;
 }
 
-// "100 %" or "0.02 %" for each generation.
-static char *shares_text(const double *shares, uint32_t count) {
-    char *text = cli_format("%s", "");
-    for (uint32_t g = 0; g < count; g++) {
-        char *more = cli_format("%s%s%.4g", text, g ? " " : "", 100 * shares[g]);
-        free(text);
-        text = more;
-    }
-    return text;
-}
-
 static void print_scores(const cli_file *files,
                          const file_score *scores,
                          size_t count,
@@ -83,7 +74,7 @@ static void print_scores(const cli_file *files,
     cli_table *table = cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
-        char *shares = shares_text(scores[i].fire_share, generations);
+        char *shares = cli_shares(scores[i].fire_share, generations);
         cli_table_cell(table, "%s", files[i].path);
         cli_table_cell(table, "%s", cli_count(scores[i].score.bytes, words));
         cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
@@ -126,7 +117,8 @@ static reef_status eval_once(cli_call *cli,
                              const cli_file *files,
                              reef_error *err) {
     if (cli_text(cli, "learned"))
-        return reef_fail(err, REEF_INVALID, "--learned is about forgetting: it needs --matrix or --gates");
+        return reef_fail(err, REEF_INVALID,
+                         "--learned is about forgetting: it needs --matrix or --gates");
     const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
     reef_model *model = NULL;
     reef_status status = reef_model_open(

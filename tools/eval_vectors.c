@@ -4,17 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-// "100" or "0.02" for each generation.
-static char *shares_text(const double *shares, uint32_t count) {
-    char *text = cli_format("%s", "");
-    for (uint32_t g = 0; g < count; g++) {
-        char *more = cli_format("%s%s%.4g", text, g ? " " : "", 100 * shares[g]);
-        free(text);
-        text = more;
-    }
-    return text;
-}
-
 static void print_results(const cli_file *files,
                           const cli_accuracy *results,
                           size_t count,
@@ -24,7 +13,7 @@ static void print_results(const cli_file *files,
     cli_table *table = cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
-        char *shares = shares_text(results[i].answered_share, generations);
+        char *shares = cli_shares(results[i].answered_share, generations);
         cli_table_cell(table, "%s", files[i].path);
         cli_table_cell(table, "%s", cli_count(results[i].examples, words));
         cli_table_cell(table, "%s", cli_count(results[i].labelled, words));

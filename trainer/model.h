@@ -69,7 +69,8 @@ typedef struct reef_gen {
     reef_generation info;
     bool open;
     bool stored; // sealed, and its sealed form is in a commit
-    bool queries_frozen; // open, but with queries that train no more: training routes by `folded` too
+    bool
+        queries_frozen; // open, but with queries that train no more: training routes by `folded` too
     reef_tensor *tensors;
     size_t tensor_count;
     float *values;   // the block that the tensors' data lie in
@@ -78,7 +79,8 @@ typedef struct reef_gen {
     reef_weights weights, grads;
     reef_router_params folded[REEF_LAYER_COUNT_MAX]; // open: routers as they are evaluated
     float *folded_values;
-    reef_merged merged; // generations >= 1, once evaluated; not fresh after training until folded anew
+    reef_merged
+        merged; // generations >= 1, once evaluated; not fresh after training until folded anew
     reef_peer peers[REEF_LAYER_COUNT_MAX];
     reef_gate gate;          // generations >= 1
     double reference_median; // prequential bits per byte when it was sealed: what "explained" means
@@ -210,8 +212,9 @@ typedef struct reef_pass {
     float *logits;         // (rows, V); their gradient after reef_pass_forward with weights
     double *loss;          // (rows) nats
     float *window_scratch; // (windows, T, max(V, 3*D, F)) per window
-    uint32_t *answers;     // (rows) the generation that alone fires; 0: none does; or REEF_ANSWER_SEVERAL
-    uint8_t *several;      // (rows) scratch: where a generation fires among several
+    uint32_t
+        *answers; // (rows) the generation that alone fires; 0: none does; or REEF_ANSWER_SEVERAL
+    uint8_t *several; // (rows) scratch: where a generation fires among several
     float *d_x, *d_mid, *d_norm, *d_qkv, *d_attended, *d_probs, *d_y; // backward
     float *low_qkv, *d_low_qkv, *low_out,
         *d_low_out; // (rows, rank) of the open generation's adapters of a block, FFW then attention
@@ -278,7 +281,7 @@ void reef_pass_forget_generation(reef_pass *pass, size_t g);
 typedef struct reef_pass_update {
     reef_adam adam; // for expert rows
     float clip;
-    bool freeze_experts; // compute gradients of dense tensors only (gradient checks)
+    bool freeze_experts;           // compute gradients of dense tensors only (gradient checks)
     const reef_expert_pull *pulls; // (layers) or NULL: a penalty on change of rows
     float *const *squares; // (layers) or NULL: squared gradients of rows are added, no row changes
     // Which experts of layer l stay as they are, (N) flags, now that their pairs are sorted; NULL: those

@@ -303,10 +303,10 @@ typedef struct reef_trainer_status {
     uint64_t skipped_bytes;      // recognised as an older domain: not trained
     uint32_t generation;         // the open one
     uint64_t generation_step;
-    char strategy[16];         // of the configuration
-    uint32_t task;             // boundaries so far of a strategy that keeps one generation; else 0
-    uint64_t opened_at;        // stream position where it was opened
-    uint32_t suspicious;       // of the batches held back now: not explained by the drift test
+    char strategy[16];   // of the configuration
+    uint32_t task;       // boundaries so far of a strategy that keeps one generation; else 0
+    uint64_t opened_at;  // stream position where it was opened
+    uint32_t suspicious; // of the batches held back now: not explained by the drift test
     // Prequential loss: median over the drift window, and of the last batch. With vectors both are shares of
     // labelled examples that were classed wrongly before they were learned; the first of known labels only.
     double bits_per_byte;
