@@ -47,12 +47,6 @@ void reef_firing_limit(
     }
 }
 
-bool reef_firing_reads_losses(const reef_net *net) {
-    for (size_t g = 1; g < net->gen_count; g++)
-        if (net->gens[g]->gate.loss_weight > 0.0f) return true;
-    return false;
-}
-
 // Losses of the model of the first `gen_count` generations, which have decided.
 static reef_status older_losses(const reef_firing_means *means,
                                 const reef_batch *batch,

@@ -29,9 +29,6 @@ typedef struct reef_firing_means {
     reef_workers *workers;
 } reef_firing_means;
 
-/** Does a gate of the net's generations read losses? */
-bool reef_firing_reads_losses(const reef_net *net);
-
 /**
  * Decide for the next `count` bytes of the stream: a generation g >= 1 fires where its margin is positive, but
  * at most the `fire_max` newest of those.
