@@ -1,0 +1,351 @@
+// Sealing: what rounding a generation's rows does and costs, what is measured and told of it, and that what
+// was sealed is exact from then on.
+#include "learner.h"
+#include "lifelong_process.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static reef_config tiny_config(void) {
+    reef_config config = lifelong_config();
+    config.gate_decay = 0.9f;
+    return config;
+}
+
+static int setup(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    f->config = tiny_config();
+    return 0;
+}
+
+#define LOGIT_BYTES LIFELONG_LOGIT_BYTES
+
+static reef_generation generation_of(const lifelong *f, uint32_t g) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_generation info;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_generation_read(txn, g, &info, &err), &err);
+    reef_txn_abort(txn);
+    return info;
+}
+
+// Rows of 3 * 16 values: 512 of them as floats are the most that fit a block, whatever their type.
+#define GLU_BLOCK_ROWS 512
+
+static void assert_rows_are_stored_as(const lifelong *f, uint32_t g, reef_dtype dtype) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    size_t side = g == 0 ? f->config.side : f->config.side_new;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    for (uint32_t layer = 0; layer < f->config.layers; layer++) {
+        size_t left = side * side;
+        for (uint32_t block = 0; left > 0; block++) {
+            size_t rows = left < GLU_BLOCK_ROWS ? left : GLU_BLOCK_ROWS;
+            reef_key key = {.db = REEF_DB_EXPERTS, .generation = g, .layer = layer, .block = block};
+            reef_view view;
+            ok(reef_record_view(txn, &key, &view, &err), &err);
+            assert_int_equal(view.dtype, dtype);
+            assert_int_equal(view.bytes, rows * 3 * 16 * (dtype == REEF_BF16 ? 2 : 4));
+            left -= rows;
+        }
+    }
+    reef_txn_abort(txn);
+    assert_int_equal(generation_of(f, g).dtype, dtype);
+}
+
+static void assert_sound(const lifelong *f) {
+    reef_error err;
+    reef_check_report report;
+    ok(reef_store_check(f->store, NULL, NULL, &report, &err), &err);
+    assert_int_equal(report.damaged, 0);
+}
+
+static void a_rounded_generation_is_exact_from_then_on(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    reef_commit last, again;
+    float *open = new_logits(), *sealed = new_logits(), *second = new_logits(),
+          *later = new_logits();
+    choose(&f->config, "expert", "glu");
+    choose(&f->config, "score", "sigmoid");
+    choose(&f->config, "seal_dtype", "bf16");
+    make_pool(f, 2);
+    feed_kind(f, 0, 12000, 1);
+    commit(f);
+    logits_of(f->store, "0", 0, open);
+    ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+    assert_int_equal(sealing.generation, 0);
+    assert_int_equal(sealing.dtype, REEF_BF16);
+    assert_true(sealing.loss_bytes > 1000);
+    assert_true(sealing.loss_before != sealing.loss_after);
+    assert_true(fabs(sealing.loss_before - sealing.loss_after) < 0.01);
+    assert_rows_are_stored_as(f, 0, REEF_BF16);
+    assert_rows_are_stored_as(f, 1, REEF_F32); // the open one
+    logits_of(f->store, "0", 0, sealed);
+    assert_memory_not_equal(open, sealed, LOGIT_BYTES);
+
+    feed_kind(f, 1, 12000, 1); // the next one trains on top of it
+    ok(reef_trainer_seal(f->trainer, "f32", &sealing, &err), &err); // for this one only
+    assert_int_equal(sealing.dtype, REEF_F32);
+    assert_rows_are_stored_as(f, 1, REEF_F32);
+    logits_of(f->store, "0", 0, later);
+    assert_memory_equal(sealed, later, LOGIT_BYTES);
+    logits_of(f->store, "1", 1, second);
+    uint8_t root[REEF_HASH_BYTES];
+    memcpy(root, generation_of(f, 0).root, sizeof root);
+    feed_kind(f, 2, 3000, 1);
+    last = commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    again = commit(f);
+    assert_memory_equal(last.root, again.root, REEF_HASH_BYTES);
+    assert_memory_equal(root, generation_of(f, 0).root, sizeof root);
+    assert_sound(f);
+    feed_kind(f, 2, 3000, 2);
+    ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+    assert_int_equal(sealing.dtype, REEF_BF16);
+    close_pool(f);
+    logits_in_new_process(f, "0", 0, later);
+    assert_memory_equal(sealed, later, LOGIT_BYTES);
+    logits_in_new_process(f, "1", 1, later);
+    assert_memory_equal(second, later, LOGIT_BYTES);
+    free(open);
+    free(sealed);
+    free(second);
+    free(later);
+}
+
+// Bits per byte of the last commit's model on the windows of the open generation's sample.
+static double loss_of_sample(const lifelong *f, const char *as_of, uint64_t *scored) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_model *model = NULL;
+    reef_reservoir sample;
+    double bits = 0.0;
+    ok(reef_reservoir_init(&sample, &f->config, &err), &err);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_persist_load_reservoir(txn, &sample, &err), &err);
+    reef_txn_abort(txn);
+    ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    *scored = 0;
+    for (size_t slot = sample.old_slots; slot < sample.slots; slot++) {
+        reef_score score = {0};
+        const uint8_t *bytes = sample.bytes + slot * sample.window_bytes;
+        if (sample.sizes[slot] == 0) continue;
+        ok(reef_model_score(model, bytes, sample.sizes[slot], NULL, &score, NULL, NULL, &err),
+           &err);
+        bits += score.bits;
+        *scored += score.bytes;
+    }
+    reef_model_close(model);
+    reef_reservoir_release(&sample);
+    return bits / (double)*scored;
+}
+
+static void sealing_measures_what_evaluation_would(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    uint64_t scored;
+    make_pool(f, 2);
+    feed_kind(f, 0, 12000, 1);
+    commit(f);
+    double open = loss_of_sample(f, "0", &scored);
+    ok(reef_trainer_seal(f->trainer, "bf16", &sealing, &err), &err);
+    assert_int_equal(sealing.loss_bytes, scored);
+    assert_true(fabs(sealing.loss_before - open) < 1e-9);
+
+    // The sample is gone from the pool by now: another pool seals the same bits, step by step.
+    void *own = NULL;
+    setup(&own);
+    lifelong *twin = own;
+    choose(&twin->config, "seal_dtype", "bf16");
+    make_pool(twin, 1);
+    feed_kind(twin, 0, 12000, 1);
+    reef_sealing again;
+    ok(reef_trainer_seal(twin->trainer, NULL, &again, &err), &err);
+    assert_true(again.loss_before == sealing.loss_before);
+    assert_true(again.loss_after == sealing.loss_after);
+    lifelong_teardown(&own);
+}
+
+// Three windows are too few to fit a gate, so it never fires by itself.
+static void sealing_measures_with_the_gate_forced_open(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    uint64_t scored;
+    f->config.warmup = 1;
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 1);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    feed_kind(f, 1, 2 * 64 + 40, 1); // half a batch is left of the first kind
+    commit(f);
+    double silent = loss_of_sample(f, "1", &scored);
+    assert_true(silent == loss_of_sample(f, "0", &scored));
+    ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+    assert_int_equal(sealing.loss_bytes, scored);
+    assert_true(sealing.loss_before < silent - 0.001); // it has learned something of them
+    assert_true(sealing.loss_before == sealing.loss_after);
+}
+
+static void sealing_as_it_is_costs_not_one_bit(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    make_pool(f, 2);
+    for (int g = 0; g < 2; g++) { // the second one with a gate, and an older generation below
+        feed_kind(f, g, 12000, 1);
+        ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+        assert_int_equal(sealing.generation, g);
+        assert_true(isfinite(sealing.loss_before) && sealing.loss_before > 0.0);
+        assert_true(sealing.loss_before == sealing.loss_after);
+    }
+}
+
+// Sum of squares of what the first step left in the first moments: (1 - beta1) * clipped gradient.
+// `least` is the smallest share of a tensor.
+static double moment_squares(const reef_gen *gen, double *least) {
+    double sum = 0.0;
+    *least = INFINITY;
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        double squares = 0.0;
+        if (tensor->adam_m == NULL) continue;
+        for (size_t j = 0; j < tensor->count; j++)
+            squares += (double)tensor->adam_m[j] * (double)tensor->adam_m[j];
+        if (squares < *least) *least = squares;
+        sum += squares;
+    }
+    *least /= sum;
+    return sum;
+}
+
+static void the_norm_of_all_tensors_together_is_bounded(void **state) {
+    lifelong *f = *state;
+    double least;
+    f->config.clip = 0.001f;
+    make_pool(f, 2);
+    feed_kind(f, 0, 4 * 16 + 1, 1); // one step
+    assert_int_equal(status_of(f).step, 1);
+    double norm = sqrt(moment_squares(f->trainer->net.gens[0], &least));
+    double bound = (1.0 - (double)f->config.beta1) * (double)f->config.clip;
+    assert_true(least > 2e-6); // whichever is left out shows as 1e-6 or more
+    assert_true(fabs(norm / bound - 1.0) < 3e-7);
+}
+
+static void an_unknown_type_of_rows_is_refused(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    feed_kind(f, 0, 4000, 3);
+    assert_int_equal(reef_trainer_seal(f->trainer, "f16", NULL, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "must be f32 or bf16"));
+    assert_int_equal(status_of(f).generation, 0);
+}
+
+// Seals whose event has `words`, as the timeline tells them.
+typedef struct seal_count {
+    const char *words;
+    size_t seals, matching;
+} seal_count;
+
+static reef_status count_seal(void *context,
+                              const reef_key *key,
+                              const reef_view *view,
+                              reef_error *err) {
+    (void)key;
+    (void)err;
+    seal_count *count = context;
+    char text[1024] = "";
+    memcpy(text, view->data, view->bytes < sizeof text ? view->bytes : sizeof text - 1);
+    bool seal = strstr(text, "\"event\": \"seal\"") != NULL;
+    count->seals += seal;
+    count->matching += seal && strstr(text, count->words) != NULL;
+    return REEF_OK;
+}
+
+static void assert_one_seal_says(const lifelong *f, const char *words) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    seal_count count = {.words = words};
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, count_seal, &count, &err), &err);
+    reef_txn_abort(txn);
+    assert_int_equal(count.seals, 1);
+    assert_int_equal(count.matching, 1);
+}
+
+static void a_boundary_that_is_found_rounds_and_measures_as_well(void **state) {
+    lifelong *f = *state;
+    choose(&f->config, "expert", "glu");
+    choose(&f->config, "seal_dtype", "bf16");
+    f->config.side = 24; // two blocks
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 3);
+    feed_kind(f, 1, 2000, 3);
+    commit(f);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_rows_are_stored_as(f, 0, REEF_BF16);
+    assert_one_seal_says(f, "\"reason\": \"drift\"");
+    assert_one_seal_says(f, "\"dtype\": \"bf16\"");
+    assert_one_seal_says(f, "\"loss_before\": ");
+}
+
+static void without_a_sample_there_is_no_loss(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_commit last;
+    reef_sealing sealing;
+    make_pool(f, 1);
+    feed_kind(f, 0, 4000, 3);
+    last = commit(f);
+    reef_trainer_close(f->trainer);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    for (uint32_t slot = 0; slot < 1024; slot++) {
+        reef_key key = {.db = REEF_DB_RESERVOIR, .block = slot};
+        ok(reef_record_delete(txn, &key, &err), &err);
+    }
+    ok(reef_txn_commit(txn, &last, &err), &err);
+    ok(reef_trainer_open(&f->trainer, f->store, NULL, &err), &err);
+    ok(reef_trainer_seal(f->trainer, "bf16", &sealing, &err), &err);
+    assert_int_equal(sealing.loss_bytes, 0);
+    assert_true(isnan(sealing.loss_before) && isnan(sealing.loss_after));
+    assert_one_seal_says(f, "\"loss_before\": null, \"loss_after\": null");
+}
+
+int main(int argc, char **argv) {
+    int result;
+    if (lifelong_is_other_process(argc, argv, &result)) return result;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_rounded_generation_is_exact_from_then_on, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(sealing_measures_what_evaluation_would, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(sealing_measures_with_the_gate_forced_open, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(sealing_as_it_is_costs_not_one_bit, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(the_norm_of_all_tensors_together_is_bounded, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(an_unknown_type_of_rows_is_refused, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_boundary_that_is_found_rounds_and_measures_as_well, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(without_a_sample_there_is_no_loss, setup,
+                                        lifelong_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
