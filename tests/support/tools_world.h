@@ -1,0 +1,155 @@
+// A trained pool, texts, and `reef` run on them as a user runs it: what tests of the tool begin with.
+#ifndef TOOLS_WORLD_H
+#define TOOLS_WORLD_H
+
+#include "cli.h"
+#include "program.h"
+#include "tiny_pool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#define ARGUMENTS_MAX 48
+
+// Options of `reef bench peer` for a layer that is measured in milliseconds.
+#define TINY_LAYER                                                                                 \
+    "--side", "8", "--d-model", "16", "--heads", "2", "--topk", "3", "--d-key", "8", "--tokens",   \
+        "60"
+// And of `reef bench scale`: the sides are its own.
+#define TINY_SCALE                                                                                 \
+    "--d-model", "16", "--heads", "2", "--topk", "3", "--d-key", "8", "--tokens", "60",            \
+        "--repeat", "1", "--threads", "2"
+
+// Made once: a directory with a trained pool and texts. Tests that change a pool make their own.
+typedef struct world {
+    char *directory;
+    char *pool, *english, *code, *empty, *missing, *not_a_pool;
+} world;
+
+static inline char *path_in(const char *directory, const char *name) {
+    return cli_format("%s/%s", directory, name);
+}
+
+static inline void write_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+// Run reef with the arguments up to a NULL.
+static inline void reef_va(program *p, va_list arguments) {
+    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY};
+    size_t count = 1;
+    const char *argument;
+    while ((argument = va_arg(arguments, const char *))) {
+        assert_true(count + 1 < ARGUMENTS_MAX);
+        argv[count++] = argument;
+    }
+    program_run(p, argv, NULL);
+}
+
+static inline void reef(program *p, ...) {
+    va_list arguments;
+    va_start(arguments, p);
+    reef_va(p, arguments);
+    va_end(arguments);
+}
+
+// Run reef, which must succeed, and parse what must be one JSON document. The caller's.
+static inline json_t *reef_json(const char *first, ...) {
+    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, first};
+    size_t count = 2;
+    va_list arguments;
+    va_start(arguments, first);
+    const char *argument;
+    while ((argument = va_arg(arguments, const char *))) {
+        assert_true(count + 2 < ARGUMENTS_MAX);
+        argv[count++] = argument;
+    }
+    va_end(arguments);
+    argv[count] = "--json";
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 0) fail_msg("reef %s: exit %d: %s", first, p.code, p.err);
+    assert_string_equal(p.err, "");
+    json_error_t fault;
+    json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, &fault);
+    if (!document) fail_msg("reef %s: %s in %s", first, fault.text, p.out);
+    program_release(&p);
+    return document;
+}
+
+static inline double number(const json_t *document, const char *name) {
+    const json_t *value = json_object_get(document, name);
+    if (!json_is_number(value)) fail_msg("%s is no number", name);
+    return json_number_value(value);
+}
+
+static inline json_int_t integer(const json_t *document, const char *name) {
+    const json_t *value = json_object_get(document, name);
+    if (!json_is_integer(value)) fail_msg("%s is no integer", name);
+    return json_integer_value(value);
+}
+
+static inline double real(const json_t *document, const char *name) {
+    return json_real_value(json_object_get(document, name));
+}
+
+static inline void make_pool(const char *path) {
+    program p;
+    reef(&p, "init", path, TINY_OPTIONS, NULL);
+    if (p.code != 0) fail_msg("init: %s", p.err);
+    program_release(&p);
+}
+
+static inline int world_make(void **state) {
+    unsetenv("REEF_POOL");
+    world *w = cli_alloc(1, sizeof(*w));
+    w->directory = test_directory_new();
+    w->pool = path_in(w->directory, "pool");
+    w->english = path_in(w->directory, "english.txt");
+    w->code = path_in(w->directory, "code.c");
+    w->empty = path_in(w->directory, "empty");
+    w->missing = path_in(w->directory, "missing");
+    w->not_a_pool = path_in(w->directory, "not-a-pool");
+    make_pool(w->pool);
+    tiny_pool_train(w->pool);
+    char *english = tiny_text("english", 400), *code = tiny_text("c", 300);
+    write_file(w->english, english);
+    write_file(w->code, code);
+    write_file(w->empty, "");
+    assert_int_equal(mkdir(w->not_a_pool, 0700), 0);
+    free(english);
+    free(code);
+    *state = w;
+    return 0;
+}
+
+static inline int world_remove(void **state) {
+    world *w = *state;
+    test_directory_remove(w->directory);
+    free(w->pool);
+    free(w->english);
+    free(w->code);
+    free(w->empty);
+    free(w->missing);
+    free(w->not_a_pool);
+    free(w);
+    return 0;
+}
+
+static inline void expect_keys(json_t *document, const char *keys) {
+    char *copy = cli_format("%s", keys), *rest = NULL;
+    for (char *key = strtok_r(copy, " ", &rest); key; key = strtok_r(NULL, " ", &rest))
+        if (!json_object_get(document, key)) fail_msg("%s is missing", key);
+    free(copy);
+    json_decref(document);
+}
+
+#endif
