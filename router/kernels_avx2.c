@@ -29,6 +29,15 @@ static inline uint32_t vec_not_below(vec a, vec b) {
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_NLT_UQ));
 }
 
+// One more in each lane where a > b; or where a < b does not hold.
+static inline vec_int vec_count_above(vec_int counts, vec a, vec b) {
+    return counts - (a > b);
+}
+
+static inline vec_int vec_count_not_below(vec_int counts, vec a, vec b) {
+    return counts - ~(a < b);
+}
+
 // The lanes whose bit is set, packed, to both arrays; behind them up to a vector of each is overwritten.
 static inline void vec_compress(
     uint32_t set, float *to, vec v, int32_t *to_numbers, vec_int numbers) {

@@ -30,6 +30,19 @@ static inline uint32_t vec_not_below(vec a, vec b) {
     return (uint32_t)_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NLT_UQ);
 }
 
+// One more in each lane where a > b; or where a < b does not hold.
+static inline vec_int vec_count_above(vec_int counts, vec a, vec b) {
+    __mmask16 above = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+    return (vec_int)_mm512_mask_add_epi32((__m512i)counts, above, (__m512i)counts,
+                                          _mm512_set1_epi32(1));
+}
+
+static inline vec_int vec_count_not_below(vec_int counts, vec a, vec b) {
+    __mmask16 not_below = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NLT_UQ);
+    return (vec_int)_mm512_mask_add_epi32((__m512i)counts, not_below, (__m512i)counts,
+                                          _mm512_set1_epi32(1));
+}
+
 // The lanes whose bit is set, packed, to both arrays; behind them up to a vector of each is overwritten.
 static inline void vec_compress(
     uint32_t set, float *to, vec v, int32_t *to_numbers, vec_int numbers) {

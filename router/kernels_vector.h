@@ -189,19 +189,32 @@ typedef struct candidates {
 } candidates;
 
 // The K-th largest of `count` vectors of values: the least of those that fewer than K others exceed.
-static float kth_largest(size_t count, const vec *values, size_t K) {
+// Inlined with a constant count, so that the counts stay in registers.
+static inline __attribute__((always_inline)) float kth_largest_of(size_t count,
+                                                                  const vec *values,
+                                                                  size_t K) {
     float each[BLOCK];
+    vec_int above[BLOCK_VECS] = {0};
     for (size_t i = 0; i < count; i++) store(each + i * VEC_FLOATS, values[i]);
+    for (size_t n = 0; n < count * VEC_FLOATS; n++) {
+        vec other = broadcast(each[n]);
+        for (size_t i = 0; i < count; i++) above[i] = vec_count_above(above[i], other, values[i]);
+    }
 
     vec minus_least = broadcast(-INFINITY);
     for (size_t i = 0; i < count; i++) {
-        vec_int above = {0};
-        for (size_t n = 0; n < count * VEC_FLOATS; n++) above -= broadcast(each[n]) > values[i];
-        vec_int fewer = above < (int32_t)K;
+        vec_int fewer = above[i] < (int32_t)K;
         vec_int others = ~fewer & (vec_int)broadcast(-INFINITY);
         minus_least = vec_max((vec)((fewer & (vec_int)-values[i]) | others), minus_least);
     }
     return -max_lanes(minus_least);
+}
+
+static float kth_largest(size_t count, const vec *values, size_t K) {
+    if (count == 1) return kth_largest_of(1, values, K);
+    if (count == 2) return kth_largest_of(2, values, K);
+    if (count == 4) return kth_largest_of(4, values, K);
+    return kth_largest_of(count, values, K);
 }
 
 // A bound that at least K <= BLOCK of D scores reach: the K-th largest of maxima, each over scores at one
@@ -243,7 +256,7 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
     const vec_int lanes = lane_numbers();
     size_t count = 0;
     size_t d = 0;
-    for (; d + BLOCK <= D; d += BLOCK) {
+    for (; D >= 4 * BLOCK && d + BLOCK <= D; d += BLOCK) { // of long rows few scores in a block
         uint64_t reached = 0;
         for (size_t i = 0; i < BLOCK_VECS; i++)
             reached |= (uint64_t)vec_not_below(load(row + d + i * VEC_FLOATS), least)
@@ -268,31 +281,46 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
 }
 
 // A candidate's place is the number of those before it in the order: higher scores, and equal ones
-// that stand before it in the row.
+// that stand before it in the row. So those of earlier vectors count if they are not below, those of later
+// vectors if they are above. Without NaN the places are all different; those from K on are dropped at the
+// end, which costs less than a branch for each.
 static void place(const candidates *found, size_t K, float *scores, uint16_t *indices) {
+    float sorted[CANDIDATES_MAX + VEC_FLOATS];
+    uint16_t order[CANDIDATES_MAX + VEC_FLOATS];
     const vec_int lanes = lane_numbers();
     for (size_t first = 0; first < found->count; first += VEC_FLOATS) {
         const vec these = load(found->scores + first);
-        const vec_int here = lanes + (int32_t)first;
+        const size_t left = found->count - first, here = left < VEC_FLOATS ? left : VEC_FLOATS;
         vec_int before = {0};
-        for (size_t n = 0; n < found->count; n++) {
-            vec other = broadcast(found->scores[n]);
-            before -= (other > these) | ((other == these) & (here > (int32_t)n));
+        for (size_t n = 0; n < first; n++)
+            before = vec_count_not_below(before, broadcast(found->scores[n]), these);
+        for (size_t n = 0; n < here; n++) {
+            vec other = broadcast(found->scores[first + n]);
+            before -= (other > these) | ((other == these) & (lanes > (int32_t)n));
         }
+        for (size_t n = first + here; n < found->count; n++)
+            before = vec_count_above(before, broadcast(found->scores[n]), these);
         int32_t places[VEC_FLOATS];
         memcpy(places, &before, sizeof places);
-        for (size_t i = 0; i < VEC_FLOATS && first + i < found->count; i++) {
-            if ((size_t)places[i] >= K) continue;
-            scores[places[i]] = found->scores[first + i];
-            indices[places[i]] = (uint16_t)found->indices[first + i];
+        for (size_t i = 0; i < here; i++) {
+            sorted[places[i]] = found->scores[first + i];
+            order[places[i]] = (uint16_t)found->indices[first + i];
         }
     }
+    memcpy(scores, sorted, K * sizeof *scores);
+    memcpy(indices, order, K * sizeof *indices);
 }
 
 static bool has_nan(size_t D, const float *x) {
-    bool found = false;
-    for (size_t d = 0; d < D; d++) found |= x[d] != x[d];
-    return found;
+    vec_int found = {0};
+    size_t d = 0;
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) found |= load(x + d) != load(x + d);
+    if (d < D) found |= load_some(D - d, x + d) != load_some(D - d, x + d);
+    int32_t each[VEC_FLOATS];
+    memcpy(each, &found, sizeof each);
+    int32_t any = 0;
+    for (size_t i = 0; i < VEC_FLOATS; i++) any |= each[i];
+    return any != 0;
 }
 
 static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
