@@ -21,7 +21,9 @@
 //   shuffle=SEED     in an order drawn from the seed; otherwise in the order of the file
 //   skip=N           leave out the first N of those chosen so far
 //   first=N          and keep at most N
-//   permute=SEED     exchange the places of a vector's values, for all examples alike
+//   permute=SEED     exchange the places of a vector's values, for all examples alike. With several seeds
+//                    (1,2,3) every example comes once in each permutation, one permutation after the other
+//                    or, with shuffle, all mixed
 //
 // Unlabelled examples have the label -1. A label is a whole number, 0 or more.
 #ifndef REEF_VECTORS_H

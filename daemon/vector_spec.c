@@ -71,31 +71,28 @@ static reef_status take_scale(reef_vector_spec *spec,
     return good && !*end ? REEF_OK : wrong(spec, name, value, "a number or a fraction, not 0", err);
 }
 
-static int by_value(const void *a, const void *b) {
-    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
-    return (left > right) - (left < right);
-}
-
-static reef_status take_classes(reef_vector_spec *spec,
-                                const char *name,
-                                const char *value,
-                                reef_error *err) {
-    size_t most = 1;
-    for (const char *at = value; *at; at++) most += *at == ',';
-    spec->classes = calloc(most, sizeof(*spec->classes));
-    if (!spec->classes) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu classes", most);
+// Whole numbers up to `most`, with commas between them.
+static reef_status take_list(const reef_vector_spec *spec,
+                             const char *name,
+                             const char *value,
+                             uint64_t most,
+                             const char *wanted,
+                             reef_vector_list *list,
+                             reef_error *err) {
+    size_t room = 1;
+    for (const char *at = value; *at; at++) room += *at == ',';
+    list->items = calloc(room, sizeof(*list->items));
+    if (!list->items) return reef_fail(err, REEF_NO_MEMORY, "no memory for a list of %zu", room);
     for (const char *at = value;; at++) {
         size_t digits = strspn(at, "0123456789");
         errno = 0;
-        long long label = strtoll(at, NULL, 10);
-        if (!digits || errno || label > INT32_MAX || (at[digits] && at[digits] != ','))
-            return wrong(spec, name, value, "a list of labels such as 0,1", err);
-        spec->classes[spec->class_count++] = (int32_t)label;
+        uint64_t item = strtoull(at, NULL, 10);
+        if (!digits || errno || item > most || (at[digits] && at[digits] != ','))
+            return wrong(spec, name, value, wanted, err);
+        list->items[list->count++] = item;
         at += digits;
-        if (!*at) break;
+        if (!*at) return REEF_OK;
     }
-    qsort(spec->classes, spec->class_count, sizeof(*spec->classes), by_value);
-    return REEF_OK;
 }
 
 static reef_status take_header(reef_vector_spec *spec,
@@ -150,7 +147,8 @@ static reef_status take_value(
     case OPTION_scale:
         return take_scale(spec, name, value, err);
     case OPTION_classes:
-        return take_classes(spec, name, value, err);
+        return take_list(spec, name, value, INT32_MAX, "a list of labels such as 0,1",
+                         &spec->classes, err);
     case OPTION_shuffle:
         spec->shuffled = true;
         return take_count(spec, name, value, &spec->shuffle, err);
@@ -159,8 +157,8 @@ static reef_status take_value(
     case OPTION_first:
         return take_count(spec, name, value, &spec->first, err);
     case OPTION_permute:
-        spec->permuted = true;
-        return take_count(spec, name, value, &spec->permute, err);
+        return take_list(spec, name, value, UINT64_MAX, "a seed, or a list such as 1,2,3",
+                         &spec->permutes, err);
     }
     return REEF_OK;
 }
@@ -254,6 +252,7 @@ reef_status reef_vector_spec_parse(reef_vector_spec *spec, const char *text, ree
 void reef_vector_spec_release(reef_vector_spec *spec) {
     free(spec->text);
     free(spec->words);
-    free(spec->classes);
+    free(spec->classes.items);
+    free(spec->permutes.items);
     *spec = (reef_vector_spec){0};
 }

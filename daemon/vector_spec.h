@@ -28,6 +28,11 @@ typedef enum reef_vector_header {
     REEF_HEADER_NO
 } reef_vector_header;
 
+typedef struct reef_vector_list {
+    uint64_t *items;
+    size_t count; // 0: not given
+} reef_vector_list;
+
 typedef struct reef_vector_spec {
     char *text;  // as given
     char *words; // the memory of the strings below
@@ -36,12 +41,12 @@ typedef struct reef_vector_spec {
     const char *label, *names; // options; NULL when not given
     reef_vector_header header;
     bool scaled;
-    double scale, divisor; // values become value * scale / divisor
-    int32_t *classes;      // ascending; NULL: all
-    size_t class_count;
-    bool shuffled, permuted;
-    uint64_t shuffle, permute; // seeds
-    uint64_t skip, first;      // first: UINT64_MAX when not given
+    double scale, divisor;     // values become value * scale / divisor
+    reef_vector_list classes;  // empty: all
+    reef_vector_list permutes; // seeds, one per permutation; empty: as it stands
+    bool shuffled;
+    uint64_t shuffle;     // the seed
+    uint64_t skip, first; // first: UINT64_MAX when not given
 } reef_vector_spec;
 
 /** The kind that a text begins with, or REEF_VECTOR_KIND_COUNT. */

@@ -1,6 +1,6 @@
 // Which examples of a table are served, in which order, and as which bytes; see reef_vectors.h.
 //
-//   file order -> classes -> shuffle -> skip -> first        permute: places within each vector
+//   file order -> classes -> permutations -> shuffle -> skip -> first
 //
 // The record that was made last is kept, because reads of the stream are cut anywhere.
 #include "reef_vectors.h"
@@ -27,7 +27,8 @@ struct reef_vectors {
     uint64_t count;
     uint32_t *rows; // (count) of the table, in the order served; NULL: first_row and those after it
     uint64_t first_row;
-    uint32_t *places;      // (width) value i of a vector is value places[i] in the file; NULL: i
+    uint32_t *places;      // (permutations, width) value i of a vector is value places[i] in the
+                           // file; NULL: i
     float *vector;         // (width) as it stands in the file
     float *values;         // (width) as it is served
     uint8_t *record;       // (record bytes)
@@ -38,16 +39,17 @@ bool reef_vectors_is_spec(const char *spec) {
     return reef_vector_kind_of(spec) != REEF_VECTOR_KIND_COUNT;
 }
 
-// ---- choosing ------------------------------------------------------------------------------------
-
-static int by_value(const void *a, const void *b) {
-    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
-    return (left > right) - (left < right);
+static size_t permutations(const reef_vectors *vectors) {
+    return vectors->spec.permutes.count;
 }
 
+// ---- choosing ------------------------------------------------------------------------------------
+
 static bool is_chosen(const reef_vector_spec *spec, int32_t label) {
-    return !spec->classes || bsearch(&label, spec->classes, spec->class_count,
-                                     sizeof(*spec->classes), by_value) != NULL;
+    bool chosen = spec->classes.count == 0;
+    for (size_t i = 0; i < spec->classes.count; i++)
+        chosen |= label >= 0 && spec->classes.items[i] == (uint64_t)label;
+    return chosen;
 }
 
 // Fisher and Yates: every order is as likely as every other.
@@ -60,16 +62,24 @@ static void shuffle(uint32_t *items, uint64_t count, uint64_t seed, uint64_t str
     }
 }
 
+// An entry is a row of the table, and counts rows * p more when permutation p is to be served.
 static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
     const reef_vector_table *table = &vectors->table;
-    vectors->rows = malloc((size_t)table->rows * sizeof(*vectors->rows));
+    const size_t copies = permutations(vectors) > 1 ? permutations(vectors) : 1;
+    if (table->rows > UINT32_MAX / copies)
+        return reef_fail(err, REEF_INVALID,
+                         "'%.120s' asks for %zu permutations of %" PRIu64
+                         " examples, more than 2^32 in all: give fewer",
+                         vectors->spec.text, copies, table->rows);
+    vectors->rows = malloc((size_t)table->rows * copies * sizeof(*vectors->rows));
     if (!vectors->rows)
         return reef_fail(err, REEF_NO_MEMORY, "no memory to choose from %" PRIu64 " examples",
                          table->rows);
     vectors->count = 0;
-    for (uint64_t row = 0; row < table->rows; row++)
-        if (is_chosen(&vectors->spec, table->labels[row]))
-            vectors->rows[vectors->count++] = (uint32_t)row;
+    for (uint64_t p = 0; p < copies; p++)
+        for (uint64_t row = 0; row < table->rows; row++)
+            if (is_chosen(&vectors->spec, table->labels[row]))
+                vectors->rows[vectors->count++] = (uint32_t)(table->rows * p + row);
     if (vectors->spec.shuffled)
         shuffle(vectors->rows, vectors->count, vectors->spec.shuffle, STREAM_SHUFFLE);
     return REEF_OK;
@@ -78,7 +88,7 @@ static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
 static reef_status choose(reef_vectors *vectors, reef_error *err) {
     const reef_vector_spec *spec = &vectors->spec;
     vectors->count = vectors->table.rows;
-    if (spec->classes || spec->shuffled) {
+    if (spec->classes.count || spec->shuffled || permutations(vectors) > 1) {
         reef_status status = list_rows(vectors, err);
         if (status != REEF_OK) return status;
     }
@@ -99,12 +109,17 @@ static reef_status make_memory(reef_vectors *vectors, reef_error *err) {
     vectors->values = malloc(width * sizeof(*vectors->values));
     vectors->record = malloc(reef_vectors_record_bytes(vectors));
     vectors->record_index = NO_RECORD;
-    if (vectors->spec.permuted) vectors->places = malloc(width * sizeof(*vectors->places));
+    const reef_vector_list *permutes = &vectors->spec.permutes;
+    if (permutes->count)
+        vectors->places = calloc(permutes->count * width, sizeof(*vectors->places));
     if (!vectors->vector || !vectors->values || !vectors->record ||
-        (vectors->spec.permuted && !vectors->places))
+        (permutes->count && !vectors->places))
         return reef_fail(err, REEF_NO_MEMORY, "no memory for a vector of %zu values", width);
-    for (size_t i = 0; vectors->places && i < width; i++) vectors->places[i] = (uint32_t)i;
-    if (vectors->places) shuffle(vectors->places, width, vectors->spec.permute, STREAM_PERMUTE);
+    for (size_t p = 0; p < permutes->count; p++) {
+        uint32_t *places = vectors->places + p * width;
+        for (size_t i = 0; i < width; i++) places[i] = (uint32_t)i;
+        shuffle(places, width, permutes->items[p], STREAM_PERMUTE);
+    }
     return REEF_OK;
 }
 
@@ -190,12 +205,14 @@ static uint64_t row_of(const reef_vectors *vectors, uint64_t index) {
 
 static reef_status read_one(
     reef_vectors *vectors, uint64_t index, float *values, int32_t *label, reef_error *err) {
-    uint64_t row = row_of(vectors, index);
-    size_t width = vectors->table.width;
-    float *from = vectors->places ? vectors->vector : values;
+    const uint64_t entry = row_of(vectors, index);
+    const uint64_t row = entry % vectors->table.rows;
+    const size_t width = vectors->table.width, permutation = (size_t)(entry / vectors->table.rows);
+    const uint32_t *places = vectors->places ? vectors->places + permutation * width : NULL;
+    float *from = places ? vectors->vector : values;
     reef_status status = vectors->table.read(&vectors->table, row, from, err);
     if (status != REEF_OK) return status;
-    for (size_t i = 0; vectors->places && i < width; i++) values[i] = from[vectors->places[i]];
+    for (size_t i = 0; places && i < width; i++) values[i] = from[places[i]];
     *label = vectors->table.labels[row];
     return REEF_OK;
 }

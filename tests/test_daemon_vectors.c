@@ -344,6 +344,36 @@ static void a_permutation_is_the_same_for_every_example(void **state) {
     release(&two);
 }
 
+static void several_permutations_are_served_one_after_the_other_or_mixed(void **state) {
+    files *f = *state;
+    write_numbered(f);
+    examples one = read_all(spec_of(f, "csv", false, "?classes=1,2&permute=3"));
+    examples two = read_all(spec_of(f, "csv", false, "?classes=1,2&permute=9"));
+    examples both = read_all(spec_of(f, "csv", false, "?classes=1,2&permute=3,9"));
+    size_t values = one.count * one.width;
+    assert_true(one.count > 1);
+    assert_int_equal(both.count, one.count + two.count);
+    assert_memory_equal(both.values, one.values, values * sizeof(float));
+    assert_memory_equal(both.values + values, two.values, values * sizeof(float));
+
+    examples mixed = read_all(spec_of(f, "csv", false, "?classes=1,2&permute=3,9&shuffle=4"));
+    assert_int_equal(mixed.count, both.count);
+    size_t found = 0, in_place = 0;
+    for (size_t i = 0; i < both.count; i++) {
+        size_t k = 0, row = both.width * sizeof(float);
+        const float *wanted = both.values + i * both.width;
+        while (k < mixed.count && memcmp(mixed.values + k * both.width, wanted, row) != 0) k++;
+        found += k < mixed.count && mixed.labels[k] == both.labels[i];
+        in_place += k == i;
+    }
+    assert_int_equal(found, both.count);
+    assert_true(in_place < both.count / 2);
+    release(&one);
+    release(&two);
+    release(&both);
+    release(&mixed);
+}
+
 // ---- the stream ----------------------------------------------------------------------------------
 
 static uint32_t read_u32(const uint8_t *at) {
@@ -387,7 +417,7 @@ static void check_stream(const char *spec) {
 static void the_stream_may_be_cut_anywhere(void **state) {
     files *f = *state;
     write_idx(f, false);
-    check_stream(spec_of(f, "idx", true, "?shuffle=5&permute=1"));
+    check_stream(spec_of(f, "idx", true, "?shuffle=5&permute=1,2"));
     write_idx(f, true);
     check_stream(spec_of(f, "idx", true, ""));
     write_numbered(f);
@@ -414,6 +444,7 @@ static void specs_that_make_no_sense_are_refused(void **state) {
     refuse(spec_of(f, "idx", true, "?first=1&first=2"), REEF_INVALID, "given twice", "first");
     refuse(spec_of(f, "idx", true, "?first=-1"), REEF_INVALID, "first=-1", "whole number");
     refuse(spec_of(f, "idx", true, "?classes=1,x"), REEF_INVALID, "classes=1,x", "list of labels");
+    refuse(spec_of(f, "idx", true, "?permute=1,"), REEF_INVALID, "permute=1,", "a seed, or a list");
     refuse(spec_of(f, "idx", true, "?scale=0"), REEF_INVALID, "scale=0", "not 0");
     refuse(spec_of(f, "idx", true, "?scale=1/"), REEF_INVALID, "scale=1/", "fraction");
     refuse(spec_of(f, "csv", false, "?header=maybe"), REEF_INVALID, "header=maybe", "yes or no");
@@ -670,6 +701,7 @@ int main(void) {
         WITH_FILES(classes_skip_and_first_cut_in_that_order),
         WITH_FILES(a_shuffle_is_an_order_and_the_seed_decides_it),
         WITH_FILES(a_permutation_is_the_same_for_every_example),
+        WITH_FILES(several_permutations_are_served_one_after_the_other_or_mixed),
         WITH_FILES(the_stream_may_be_cut_anywhere),
         WITH_FILES(specs_that_make_no_sense_are_refused),
         WITH_FILES(files_that_cannot_be_read_are_named),

@@ -254,8 +254,8 @@ class Config:
             limits = {"train": QUICK_TRAIN_EXAMPLES, "test": QUICK_TEST_EXAMPLES}
         stream.tolerance = self.checked(section, "tolerance", number) if "tolerance" in keys else None
 
-        def spec(key, **options):
-            options |= {"first": limits[key]} if limits[key] else {}
+        def spec(key, domains=1, **options):
+            options |= {"first": limits[key] * domains} if limits[key] else {}
             text = keys.get("options", "") + "".join(f"&{k}={v}" for k, v in options.items())
             return f"idx:{pairs[key][0]},{pairs[key][1]}" + ("?" + text.strip("&") if text else "")
 
@@ -270,12 +270,14 @@ class Config:
                 stream.domains.append(
                     Domain(name, spec("train", classes=classes), spec("test", classes=classes))
                 )
-            stream.joint = spec("train", shuffle="{seed}")
+            stream.joint = spec("train", len(groups), shuffle="{seed}")
         else:
             for seed in range(1, count + 1):
                 stream.domains.append(
                     Domain(f"permuted{seed}", spec("train", permute=seed), spec("test", permute=seed))
                 )
+            seeds = ",".join(str(seed) for seed in range(1, count + 1))
+            stream.joint = spec("train", count, permute=seeds, shuffle="{seed}")
 
     def count(self, section, text):
         if not re.fullmatch(r"[1-9]\d*", text):
@@ -348,8 +350,6 @@ class Config:
                 orders = self.checked(place, "orders", whole_numbers) if "orders" in own else self.orders
                 if method in ("joint", "fresh"):
                     orders = orders[:1]  # the order of domains means nothing to them
-                if method == "joint" and stream.kind == "images" and not stream.joint:
-                    continue
                 for order in orders:
                     use = method_seeds if order == orders[0] or not self.order_seeds else self.order_seeds
                     found += [(stream, order, method, seed) for seed in use]
