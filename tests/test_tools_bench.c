@@ -360,6 +360,46 @@ static void a_step_without_its_rival_is_measured_all_the_same(void **state) {
     free(script);
 }
 
+// ---- the store -----------------------------------------------------------------------------------
+
+#define TINY_STORE                                                                                 \
+    "bench", "store", "--commit-bytes", "260K", "--rounds", "2", "--seconds", "0.1",               \
+        "--sealed-side", "16", "--commits", "8", "--readers", "3"
+
+static void a_store_is_measured_on_what_was_really_written_and_read(void **state) {
+    (void)state;
+    json_t *document = reef_json(TINY_STORE, NULL), *sizes = json_object_get(document, "sizes");
+    assert_true(number(document, "commit_rate_vs_raw") > 0);
+    assert_true(number(document, "commit_overhead_share") > 0);
+    assert_true(number(document, "commit_p99_ms") >= number(document, "training_commit_ms"));
+    assert_int_equal(integer(document, "sealed_bytes_rewritten"), 0);
+    assert_true(number(document, "snapshot_ms") > 0 && number(document, "open_ms") > 0);
+    // A copy of the open part holds at least its payload.
+    assert_true(number(document, "snapshot_bytes_vs_open") >= 1);
+    assert_true(number(document, "file_growth_vs_commit") >= 0);
+    assert_int_equal(integer(sizes, "sealed_experts"), 256);
+    assert_int_equal(integer(sizes, "growth_commits"), 8);
+    assert_true(integer(sizes, "growth_reads") >= 3); // each reader at least once
+    assert_true(integer(sizes, "growth_live_bytes") > 512 * 16384);
+    assert_true(integer(sizes, "written_bytes") > 0);
+    json_decref(document);
+}
+
+static void sizes_that_a_store_cannot_be_measured_with_are_refused(void **state) {
+    (void)state;
+    static const char *const WRONG[][2] = {{"--commit-bytes", "5"},
+                                           {"--commit-bytes", "much"},
+                                           {"--sealed-side", "2"},
+                                           {"--readers", "9999"}};
+    for (size_t i = 0; i < sizeof(WRONG) / sizeof(WRONG[0]); i++) {
+        program p;
+        reef(&p, "bench", "store", WRONG[i][0], WRONG[i][1], NULL);
+        assert_int_equal(p.code, 64);
+        assert_non_null(strstr(p.err, WRONG[i][1]));
+        program_release(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_that_is_measured_really_learns),
@@ -377,6 +417,8 @@ int main(void) {
         cmocka_unit_test(a_rival_that_fails_is_named_and_the_rest_is_measured),
         cmocka_unit_test(a_step_is_compared_with_the_same_model_elsewhere),
         cmocka_unit_test(a_step_without_its_rival_is_measured_all_the_same),
+        cmocka_unit_test(a_store_is_measured_on_what_was_really_written_and_read),
+        cmocka_unit_test(sizes_that_a_store_cannot_be_measured_with_are_refused),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);
 }

@@ -61,6 +61,8 @@ static const cli_command COMMANDS[] = {
      cmd_bench_peer},
     {"bench scale", "", 0, 0, CLI_COMPUTES, "the time of a token as the number of experts grows",
      &bench_scale_manual, cmd_bench_scale},
+    {"bench store", "", 0, 0, 0, "what commits, snapshots and readers cost, beside the disk",
+     &bench_store_manual, cmd_bench_store},
     {"version", "", 0, 0, 0, "versions of the program and of the pool format", &version_manual,
      cmd_version},
     {"help", "[COMMAND]", 0, 2, 0, "explain a command, or list all of them", &help_manual,

@@ -32,6 +32,7 @@
     X(bench_readers)                                                                               \
     X(bench_peer)                                                                                  \
     X(bench_scale)                                                                                 \
+    X(bench_store)                                                                                 \
     X(version)                                                                                     \
     X(help)
 
