@@ -1,0 +1,124 @@
+// Pools that the first version wrote: every later one opens them, finds them sound, computes what they
+// computed, and trains on.
+#include "tools_world.h"
+
+#include <math.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define DATA REEF_TEST_DATA_DIR "/"
+#define SAME 2e-4 // other kernels round otherwise
+
+typedef struct golden {
+    char *directory, *pool;
+} golden;
+
+// Unpack a data file into the directory of a pool.
+static golden unpack(const char *name) {
+    golden g = {.directory = test_directory_new()};
+    g.pool = path_in(g.directory, "pool");
+    assert_int_equal(mkdir(g.pool, 0700), 0);
+    char *from = cli_format(DATA "%s", name), *to = path_in(g.pool, "data.mdb");
+    gzFile in = gzopen(from, "rb");
+    FILE *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    static char buffer[65536];
+    for (int count; (count = gzread(in, buffer, sizeof buffer)) != 0;) {
+        assert_true(count > 0);
+        assert_int_equal(fwrite(buffer, 1, (size_t)count, out), (size_t)count);
+    }
+    assert_int_equal(gzclose(in), Z_OK);
+    assert_int_equal(fclose(out), 0);
+    free(from);
+    free(to);
+    return g;
+}
+
+static void remove_golden(golden *g) {
+    test_directory_remove(g->directory);
+    free(g->pool);
+}
+
+static void expect_sound(const golden *g, json_int_t records, const char *root) {
+    json_t *report = reef_json("verify", g->pool, NULL);
+    assert_true(json_is_true(json_object_get(report, "sound")));
+    assert_int_equal(integer(report, "records"), records);
+    assert_string_equal(json_string_value(json_object_get(report, "root")), root);
+    json_decref(report);
+}
+
+static void expect_figure(
+    const golden *g, const char *as_of, const char *file, const char *figure, double wanted) {
+    json_t *document = reef_json("eval", g->pool, "--as-of", as_of, file, NULL);
+    double found = number(json_array_get(json_object_get(document, "files"), 0), figure);
+    if (!(fabs(found - wanted) <= SAME))
+        fail_msg("%s as of %s: %.6f instead of %.6f", file, as_of, found, wanted);
+    json_decref(document);
+}
+
+static void a_language_model_of_version_1_computes_what_it_computed(void **state) {
+    (void)state;
+    golden g = unpack("pool-v1-text.mdb.gz");
+    expect_sound(&g, 144, "611336bb6fe691bf2cfb6b19139e6f9e");
+    static const char *const BEFORE[] = {"0", "words"};
+    for (size_t i = 0; i < 2; i++) {
+        expect_figure(&g, BEFORE[i], DATA "words.txt", "bits_per_byte", 7.788206);
+        expect_figure(&g, BEFORE[i], DATA "digits.txt", "bits_per_byte", 8.425853);
+    }
+    expect_figure(&g, "now", DATA "words.txt", "bits_per_byte", 7.788206);
+    expect_figure(&g, "now", DATA "digits.txt", "bits_per_byte", 7.795772);
+
+    json_t *document = reef_json("generations", g.pool, NULL);
+    json_t *generations = json_object_get(document, "generations");
+    assert_int_equal(json_array_size(generations), 2);
+    assert_int_equal(integer(json_array_get(generations, 0), "side"), 4);
+    assert_int_equal(integer(json_array_get(generations, 1), "side"), 5);
+    json_decref(document);
+    document = reef_json("timeline", g.pool, NULL);
+    assert_true(json_array_size(json_object_get(document, "events")) >= 6);
+    json_decref(document);
+    remove_golden(&g);
+}
+
+static void a_language_model_of_version_1_learns_on_and_can_be_sealed(void **state) {
+    (void)state;
+    golden g = unpack("pool-v1-text.mdb.gz");
+    program p;
+    reef(&p, "train", g.pool, DATA "digits.txt", "--commit-steps", "1", NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    reef(&p, "seal", g.pool, NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    expect_figure(&g, "words", DATA "words.txt", "bits_per_byte", 7.788206);
+    json_t *report = reef_json("verify", g.pool, NULL);
+    assert_true(json_is_true(json_object_get(report, "sound")));
+    assert_int_equal(integer(report, "generations"), 3);
+    json_decref(report);
+    remove_golden(&g);
+}
+
+static void a_vector_model_of_version_1_computes_what_it_computed_and_learns_on(void **state) {
+    (void)state;
+    golden g = unpack("pool-v1-vectors.mdb.gz");
+    expect_sound(&g, 68, "b79eb3df18abc7b928466b3ba0aad33a");
+    expect_figure(&g, "0", "csv:" DATA "vectors.csv", "accuracy", 0.5);
+    expect_figure(&g, "two", "csv:" DATA "vectors.csv", "accuracy", 0.5);
+    expect_figure(&g, "now", "csv:" DATA "vectors.csv", "accuracy", 1);
+    program p;
+    reef(&p, "train", g.pool, "csv:" DATA "vectors.csv", NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    expect_figure(&g, "0", "csv:" DATA "vectors.csv", "accuracy", 0.5);
+    remove_golden(&g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_language_model_of_version_1_computes_what_it_computed),
+        cmocka_unit_test(a_language_model_of_version_1_learns_on_and_can_be_sealed),
+        cmocka_unit_test(a_vector_model_of_version_1_computes_what_it_computed_and_learns_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
