@@ -294,6 +294,74 @@ static void it_is_recognised_although_the_open_gate_still_fires(void **state) {
     feed_a_domain_again(*state, 0.998f);
 }
 
+// Letters at random, of which a share that changes from batch to batch is replaced by one letter: text whose loss
+// varies much, so that one batch of nothing but letters at random would pass for an unlucky one of it.
+static void feed_letters(lifelong *f, size_t batches, bool diluted) {
+    uint32_t state = diluted ? 7 : 8;
+    uint8_t batch[LIFELONG_BATCH];
+    for (size_t i = 0; i < batches; i++) {
+        uint32_t share = diluted ? 40 + (uint32_t)(i * 37 % 160) : 0; // of 256
+        for (size_t t = 0; t < LIFELONG_BATCH; t++) {
+            state = state * 1664525u + 1013904223u;
+            batch[t] = (state >> 8 & 255) < share ? 'a' : (uint8_t)("abcdefgh"[state >> 29]);
+        }
+        feed(f, batch, LIFELONG_BATCH);
+    }
+}
+
+// The gate of the diluted letters claims the pure ones. They are worse explained than its own data were, one
+// batch after the other: so they are no domain that came back.
+static void feed_what_an_old_gate_claims(lifelong *f, bool interrupted) {
+    make_pool(f, 1);
+    feed_kind(f, 1, 16000, 3);
+    feed_letters(f, 250, true);
+    assert_int_equal(status_of(f).generation, 1);
+    feed_kind(f, 2, 8000, 3);
+    assert_int_equal(status_of(f).generation, 2);
+    for (size_t i = 0; i < 16; i++) {
+        feed_letters(f, 1, false);
+        if (!interrupted) continue;
+        commit(f); // also after the first of them were taken for the old ones
+        close_pool(f);
+        open_pool(f, 1);
+    }
+    feed_letters(f, 40, false);
+}
+
+static void what_an_old_gate_claims_but_does_not_explain_is_learned(void **state) {
+    lifelong *f = *state, other = {.config = f->config};
+    feed_what_an_old_gate_claims(f, false);
+    reef_trainer_status status = status_of(f);
+    assert_int_equal(status.generation, 3);
+    assert_true(status.skipped_bytes <= 16 * LIFELONG_BATCH);
+    temp_dir_new(other.dir);
+    temp_dir_join(other.pool, other.dir, "pool");
+    feed_what_an_old_gate_claims(&other, true);
+    assert_memory_equal(commit(&other).root, commit(f).root, REEF_HASH_BYTES);
+    close_pool(&other);
+    temp_dir_remove(other.dir);
+}
+
+static void what_is_left_unexplained_adds_up_and_is_forgotten_again(void **state) {
+    (void)state;
+    reef_config config;
+    reef_config_default(&config);
+    config.drift_z = 6;
+    config.drift_bits = 0.35f;
+    // Level 2, spread 0.5, so the limit is 5: batches at 4 lie below it.
+    double sum = reef_drift_unexplained(0, 4, 2, 0.5, &config);
+    assert_true(fabs(sum - 1.5) < 1e-12);
+    sum = reef_drift_unexplained(sum, 4, 2, 0.5, &config);
+    assert_true(fabs(sum - 3.0) < 1e-12);
+    for (size_t i = 0; i < 100; i++) sum = reef_drift_unexplained(sum, 4, 2, 0.5, &config);
+    assert_true(sum == 6.0); // twice the distance to the limit, however long it lasts
+    for (size_t i = 0; i < 12; i++) sum = reef_drift_unexplained(sum, 2, 2, 0.5, &config);
+    assert_true(sum == 0.0);
+    // Up to one spread above the level, or drift_bits where that is more, nothing adds up.
+    assert_true(reef_drift_unexplained(0, 2.5, 2, 0.5, &config) == 0.0);
+    assert_true(reef_drift_unexplained(0, 2.3, 2, 0.01, &config) == 0.0);
+}
+
 static void frozen_experts_do_not_change_by_one_bit(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -538,6 +606,9 @@ int main(int argc, char **argv) {
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(it_is_recognised_although_the_open_gate_still_fires, setup,
                                         lifelong_teardown),
+        cmocka_unit_test_setup_teardown(what_an_old_gate_claims_but_does_not_explain_is_learned,
+                                        setup, lifelong_teardown),
+        cmocka_unit_test(what_is_left_unexplained_adds_up_and_is_forgotten_again),
         cmocka_unit_test_setup_teardown(the_running_statistics_of_queries_move, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(frozen_experts_do_not_change_by_one_bit, setup,

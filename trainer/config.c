@@ -59,7 +59,7 @@
       "Adam's rate for dense parameters after warm-up")                                            \
     X(expert_rate, NUMBER, FIRST, "6", 0, 1000, "factor on the learning rate for rows of experts") \
     X(warmup, INTEGER, FIRST, "80", 0, 1e9, "steps of each generation over which the rate rises")  \
-    X(decay, INTEGER, FIRST, "50", 1, 1e9,                                                        \
+    X(decay, INTEGER, FIRST, "50", 1, 1e9,                                                         \
       "steps; rate = learning_rate / sqrt(1 + steps / decay)")                                     \
     X(beta1, NUMBER, FIRST, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")               \
     X(beta2, NUMBER, FIRST, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")           \

@@ -60,3 +60,10 @@ void reef_drift_level(const reef_drift *drift, double *median, double *spread) {
 double reef_drift_limit(double median, double spread, const reef_config *config) {
     return median + fmax((double)config->drift_z * spread, (double)config->drift_bits);
 }
+
+double reef_drift_unexplained(
+    double sum, double bits, double median, double spread, const reef_config *config) {
+    double reach = reef_drift_limit(median, spread, config) - median;
+    double more = sum + bits - median - fmax(spread, (double)config->drift_bits);
+    return fmin(fmax(more, 0.0), 2.0 * reach);
+}

@@ -7,6 +7,7 @@
 
 reef_status reef_firing_init(reef_firing *firing, const reef_net *net, reef_error *err) {
     firing->gen_count = net->gen_count;
+    firing->unexplained = 0.0;
     firing->states = calloc(net->gen_count, sizeof *firing->states);
     if (firing->states == NULL)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu gates", net->gen_count);
@@ -29,6 +30,7 @@ reef_status reef_firing_copy(reef_firing *to, const reef_firing *from, reef_erro
         to->gen_count = from->gen_count;
     }
     memcpy(to->states, from->states, from->gen_count * sizeof *to->states);
+    to->unexplained = from->unexplained;
     return REEF_OK;
 }
 

@@ -6,11 +6,12 @@
 
 #include <string.h>
 
-/** Gates on their way through one stream. */
+/** Gates on their way through one stream, and how well it is explained by those that answer. */
 typedef struct reef_firing {
     size_t gen_count;
     reef_gate_state *states; // (gen_count); generation 0 has no gate
     uint64_t windows;        // read for losses by this one so far; copies begin at their own count
+    double unexplained;      // as reef_drift_unexplained says, of batches taken for older domains
 } reef_firing;
 
 /** All gates at the beginning of a stream. */

@@ -94,6 +94,7 @@ static reef_status extend_firing(reef_firing *firing, const reef_net *net, reef_
     for (size_t g = firing->gen_count; g < net->gen_count; g++)
         reef_gate_reset(&net->gens[g]->gate, &states[g]);
     firing->gen_count = net->gen_count;
+    firing->unexplained = 0.0;
     return REEF_OK;
 }
 

@@ -132,6 +132,8 @@ REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               reef_error *err);
 /** Backward and optimiser for the batch that reef_step_forward has just seen. */
 void reef_step_backward(reef_trainer *trainer);
+/** Whether generation g >= 1 takes part in token t of the batch that was decided about last. */
+bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t);
 /** Bits per byte of the same batch with every gate deciding for itself. `firing` is not moved. */
 REEF_MUST_CHECK reef_status reef_step_task_free(reef_trainer *trainer,
                                                 const uint8_t *bytes,

@@ -5,6 +5,7 @@
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
 //  "boundary_at", "boundary_step"   of a generation that boundaries enlarged; "full": true once it may not grow
+//  "unexplained"                    of batches taken for an older domain, where not 0: reef_drift_unexplained
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only, see mark.h
 //  "task", "task_at", "task_from", "grid_side", "background_windows"      rivals of generations only
 //  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
@@ -83,6 +84,8 @@ static void set_policy(json_t *state, const reef_trainer *trainer) {
                             json_integer((json_int_t)trainer->boundary_step));
     }
     if (trainer->full) json_object_set_new(state, "full", json_true());
+    if (trainer->firing.unexplained > 0.0)
+        json_object_set_new(state, "unexplained", json_real(trainer->firing.unexplained));
     if (trainer->net.config.boundary_mark[0] != '\0')
         json_object_set_new(state, "line",
                             json_pack("[I, I, b, I]", (json_int_t)mark->source,
@@ -185,6 +188,7 @@ static void load_policy(reef_trainer *trainer, const json_t *state) {
                                       : reef_open_generation(trainer)->info.opened_at;
     trainer->boundary_step = (uint64_t)json_integer_value(json_object_get(state, "boundary_step"));
     trainer->full = json_is_true(json_object_get(state, "full"));
+    trainer->firing.unexplained = json_real_value(json_object_get(state, "unexplained"));
     trainer->mark = (reef_mark){
         .source = (size_t)json_integer_value(json_array_get(line, 0)),
         .matched = (size_t)json_integer_value(json_array_get(line, 1)),

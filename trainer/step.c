@@ -244,6 +244,10 @@ reef_status reef_step_decide(reef_trainer *trainer,
                               trainer->margins, batch_stride(trainer), answered, err);
 }
 
+bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {
+    return trainer->fire[g * batch_stride(trainer) + t] != 0;
+}
+
 // The open generation trains with its gate forced open, and counts as one of those that fire.
 static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
     const reef_config *config = &trainer->net.config;

@@ -9,8 +9,10 @@
 //   carry:   | held batch | held batch | next batch | part of a batch ...
 //            ^ stream_bytes, firing     ^ ahead
 //
-// A batch that the open generation does not explain but the older ones do, under their own gates, is a
-// domain that came back: it is skipped, not trained on.
+// A batch that the open generation does not explain but the older ones do, under their own gates and about as
+// well as they did their own data, is a domain that came back: it is skipped, not trained on. The last condition
+// matters where a gate claims what it has never seen: English, to a gate that knows it from comments in source
+// code only.
 //
 // A mark (mark.h) is a boundary at exactly its place. What is held is trained before it. The rest, fewer
 // bytes than a batch and its next byte, is skipped with the mark's line: the generations on both sides see
@@ -21,6 +23,7 @@
 #include "start.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +82,7 @@ static reef_status train_held(reef_trainer *trainer, size_t count, size_t *steps
         memmove(trainer->held_bits, trainer->held_bits + count,
                 trainer->held_batches * sizeof *trainer->held_bits);
     reef_status status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    trainer->ahead.unexplained = 0.0; // they count as the open generation's
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         double bits;
         status = reef_step_forward(trainer, trainer->carry, &trainer->ahead, &bits, err);
@@ -137,16 +141,45 @@ static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *er
     return status == REEF_OK ? release_held(trainer, steps, err) : status;
 }
 
-// The loss up to which a batch is explained by what was sealed: measured when that was sealed.
-static double explained_limit(const reef_trainer *trainer) {
-    double most = 0.0;
-    for (size_t g = 0; g + 1 < trainer->net.gen_count; g++) {
-        const reef_gen *gen = trainer->net.gens[g];
-        double limit =
-            reef_drift_limit(gen->reference_median, gen->reference_spread, &trainer->net.config);
-        if (limit > most) most = limit;
+// What the generations that answer a batch were like when they were sealed: the mean over its bytes. False
+// where the open one answers them all.
+static bool reference_of(const reef_trainer *trainer, double *median, double *spread) {
+    const reef_net *net = &trainer->net;
+    size_t count = reef_batch_bytes(&net->config), open = net->gen_count - 1, old = 0;
+    *median = *spread = 0.0;
+    for (size_t t = 0; t < count; t++) {
+        size_t g = open;
+        while (g > 0 && !reef_step_fires(trainer, g, t)) g--;
+        if (g == open) continue;
+        *median += net->gens[g]->reference_median;
+        *spread += net->gens[g]->reference_spread;
+        old++;
     }
-    return most;
+    if (old == 0) return false;
+    *median /= (double)old;
+    *spread /= (double)old;
+    return true;
+}
+
+// Read a batch with every gate deciding, from `firing` on: do older generations explain it, better than the
+// open one with its gate forced open (`forced_bits`), and at the level that they had on their own data? What
+// is left unexplained is written to `sum` as it stands after this batch.
+static reef_status explain(reef_trainer *trainer,
+                           const uint8_t *bytes,
+                           const reef_firing *firing,
+                           double forced_bits,
+                           double *sum,
+                           bool *out,
+                           reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    double bits, median, spread;
+    reef_status status = reef_step_task_free(trainer, bytes, firing, &bits, err);
+    *out = status == REEF_OK && reference_of(trainer, &median, &spread);
+    if (!*out) return status;
+    double limit = reef_drift_limit(median, spread, config);
+    *sum = reef_drift_unexplained(trainer->ahead.unexplained, bits, median, spread, config);
+    *out = bits <= fmin(limit, forced_bits) && *sum <= limit - median;
+    return REEF_OK;
 }
 
 // Is this batch, which the open generation does not explain, of a domain that came back? Asked twice:
@@ -156,15 +189,17 @@ static reef_status is_recognised(
     reef_trainer *trainer, const uint8_t *bytes, double forced_bits, bool *out, reef_error *err) {
     *out = false;
     if (trainer->net.gen_count == 1) return REEF_OK;
-    double bits, limit = explained_limit(trainer);
-    if (forced_bits < limit) limit = forced_bits;
-    reef_status status = reef_step_task_free(trainer, bytes, &trainer->before, &bits, err);
-    if (status != REEF_OK || (*out = bits <= limit)) return status;
-    reef_firing fresh = {0};
-    status = reef_firing_init(&fresh, &trainer->net, err);
-    if (status == REEF_OK) status = reef_step_task_free(trainer, bytes, &fresh, &bits, err);
-    reef_firing_release(&fresh);
-    *out = status == REEF_OK && bits <= limit;
+    double sum = trainer->ahead.unexplained, again = sum;
+    reef_status status = explain(trainer, bytes, &trainer->before, forced_bits, &sum, out, err);
+    if (status == REEF_OK && !*out) {
+        reef_firing fresh = {0};
+        status = reef_firing_init(&fresh, &trainer->net, err);
+        if (status == REEF_OK)
+            status = explain(trainer, bytes, &fresh, forced_bits, &again, out, err);
+        reef_firing_release(&fresh);
+        if (again < sum) sum = again;
+    }
+    trainer->ahead.unexplained = sum;
     return status;
 }
 
@@ -217,6 +252,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     trainer->last_bits = bits;
 
     bool suspicious = is_suspicious(trainer, bits);
+    if (!suspicious) trainer->ahead.unexplained = 0.0;
     if (!suspicious && trainer->held_batches == 0) {
         ++*steps;
         return train_on(trainer, bits, err);
