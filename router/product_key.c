@@ -79,37 +79,43 @@ static void sort_candidates(const pair_lists *lists) {
     }
 }
 
+// Candidates of row p are the places q below topk / (p + 1). Rows come in order, so no division is needed.
+static size_t row_length(size_t topk, size_t p, size_t length_before) {
+    while (length_before * (p + 1) > topk) length_before--;
+    return length_before;
+}
+
 // The same for up to CANDIDATES_MAX of them by the kernel that ranks a row of scores, several times as fast.
 // It knows no ids: false, with nothing settled, when two of the best score the same.
 #define CANDIDATES_MAX 256
 static bool rank_candidates(const pair_lists *lists) {
     const size_t topk = lists->topk;
     float sums[CANDIDATES_MAX], best[CANDIDATES_MAX];
-    uint16_t places[CANDIDATES_MAX];
-    size_t count = 0;
+    uint32_t pairs[CANDIDATES_MAX];
+    uint16_t chosen[CANDIDATES_MAX];
+    size_t count = 0, length = topk;
     for (size_t p = 0; p < topk; p++) {
-        size_t length = topk / (p + 1);
+        const float score = lists->score_a[p], *others = lists->score_b;
+        length = row_length(topk, p, length);
         if (count + length > CANDIDATES_MAX) return false;
-        for (size_t q = 0; q < length; q++) sums[count + q] = score_at(lists, p, q);
+        for (size_t q = 0; q < length; q++) sums[count + q] = score + others[q];
+        for (size_t q = 0; q < length; q++) pairs[count + q] = (uint32_t)(p << 16 | q);
         count += length;
     }
     size_t kept = topk < count ? topk + 1 : topk;
-    if (!reef_kernels()->topk(count, sums, kept, best, places)) return false;
+    if (!reef_kernels()->topk(count, sums, kept, best, chosen)) return false;
     for (size_t k = 0; k + 1 < kept; k++)
         if (best[k] == best[k + 1]) return false;
-    for (size_t k = 0; k < topk; k++) {
-        size_t p = 0, q = places[k];
-        for (; q >= topk / (p + 1); p++) q -= topk / (p + 1);
-        lists->places[k] = (uint32_t)(p << 16 | q);
-    }
+    for (size_t k = 0; k < topk; k++) lists->places[k] = pairs[chosen[k]];
     return true;
 }
 
 // Does a pair outside the candidates score as much as the worst of the chosen? `kept` is how long the
 // lists are: topk + 1, or side when there is no more.
 static bool frontier_ties(const pair_lists *lists, size_t kept, float worst) {
+    size_t q = lists->topk;
     for (size_t p = 0; p < kept; p++) {
-        size_t q = lists->topk / (p + 1);
+        q = row_length(lists->topk, p, q);
         if (q < kept && score_at(lists, p, q) >= worst) return true;
     }
     return false;
