@@ -25,6 +25,8 @@ struct reef_training {
     uint64_t commit_steps; // steps since
     bool dirty;            // something was accepted since
     bool served;           // the last piece of work was a request
+    bool compacting;       // since the last commit usage may have windows to merge
+    bool compacted;        // the last piece of work merged some
     bool drained;          // the last source's end was dealt with
     bool stop_seen;        // a pause between commits was cut short
     uv_mutex_t lock;       // protects everything below
@@ -136,7 +138,14 @@ void reef_training_view_read(reef_training *training,
 
 // ---- what to do next -----------------------------------------------------------------------------
 
-typedef enum work_kind { WORK_REQUEST, WORK_COMMIT, WORK_FEED, WORK_DRAIN, WORK_END } work_kind;
+typedef enum work_kind {
+    WORK_REQUEST,
+    WORK_COMMIT,
+    WORK_COMPACT,
+    WORK_FEED,
+    WORK_DRAIN,
+    WORK_END
+} work_kind;
 
 typedef struct work {
     work_kind kind;
@@ -191,6 +200,11 @@ static bool find_work(reef_training *training, work *next) {
         next->kind = WORK_COMMIT;
         return true;
     }
+    // One small step at a time with training in between; what is left at the end is for the next run.
+    if (training->compacting && !training->stopping && !(training->compacted && next->count)) {
+        next->kind = WORK_COMPACT;
+        return true;
+    }
     next->kind = WORK_FEED;
     if (next->count) return true;
     if (training->stopping) {
@@ -230,6 +244,7 @@ static work next_work(reef_training *training) {
     }
     if (next.kind == WORK_FEED) set_state(training, REEF_STATE_TRAINING);
     training->served = next.kind == WORK_REQUEST;
+    training->compacted = next.kind == WORK_COMPACT;
     uv_mutex_unlock(&training->lock);
     return next;
 }
@@ -248,6 +263,7 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     training->committed_ns = uv_hrtime();
     training->commit_steps = 0;
     training->dirty = false;
+    training->compacting = true;
     uv_mutex_lock(&training->lock);
     training->view.last = (reef_commit_view){.commit = *commit, .ms = ms};
     training->view.failing[0] = 0;
@@ -327,6 +343,34 @@ static reef_status note_own_commit(reef_training *training, double ms, reef_erro
     if (status == REEF_OK && commit.number != training->view.last.commit.number)
         note_commit(training, &commit, ms);
     return status;
+}
+
+// A step of compaction is a commit of its own, but it writes nothing of what was accepted since the last
+// one: that stays dirty.
+static reef_status compact_once(reef_training *training, bool *more, reef_error *err) {
+    reef_usage_compaction done;
+    reef_commit commit;
+    reef_status status = reef_trainer_compact(training->options.trainer, &done, err);
+    *more = status == REEF_OK && (done.merged > 0 || done.dropped > 0);
+    if (!*more) return status;
+    status = read_commit(training->options.store, &commit, err);
+    if (status != REEF_OK) return status;
+    uv_mutex_lock(&training->lock);
+    training->view.last.commit = commit;
+    uv_mutex_unlock(&training->lock);
+    return REEF_OK;
+}
+
+// Statistics for people are no reason to stop training: what fails is said, and tried after the next commit.
+static void compact(reef_training *training) {
+    reef_error err = {.status = REEF_OK};
+    bool more = false;
+    if (compact_once(training, &more, &err) != REEF_OK)
+        reef_report_warning(training->options.report, "compact_failed",
+                            "usage over time was not compacted: %s; trying again after the next "
+                            "commit",
+                            err.message);
+    training->compacting = more;
 }
 
 // ---- the pieces of work --------------------------------------------------------------------------
@@ -445,6 +489,9 @@ static reef_status run(reef_training *training, reef_error *err) {
         case WORK_COMMIT:
             status = commit_with_retries(training, err);
             break;
+        case WORK_COMPACT:
+            compact(training);
+            break;
         case WORK_FEED:
             status = feed(training, &next, err);
             break;
@@ -532,6 +579,7 @@ reef_status reef_training_start(reef_training **out,
             reef_trainer_cursor(options->trainer, options->sources[i].name);
     }
     training->committed_ns = uv_hrtime();
+    training->compacting = true; // what the run before left
     training->view.state = REEF_STATE_WAITING;
     reef_trainer_status_read(options->trainer, &training->view.trainer);
     status = read_commit(options->store, &training->view.last.commit, err);

@@ -193,6 +193,7 @@ static reef_status empty(reef_txn *txn, uint32_t generation, reef_error *err) {
     if (status == REEF_OK) status = reef_generation_drop(txn, generation, err);
     if (status == REEF_OK)
         status = records_drop(txn, REEF_DB_USAGE, generation, USAGE_KEY_GENERATION, err);
+    if (status == REEF_OK) status = reef_usage_windows_drop(txn, generation, err);
     if (status == REEF_OK) status = reef_generation_root(txn, generation, record.root, err);
     if (status != REEF_OK) return status;
     record.side = 0;

@@ -83,6 +83,10 @@ REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,
 REEF_MUST_CHECK reef_status reef_generation_drop(reef_txn *txn,
                                                  uint32_t generation,
                                                  reef_error *err);
+/** Remove the windows of usage of a generation; its totals stay. */
+REEF_MUST_CHECK reef_status reef_usage_windows_drop(reef_txn *txn,
+                                                    uint32_t generation,
+                                                    reef_error *err);
 /** Give snapshots made in this transaction the commit they belong to. */
 REEF_MUST_CHECK reef_status reef_snapshots_finish(reef_txn *txn,
                                                   const reef_commit *commit,

@@ -332,6 +332,12 @@ static bool unchanged(reef_txn *txn,
            (!reef_db_summed(key->db) || view.commit == expected.commit);
 }
 
+// Windows of usage depend on the clock and are in no root hash.
+static bool in_root_hash(const reef_key *key) {
+    if (key->db == REEF_DB_USAGE) return key->level == 0 && key->window == 0;
+    return reef_db_hashed(key->db);
+}
+
 reef_status reef_record_store(reef_txn *txn,
                               const reef_key *key,
                               reef_dtype dtype,
@@ -361,7 +367,7 @@ reef_status reef_record_store(reef_txn *txn,
         if (code != 0) return put_failed(txn, code, key, bytes, "write the sum of", err);
     }
     txn->bytes_written += bytes;
-    if (reef_db_hashed(key->db)) txn->hashed_changed = true;
+    if (in_root_hash(key)) txn->hashed_changed = true;
     return REEF_OK;
 }
 
@@ -372,7 +378,7 @@ reef_status reef_record_remove(reef_txn *txn, const reef_key *key, reef_error *e
     if (status != REEF_OK) return status;
     MDB_val lookup = value_of(encoded.data, encoded.bytes);
     int code = mdb_del(txn->lmdb, reef_environment_dbi(txn->environment, key->db), &lookup, NULL);
-    if (code == 0 && reef_db_hashed(key->db)) txn->hashed_changed = true;
+    if (code == 0 && in_root_hash(key)) txn->hashed_changed = true;
     // A sum without its record goes as well: deleting mends.
     if ((code == 0 || code == MDB_NOTFOUND) && reef_db_summed(key->db))
         code = sum_delete(txn, key->db, &encoded);

@@ -153,6 +153,18 @@ size_t cli_width(const char *text);
 /** Letters to insert, remove, replace or swap to get from one word to the other. */
 size_t cli_distance(const char *word, const char *other);
 
+// ---- cli_time.c: times as people type them -------------------------------------------------------
+
+/** The wall clock, ms since 1970. */
+uint64_t cli_now_ms(void);
+/**
+ * Read an option as a time: 2024-05-01, 2024-05-01T12:00 or 2024-05-01T12:00:30 (local time), or how long
+ * ago: 90s, 30m, 3h, 2d, 4w, with or without " ago". *out (unix ms) keeps its value when the option is not
+ * given. INVALID for anything else.
+ */
+REEF_MUST_CHECK reef_status cli_time_read(
+    const cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err);
+
 // ---- cli_table.c: tables that line up ------------------------------------------------------------
 
 typedef struct cli_table cli_table;
@@ -300,6 +312,17 @@ REEF_MUST_CHECK reef_status cli_usage_read(cli_pool *pool,
                                            uint32_t layer,
                                            reef_usage **usage,
                                            reef_error *err);
+/**
+ * The same for a range of time; see reef_usage_sum. With since_ms 0 what is known in total only counts as
+ * well. *before is how many selections that is, in the range or not.
+ */
+REEF_MUST_CHECK reef_status cli_usage_range(cli_pool *pool,
+                                            const reef_generation *generation,
+                                            uint32_t layer,
+                                            reef_usage_range *range,
+                                            reef_usage **usage,
+                                            uint64_t *before,
+                                            reef_error *err);
 /** All PEER layers of a generation together: counts are summed, unevenness is averaged. */
 REEF_MUST_CHECK reef_status cli_usage_summary(cli_pool *pool,
                                               const reef_generation *generation,

@@ -186,6 +186,9 @@ static reef_status commit(train *t, reef_error *err) {
     reef_commit made;
     if (!t->dirty) return REEF_OK;
     reef_status status = reef_trainer_commit(t->trainer, &made, err);
+    reef_usage_compaction done = {.merged = 1};
+    while (status == REEF_OK && (done.merged > 0 || done.dropped > 0))
+        status = reef_trainer_compact(t->trainer, &done, err);
     t->steps = 0;
     t->committed = cli_clock();
     t->dirty = false;

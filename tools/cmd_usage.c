@@ -1,19 +1,23 @@
-// reef usage: how evenly the experts of one generation are used, layer by layer.
+// reef usage: how evenly the experts of one generation are used, layer by layer, always or in a range of time.
 #include "commands.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TOP_COUNT 5    // experts listed for a layer
+#define DEAD_COUNT 10  // dead ones listed
 #define BUCKETS_MAX 40 // 0, 1, 2-3, 4-7, ... selections
 #define BAR_COLUMNS 40
 #define BUCKET_NAME_BYTES 48 // two 64-bit numbers
 
 static const cli_option OPTIONS[] = {
     {"generation", "G", "which one (default: the open one)"},
+    {"layer", "N", "only this PEER layer (default: all)"},
+    {"since", "TIME",
+     "only what was used from then on: 2024-05-01, 2024-05-01T12:00, or 3h or 2d ago"},
+    {"until", "TIME", "only what was used before then"},
     {0},
 };
 
@@ -22,9 +26,22 @@ const cli_manual usage_manual = {
         "For each PEER layer: the share of experts that were ever chosen, unevenness (distance "
         "from\n"
         "uniform use in nats), the most used experts with their share of all selections, and how\n"
-        "many experts were chosen how often. Dead experts were never chosen.",
+        "many experts were chosen how often. Dead experts were never chosen.\n"
+        "\n"
+        "Usage over time is kept by the commit for an hour, by the hour for two days, by the day "
+        "for 400\n"
+        "days, and less long where that takes much space. With --since and --until those commits, "
+        "hours\n"
+        "and days count that touch the range, each as a whole; the answer says from which commit "
+        "to "
+        "which\n"
+        "they reach. What is older is known in total only, and counts when --since is not given. "
+        "Times\n"
+        "are local.",
     .options = OPTIONS,
-    .example = "reef usage reef.pool --generation 0",
+    .example = "reef usage reef.pool --generation 0\n"
+               "reef usage reef.pool --since 3h --layer 0\n"
+               "reef usage reef.pool --since 2024-05-01 --until 2024-05-02T12:00 --json",
 };
 
 typedef struct layer_usage {
@@ -32,9 +49,21 @@ typedef struct layer_usage {
     uint32_t top[TOP_COUNT]; // ids, most used first
     double top_share[TOP_COUNT];
     size_t top_count;
+    uint32_t dead[DEAD_COUNT]; // the first ids
+    size_t dead_count;
     uint64_t buckets[BUCKETS_MAX]; // 0: never chosen; b: chosen 2^(b-1) to 2^b - 1 times
     size_t bucket_count;
+    reef_usage_range range;
+    uint64_t before; // selections that are known in total only
 } layer_usage;
+
+// What was asked for.
+typedef struct request {
+    const reef_generation *generation;
+    uint32_t first, end; // layers
+    bool ranged;
+    uint64_t since_ms, until_ms;
+} request;
 
 static size_t bucket_of(uint64_t count) {
     size_t bucket = 0;
@@ -57,13 +86,14 @@ static void note_top(layer_usage *layer, const reef_usage *usage, uint32_t id) {
 }
 
 static void summarise(layer_usage *layer, const reef_usage *usage, size_t expert_count) {
-    *layer = (layer_usage){0};
     reef_usage_summarise(expert_count, usage, &layer->summary);
     for (size_t id = 0; id < expert_count; id++) {
         size_t bucket = bucket_of(usage[id].count);
         layer->buckets[bucket]++;
         if (bucket >= layer->bucket_count) layer->bucket_count = bucket + 1;
         note_top(layer, usage, (uint32_t)id);
+        if (bucket == 0 && layer->dead_count < DEAD_COUNT)
+            layer->dead[layer->dead_count++] = (uint32_t)id;
     }
     for (size_t i = 0; i < layer->top_count; i++)
         layer->top_share[i] =
@@ -102,7 +132,34 @@ static void print_histogram(const layer_usage *layer) {
     cli_table_free(table);
 }
 
-static void print_layer(uint32_t index, const layer_usage *layer) {
+static void print_span(const layer_usage *layer) {
+    char from[CLI_WORD_BYTES], to[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
+    const reef_usage_range *range = &layer->range;
+    if (range->windows > 0)
+        printf("  commits from %s to %s\n", cli_time(range->from_ms, from),
+               cli_time(range->to_ms, to));
+    else
+        printf("  nothing was recorded in this range\n");
+    if (layer->before == 0) return;
+    printf("  %s selections%s%s are known in total only and are %s\n",
+           cli_count(layer->before, words), range->known_ms > 0 ? " before " : "",
+           range->known_ms > 0 ? cli_time(range->known_ms, from) : "",
+           range->since_ms > 0 ? "not counted" : "counted");
+}
+
+static void print_dead(const layer_usage *layer) {
+    const reef_usage_summary *s = &layer->summary;
+    size_t more = s->expert_count - s->used_count - layer->dead_count;
+    char words[CLI_WORD_BYTES];
+    if (layer->dead_count == 0) return;
+    printf("  dead:     ");
+    for (size_t i = 0; i < layer->dead_count; i++)
+        printf("%s %" PRIu32, i ? "," : "", layer->dead[i]);
+    if (more > 0) printf(" and %s more", cli_count(more, words));
+    printf("\n");
+}
+
+static void print_layer(uint32_t index, const layer_usage *layer, bool ranged) {
     char words[CLI_WORD_BYTES];
     const reef_usage_summary *s = &layer->summary;
     printf("layer %" PRIu32 ": %.1f %% of ", index, s->used_percent);
@@ -114,25 +171,41 @@ static void print_layer(uint32_t index, const layer_usage *layer) {
     for (size_t i = 0; i < layer->top_count; i++)
         printf("%s %" PRIu32 " (%.2f %%)", i ? "," : "", layer->top[i], 100 * layer->top_share[i]);
     if (layer->top_count > 0) printf("\n");
+    print_dead(layer);
+    if (ranged) print_span(layer);
     print_histogram(layer);
 }
 
-static json_t *layer_json(uint32_t index, const layer_usage *layer) {
+static json_t *layer_json(uint32_t index, const layer_usage *layer, bool ranged) {
     const reef_usage_summary *s = &layer->summary;
-    json_t *top = json_array(), *histogram = json_array();
+    json_t *top = json_array(), *dead = json_array(), *histogram = json_array();
     for (size_t i = 0; i < layer->top_count; i++)
         json_array_append_new(top, json_pack("{s:I, s:o}", "expert", (json_int_t)layer->top[i],
                                              "share", cli_real(layer->top_share[i])));
+    for (size_t i = 0; i < layer->dead_count; i++)
+        json_array_append_new(dead, json_integer((json_int_t)layer->dead[i]));
     for (size_t b = 0; b < layer->bucket_count; b++) {
         json_int_t low = b ? (json_int_t)1 << (b - 1) : 0, high = b ? 2 * low - 1 : 0;
         json_array_append_new(histogram, json_pack("{s:I, s:I, s:I}", "low", low, "high", high,
                                                    "experts", (json_int_t)layer->buckets[b]));
     }
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "layer", (json_int_t)index,
-                     "experts", (json_int_t)s->expert_count, "used", (json_int_t)s->used_count,
-                     "dead", (json_int_t)(s->expert_count - s->used_count), "selections",
-                     (json_int_t)s->selections, "used_percent", cli_real(s->used_percent),
-                     "unevenness", cli_real(s->unevenness), "top", top, "histogram", histogram);
+    json_t *document = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "layer", (json_int_t)index, "experts",
+        (json_int_t)s->expert_count, "used", (json_int_t)s->used_count, "dead",
+        (json_int_t)(s->expert_count - s->used_count), "selections", (json_int_t)s->selections,
+        "used_percent", cli_real(s->used_percent), "unevenness", cli_real(s->unevenness), "top",
+        top, "dead_first", dead, "histogram", histogram);
+    if (!ranged) return document;
+    const reef_usage_range *range = &layer->range;
+    json_t *from = range->windows > 0 ? json_integer((json_int_t)range->from_ms) : json_null();
+    json_t *to = range->windows > 0 ? json_integer((json_int_t)range->to_ms) : json_null();
+    json_t *known = range->known_ms > 0 ? json_integer((json_int_t)range->known_ms) : json_null();
+    json_object_set_new(document, "windows", json_integer((json_int_t)range->windows));
+    json_object_set_new(document, "from_ms", from);
+    json_object_set_new(document, "to_ms", to);
+    json_object_set_new(document, "known_since_ms", known);
+    json_object_set_new(document, "selections_before", json_integer((json_int_t)layer->before));
+    return document;
 }
 
 static reef_status choose(const cli_call *cli,
@@ -155,47 +228,95 @@ static reef_status choose(const cli_call *cli,
     return REEF_OK;
 }
 
-static reef_status show(cli_call *cli,
-                        cli_pool *pool,
-                        const reef_generation *generation,
-                        reef_error *err) {
-    assert(generation);
+static reef_status choose_layers(const cli_call *cli,
+                                 const cli_pool *pool,
+                                 request *asked,
+                                 reef_error *err) {
+    uint64_t layer = 0;
+    asked->end = pool->config.layers;
+    if (!cli_text(cli, "layer")) return REEF_OK;
+    reef_status status = cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
+    if (status != REEF_OK) return status;
+    if (layer >= pool->config.layers)
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "there is no layer %" PRIu64 ": the model has 0 to %" PRIu32, layer,
+                         pool->config.layers - 1);
+    if (!cli_layer_is_peer(&pool->config, (uint32_t)layer))
+        return reef_fail(err, REEF_INVALID,
+                         "layer %" PRIu64 " has a dense feed-forward network, no experts", layer);
+    asked->first = (uint32_t)layer;
+    asked->end = asked->first + 1;
+    return REEF_OK;
+}
+
+static reef_status choose_times(const cli_call *cli, request *asked, reef_error *err) {
+    uint64_t now = cli_now_ms();
+    asked->until_ms = UINT64_MAX;
+    asked->ranged = cli_text(cli, "since") || cli_text(cli, "until");
+    reef_status status = cli_time_read(cli, "since", now, &asked->since_ms, err);
+    if (status == REEF_OK) status = cli_time_read(cli, "until", now, &asked->until_ms, err);
+    if (status != REEF_OK || asked->since_ms < asked->until_ms) return status;
+    return reef_fail(err, REEF_INVALID, "--since '%.40s' is not before --until '%.40s'",
+                     cli_text(cli, "since") ? cli_text(cli, "since") : "the beginning",
+                     cli_text(cli, "until"));
+}
+
+static reef_status read_layer(
+    cli_pool *pool, const request *asked, uint32_t index, layer_usage *layer, reef_error *err) {
+    const reef_generation *generation = asked->generation;
+    reef_usage *usage = NULL;
+    *layer = (layer_usage){.range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms}};
+    reef_status status = asked->ranged ? cli_usage_range(pool, generation, index, &layer->range,
+                                                         &usage, &layer->before, err)
+                                       : cli_usage_read(pool, generation, index, &usage, err);
+    if (status == REEF_OK) summarise(layer, usage, (size_t)generation->side * generation->side);
+    free(usage);
+    return status;
+}
+
+static json_t *answer_json(const request *asked, json_t *layers) {
+    json_t *document = json_pack("{s:I, s:O}", "generation",
+                                 (json_int_t)asked->generation->generation, "layers", layers);
+    if (!asked->ranged) return document;
+    bool open_end = asked->until_ms == UINT64_MAX;
+    json_object_set_new(document, "since_ms", json_integer((json_int_t)asked->since_ms));
+    json_object_set_new(document, "until_ms",
+                        open_end ? json_null() : json_integer((json_int_t)asked->until_ms));
+    return document;
+}
+
+static reef_status show(cli_call *cli, cli_pool *pool, const request *asked, reef_error *err) {
     json_t *array = json_array();
     reef_status status = REEF_OK;
     if (!cli->json)
-        printf("generation %" PRIu32 ", %s\n", generation->generation,
-               generation->sealed ? "sealed" : "open");
-    for (uint32_t l = 0; l < pool->config.layers && status == REEF_OK; l++) {
-        if (!cli_layer_is_peer(&pool->config, l)) continue;
-        reef_usage *usage = NULL;
+        printf("generation %" PRIu32 ", %s\n", asked->generation->generation,
+               asked->generation->sealed ? "sealed" : "open");
+    for (uint32_t l = asked->first; l < asked->end && status == REEF_OK; l++) {
         layer_usage layer;
-        status = cli_usage_read(pool, generation, l, &usage, err);
+        if (!cli_layer_is_peer(&pool->config, l)) continue;
+        status = read_layer(pool, asked, l, &layer, err);
         if (status != REEF_OK) break;
-        summarise(&layer, usage, (size_t)generation->side * generation->side);
-        free(usage);
-        json_array_append_new(array, layer_json(l, &layer));
-        if (!cli->json) print_layer(l, &layer);
+        json_array_append_new(array, layer_json(l, &layer, asked->ranged));
+        if (!cli->json) print_layer(l, &layer, asked->ranged);
     }
-    if (status == REEF_OK && cli->json)
-        status = cli_answer(cli,
-                            json_pack("{s:I, s:O}", "generation",
-                                      (json_int_t)generation->generation, "layers", array),
-                            err);
+    if (status == REEF_OK && cli->json) status = cli_answer(cli, answer_json(asked, array), err);
     json_decref(array);
     return status;
 }
 
 reef_status cmd_usage(cli_call *cli, reef_error *err) {
     cli_pool pool;
-    const reef_generation *generation = NULL;
+    request asked = {0};
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         status = cli_pool_wants(&pool, false,
                                 "there every expert sees every input, and reef eval shows which "
                                 "generation answers",
                                 err);
-    if (status == REEF_OK) status = choose(cli, &pool, &generation, err);
-    if (status == REEF_OK) status = show(cli, &pool, generation, err);
+    if (status == REEF_OK) status = choose(cli, &pool, &asked.generation, err);
+    if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);
+    if (status == REEF_OK) status = choose_times(cli, &asked, err);
+    if (status == REEF_OK) status = show(cli, &pool, &asked, err);
     cli_pool_close(&pool);
     return status;
 }

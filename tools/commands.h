@@ -23,6 +23,7 @@
     X(generate)                                                                                    \
     X(generations)                                                                                 \
     X(usage)                                                                                       \
+    X(compact)                                                                                     \
     X(timeline)                                                                                    \
     X(verify)                                                                                      \
     X(plot_loss)                                                                                   \
@@ -33,6 +34,7 @@
     X(bench_peer)                                                                                  \
     X(bench_scale)                                                                                 \
     X(bench_store)                                                                                 \
+    X(bench_usage)                                                                                 \
     X(version)                                                                                     \
     X(help)
 

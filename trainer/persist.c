@@ -10,7 +10,8 @@
 //   experts   layer, block       rows [w_down, w_up] or [w_down, w_up, w_gate]: R values, float or,
 //                                once sealed so, bf16
 //   flags     layer, block       one byte per expert
-//   usage     layer, block       count and score per expert, two uint64
+//   usage     layer, block       count and score per expert, two uint64; what they grew by as a delta of
+//                                the time of the commit, see store/usage_windows.c
 //   reservoir slot               generation, size (uint32), stream offset (uint64), the bytes
 //
 // Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows, the last one of
@@ -201,17 +202,12 @@ static reef_status put_block(reef_txn *txn,
     return reef_record_put(txn, &key, REEF_F32, b->buffer, moment_bytes(b), err);
 }
 
-static reef_status put_block_tables(reef_txn *txn,
-                                    const block *b,
-                                    const reef_peer *peer,
-                                    reef_error *err) {
+static reef_status put_flags(reef_txn *txn,
+                             const block *b,
+                             const reef_peer *peer,
+                             reef_error *err) {
     reef_key key = block_key(b, REEF_DB_FLAGS);
-    reef_status status =
-        reef_record_put(txn, &key, REEF_BYTES, peer->flags + b->first, b->rows, err);
-    if (status != REEF_OK) return status;
-    key = block_key(b, REEF_DB_USAGE);
-    return reef_record_put(txn, &key, REEF_U64, peer->usage + b->first,
-                           b->rows * sizeof(reef_usage), err);
+    return reef_record_put(txn, &key, REEF_BYTES, peer->flags + b->first, b->rows, err);
 }
 
 static reef_status read_block(
@@ -281,16 +277,32 @@ static bool is_dirty(const reef_peer *peer, const block *b) {
     return memchr(peer->dirty + b->first, 1, b->rows) != NULL;
 }
 
-static reef_status put_experts(
-    reef_txn *txn, const reef_config *config, const reef_gen *gen, float *buffer, reef_error *err) {
+// The store's rows of two numbers are what a reef_usage is.
+_Static_assert(sizeof(reef_usage) == 2 * sizeof(uint64_t), "count and score");
+
+static reef_status put_usage(
+    reef_txn *txn, const blocks *all, const reef_peer *peer, uint64_t unix_ms, reef_error *err) {
+    return reef_usage_put(txn, all->records, all->layer, all->block_rows, peer->expert_count,
+                          (const uint64_t *)peer->usage, unix_ms, err);
+}
+
+static reef_status put_experts(reef_txn *txn,
+                               const reef_config *config,
+                               const reef_gen *gen,
+                               uint64_t unix_ms,
+                               float *buffer,
+                               reef_error *err) {
     for (uint32_t l = 0; l < config->layers; l++) {
         const reef_peer *peer = &gen->peers[l];
         blocks all = blocks_of(config, gen->info.generation, l, peer, buffer);
         for (block b; next_block(&all, &b);) {
             reef_status status = is_dirty(peer, &b) ? put_block(txn, &b, peer, err) : REEF_OK;
-            if (status == REEF_OK) status = put_block_tables(txn, &b, peer, err);
+            if (status == REEF_OK) status = put_flags(txn, &b, peer, err);
             if (status != REEF_OK) return status;
         }
+        if (peer->expert_count == 0) continue;
+        reef_status status = put_usage(txn, &all, peer, unix_ms, err);
+        if (status != REEF_OK) return status;
     }
     return REEF_OK;
 }
@@ -315,13 +327,14 @@ static reef_status moments_buffer(float **out,
 reef_status reef_persist_open(reef_txn *txn,
                               const reef_config *config,
                               const reef_gen *gen,
+                              uint64_t unix_ms,
                               reef_error *err) {
     float *buffer = NULL;
     reef_status status = moments_buffer(&buffer, config, gen, err);
     if (status == REEF_OK) status = reef_generation_put(txn, &gen->info, err);
     if (status == REEF_OK) status = put_tensors(txn, gen, err);
     if (status == REEF_OK) status = put_tensor_moments(txn, gen, buffer, err);
-    if (status == REEF_OK) status = put_experts(txn, config, gen, buffer, err);
+    if (status == REEF_OK) status = put_experts(txn, config, gen, unix_ms, buffer, err);
     free(buffer);
     return status;
 }
@@ -362,12 +375,13 @@ static reef_status delete_open_tensors(reef_txn *txn,
 reef_status reef_persist_sealed(reef_txn *txn,
                                 const reef_config *config,
                                 const reef_gen *gen,
+                                uint64_t unix_ms,
                                 reef_error *err) {
     reef_generation info = gen->info;
     info.sealed = false; // until everything is in place
     reef_status status = reef_generation_put(txn, &info, err);
     if (status == REEF_OK) status = put_tensors(txn, gen, err);
-    if (status == REEF_OK) status = put_experts(txn, config, gen, NULL, err);
+    if (status == REEF_OK) status = put_experts(txn, config, gen, unix_ms, NULL, err);
     if (status == REEF_OK) status = delete_open_tensors(txn, config, info.generation, err);
     if (status != REEF_OK) return status;
     return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);

@@ -5,10 +5,14 @@
 #include "model.h"
 #include "reservoir.h"
 
-/** Write what changed of an open generation: its dense part whole, expert blocks with dirty rows. */
+/**
+ * Write what changed of an open generation: its dense part whole, expert blocks with dirty rows, usage
+ * with what it grew by as a delta of `unix_ms`.
+ */
 REEF_MUST_CHECK reef_status reef_persist_open(reef_txn *txn,
                                               const reef_config *config,
                                               const reef_gen *gen,
+                                              uint64_t unix_ms,
                                               reef_error *err);
 /**
  * Write a generation that was sealed in memory and seal it in the store: it replaces what an earlier
@@ -17,6 +21,7 @@ REEF_MUST_CHECK reef_status reef_persist_open(reef_txn *txn,
 REEF_MUST_CHECK reef_status reef_persist_sealed(reef_txn *txn,
                                                 const reef_config *config,
                                                 const reef_gen *gen,
+                                                uint64_t unix_ms,
                                                 reef_error *err);
 
 /** After the commit that holds it succeeded: nothing is dirty any more, a sealed one is stored. */

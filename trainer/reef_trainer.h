@@ -196,6 +196,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
                                                          reef_commit *out,
                                                          reef_error *err);
 
+/**
+ * One bounded step of compacting usage over time, a transaction of its own that leaves the root hash as it
+ * is. Call it after a commit until `out` is zero; between two calls training may go on.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_compact(reef_trainer *trainer,
+                                                          reef_usage_compaction *out,
+                                                          reef_error *err);
+
 /** What sealing did, and what the type of the sealed rows cost. */
 typedef struct reef_sealing {
     uint32_t generation; // that was sealed

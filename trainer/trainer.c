@@ -61,19 +61,20 @@ static reef_status first_generation(reef_trainer *trainer, reef_error *err) {
 
 static reef_status write_first_commit(reef_trainer *trainer, reef_error *err) {
     reef_txn *txn = NULL;
+    reef_commit commit = {.unix_ms = reef_unix_ms()};
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
     if (status == REEF_OK) status = put_config(txn, &trainer->net.config, err);
     if (status == REEF_OK)
-        status = trainer->vector != NULL ? reef_vector_put(trainer, txn, err)
-                                         : reef_persist_open(txn, &trainer->net.config,
-                                                             reef_open_generation(trainer), err);
+        status = trainer->vector != NULL
+                     ? reef_vector_put(trainer, txn, err)
+                     : reef_persist_open(txn, &trainer->net.config, reef_open_generation(trainer),
+                                         commit.unix_ms, err);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status != REEF_OK) {
         reef_txn_abort(txn);
         return status;
     }
-    reef_commit commit = {.unix_ms = reef_unix_ms()};
     return reef_txn_commit(txn, &commit, err);
 }
 
@@ -293,28 +294,38 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
 
 // ---- commit and commands -------------------------------------------------------------------------
 
-static reef_status put_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+static reef_status put_generations(reef_trainer *trainer,
+                                   reef_txn *txn,
+                                   uint64_t unix_ms,
+                                   reef_error *err) {
     const reef_net *net = &trainer->net;
     for (size_t g = 0; g + 1 < net->gen_count; g++) {
         if (net->gens[g]->stored) continue;
         reef_status status = reef_state_delete(txn, net->gens[g]->info.generation, err);
-        if (status == REEF_OK) status = reef_persist_sealed(txn, &net->config, net->gens[g], err);
+        if (status == REEF_OK)
+            status = reef_persist_sealed(txn, &net->config, net->gens[g], unix_ms, err);
         if (status != REEF_OK) return status;
     }
-    return reef_persist_open(txn, &net->config, reef_open_generation(trainer), err);
+    return reef_persist_open(txn, &net->config, reef_open_generation(trainer), unix_ms, err);
 }
 
 // The state of the trainer as one transaction, not yet ended.
-static reef_status write_model(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+static reef_status write_model(reef_trainer *trainer,
+                               reef_txn *txn,
+                               uint64_t unix_ms,
+                               reef_error *err) {
     if (trainer->vector != NULL) return reef_vector_put(trainer, txn, err);
-    reef_status status = put_generations(trainer, txn, err);
+    reef_status status = put_generations(trainer, txn, unix_ms, err);
     if (status == REEF_OK) status = reef_persist_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK) status = reef_strategy_put(trainer, txn, err);
     return status;
 }
 
-static reef_status write_all(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    reef_status status = write_model(trainer, txn, err);
+static reef_status write_all(reef_trainer *trainer,
+                             reef_txn *txn,
+                             uint64_t unix_ms,
+                             reef_error *err) {
+    reef_status status = write_model(trainer, txn, unix_ms, err);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status == REEF_OK) status = put_kernels(txn, err);
@@ -345,18 +356,18 @@ static reef_status write_commit(reef_trainer *trainer,
                                 reef_error *err) {
     double start = reef_seconds();
     reef_txn *txn = NULL;
+    reef_commit commit = {
+        .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
     if (prelude != NULL) status = prelude(context, txn, err);
-    if (status == REEF_OK) status = write_all(trainer, txn, err);
+    if (status == REEF_OK) status = write_all(trainer, txn, commit.unix_ms, err);
     if (status == REEF_OK && snapshot_name != NULL)
         status = reef_snapshot_create(txn, snapshot_name, snapshot, err);
     if (status != REEF_OK) {
         reef_txn_abort(txn);
         return status;
     }
-    reef_commit commit = {
-        .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
     status = reef_txn_commit(txn, &commit, err);
     trainer->seconds_commit += reef_seconds() - start;
     if (status != REEF_OK) return status;

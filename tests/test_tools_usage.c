@@ -1,0 +1,353 @@
+// `reef usage` over ranges of time, `reef compact`, and a daemon that compacts by itself.
+#include "tools_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define HOUR_MS UINT64_C(3600000)
+#define EXPERTS (TINY_SIDE_NEW * TINY_SIDE_NEW) // of the open generation, which is 1
+
+static json_t *only_layer(const json_t *document) {
+    json_t *layers = json_object_get(document, "layers");
+    assert_int_equal(json_array_size(layers), 1); // the second block is dense
+    return json_array_get(layers, 0);
+}
+
+static json_int_t selections(const char *pool, const char *option, const char *value) {
+    json_t *document = reef_json("usage", pool, option, value, NULL);
+    json_int_t count = integer(only_layer(document), "selections");
+    json_decref(document);
+    return count;
+}
+
+static char *new_pool(const world *w, const char *name) {
+    char *path = path_in(w->directory, name);
+    make_pool(path);
+    tiny_pool_train(path);
+    return path;
+}
+
+static void must(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s", err->message);
+}
+
+// Expert 2 of the open generation was used `count` times more, some hours ago, in `commits` commits.
+static void use_earlier(const char *pool, uint64_t hours, uint64_t count, uint64_t commits) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_txn *txn = NULL;
+    uint64_t totals[EXPERTS][2], at = (cli_now_ms() - hours * HOUR_MS) / 1000 * 1000;
+    reef_commit commit;
+    const reef_key key = {.db = REEF_DB_USAGE, .generation = 1};
+    must(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
+    must(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
+    must(reef_commit_read(txn, &commit, &err), &err);
+    must(reef_record_read(txn, &key, totals, sizeof(totals), &err), &err);
+    for (uint64_t n = 0; n < commits; n++) {
+        totals[2][0] += count;
+        must(reef_usage_put(txn, 1, 0, 1024, EXPERTS, totals[0], at + n, &err), &err);
+    }
+    must(reef_txn_commit(txn, &commit, &err), &err);
+    reef_store_close(store);
+}
+
+static int setup(void **state) {
+    world_make(state);
+    const world *w = *state;
+    use_earlier(w->pool, 30 * 24, 1000, 3);
+    use_earlier(w->pool, 5, 100, 2);
+    return 0;
+}
+
+// ---- reef usage ----------------------------------------------------------------------------------
+
+static void a_range_counts_what_was_used_in_it(void **state) {
+    world *w = *state;
+    json_int_t all = selections(w->pool, NULL, NULL);
+    json_int_t now = selections(w->pool, "--since", "3h");
+    assert_true(now > 0);
+    assert_int_equal(all, now + 3200);
+    assert_int_equal(selections(w->pool, "--since", "8h ago"), now + 200);
+    assert_int_equal(selections(w->pool, "--since", "40d"), now + 3200);
+    assert_int_equal(selections(w->pool, "--until", "8h"), 3000);
+    assert_int_equal(selections(w->pool, "--since", "2099-01-01"), 0);
+    json_t *document =
+        reef_json("usage", w->pool, "--since", "8h", "--until", "3h", "--layer", "0", NULL);
+    json_t *layer = only_layer(document);
+    assert_int_equal(integer(layer, "selections"), 200);
+    assert_int_equal(integer(layer, "used"), 1);
+    assert_int_equal(integer(layer, "dead"), EXPERTS - 1);
+    assert_int_equal(integer(json_array_get(json_object_get(layer, "top"), 0), "expert"), 2);
+    assert_int_equal(json_array_size(json_object_get(layer, "dead_first")), EXPERTS - 1);
+    assert_int_equal(integer(layer, "windows"), 2);
+    assert_int_equal(integer(layer, "selections_before"), 0);
+    assert_true(integer(document, "since_ms") < integer(layer, "from_ms"));
+    assert_true(integer(layer, "to_ms") == integer(layer, "from_ms") + 1); // two commits
+    assert_true(integer(layer, "to_ms") < integer(document, "until_ms"));
+    json_decref(document);
+}
+
+static void usage_of_before_the_windows_is_said_and_kept_apart(void **state) {
+    world *w = *state;
+    char *pool = new_pool(w, "older");
+    json_int_t now = selections(pool, NULL, NULL);
+    // As a pool has it that was trained when there were no windows: in the totals alone.
+    use_earlier(pool, 401 * 24, 7, 1);
+    json_decref(reef_json("compact", pool, NULL));
+    assert_int_equal(selections(pool, NULL, NULL), now + 7);
+    assert_int_equal(selections(pool, "--since", "500d"), now);
+    assert_int_equal(selections(pool, "--until", "3h"), 7);
+    json_t *document = reef_json("usage", pool, "--since", "500d", NULL);
+    assert_int_equal(integer(only_layer(document), "selections_before"), 7);
+    json_decref(document);
+    program p;
+    reef(&p, "usage", pool, "--since", "500d", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "7 selections before 20"));
+    assert_non_null(strstr(p.out, "are known in total only and are not counted"));
+    program_release(&p);
+    reef(&p, "usage", pool, "--since", "2099-01-01", NULL);
+    assert_non_null(strstr(p.out, "nothing was recorded in this range"));
+    program_release(&p);
+    free(pool);
+}
+
+static void times_are_read_as_people_type_them(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t ms;
+    } times[] = {
+        {"2024-05-01", 1714521600000},
+        {"2024-05-01T12:00", 1714564800000},
+        {"2024-02-29T23:59:59", 1709251199000},
+        {"1970-01-01", 0},
+        {"90s", 1800000000000 - 90000},
+        {"30m ago", 1800000000000 - 1800000},
+        {"3h", 1800000000000 - 3 * 3600000},
+        {"2d ago", 1800000000000 - 2 * 86400000},
+        {"4w", 1800000000000 - 28 * UINT64_C(86400000)},
+        {"999999999w", 0},
+    };
+    static const char *const wrong[] = {
+        "",           "3",          "h",   "3y",          "3h later",         "2024-02-30",
+        "2024-13-01", "2024-5-1",   "-3h", "2024-05-01 ", "2024-05-01T24:00", "2024-05-01T12:60",
+        "yesterday",  "9999999999s"};
+    setenv("TZ", "UTC", 1);
+    tzset();
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        cli_given given = {"since", times[i].text};
+        const cli_call call = {.given = &given, .given_count = 1};
+        reef_error err;
+        uint64_t ms = 1;
+        must(cli_time_read(&call, "since", 1800000000000, &ms, &err), &err);
+        assert_true(ms == times[i].ms);
+    }
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        cli_given given = {"since", wrong[i]};
+        const cli_call call = {.given = &given, .given_count = 1};
+        reef_error err;
+        uint64_t ms = 1;
+        if (cli_time_read(&call, "since", 1800000000000, &ms, &err) != REEF_INVALID)
+            fail_msg("'%s' was read as a time", wrong[i]);
+        assert_non_null(strstr(err.message, "--since"));
+        assert_int_equal(ms, 1);
+    }
+}
+
+// ---- reef compact --------------------------------------------------------------------------------
+
+static json_int_t windows(const json_t *document, const char *when, const char *level) {
+    return integer(json_object_get(json_object_get(document, when), level), "windows");
+}
+
+static void compaction_changes_windows_and_nothing_else(void **state) {
+    world *w = *state;
+    char *pool = new_pool(w, "compacted");
+    use_earlier(pool, 30 * 24, 1000, 3);
+    use_earlier(pool, 5, 100, 2);
+    json_t *status = reef_json("status", pool, NULL);
+    json_t *usage = reef_json("usage", pool, NULL),
+           *late = reef_json("usage", pool, "--since", "8h", NULL);
+    json_t *rehearsed = reef_json("compact", pool, "--dry-run", NULL);
+    json_t *untouched = reef_json("usage", pool, "--since", "8h", NULL);
+    assert_int_equal(integer(only_layer(late), "windows"),
+                     integer(only_layer(untouched), "windows"));
+    json_t *done = reef_json("compact", pool, NULL);
+    json_t *rest = reef_json("compact", pool, NULL);
+    assert_true(integer(done, "steps") >= 2);
+    assert_int_equal(integer(done, "merged"),
+                     6); // five commits into two hours, one of them into a day
+    assert_int_equal(windows(done, "after", "days"), 1);
+    assert_int_equal(windows(done, "after", "hours"), 1);
+    assert_int_equal(windows(done, "before", "commits") - windows(done, "after", "commits"), 5);
+    assert_true(json_is_true(json_object_get(rehearsed, "dry_run")));
+    assert_true(json_equal(json_object_get(rehearsed, "after"), json_object_get(done, "after")));
+    assert_int_equal(integer(rest, "steps"), 0);
+
+    json_t *after = reef_json("usage", pool, NULL);
+    assert_true(json_equal(usage, after)); // totals
+    assert_int_equal(selections(pool, "--since", "8h"), integer(only_layer(late), "selections"));
+    json_t *status_after = reef_json("status", pool, NULL),
+           *sound = reef_json("verify", pool, NULL);
+    assert_true(json_is_true(json_object_get(sound, "sound")));
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(status, "last_commit"), "root")),
+        json_string_value(json_object_get(json_object_get(status_after, "last_commit"), "root")));
+    json_t *documents[] = {status, usage, late,  rehearsed,    untouched,
+                           done,   rest,  after, status_after, sound};
+    for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) json_decref(documents[i]);
+    free(pool);
+}
+
+static void a_pool_that_is_written_refuses_compaction(void **state) {
+    world *w = *state;
+    reef_error err;
+    reef_store *store = NULL;
+    program p;
+    must(reef_store_open(&store, w->pool, &(reef_store_options){.write = true}, &err), &err);
+    reef(&p, "compact", w->pool, NULL);
+    assert_int_equal(p.code, 75);
+    assert_string_equal(p.out, "");
+    assert_non_null(strstr(p.err, "compacts usage by itself between commits"));
+    program_release(&p);
+    reef_store_close(store);
+}
+
+static void mistakes_say_what_was_wrong(void **state) {
+    world *w = *state;
+    const struct {
+        const char *arguments[6];
+        int code;
+        const char *says;
+    } mistakes[] = {
+        {{"usage", w->pool, "--since", "soon"}, 64, "--since is 'soon', which is no time"},
+        {{"usage", w->pool, "--until", "2024-02-30"}, 64, "--until"},
+        {{"usage", w->pool, "--since", "2h", "--until=3h"}, 64, "is not before"},
+        {{"usage", w->pool, "--layer", "1"}, 64, "layer 1 has a dense"},
+        {{"usage", w->pool, "--layer", "2"}, 66, "the model has 0 to 1"},
+        {{"usage", w->pool, "--layer", "x"}, 64, "--layer"},
+        {{"usage", w->missing, "--since", "2h"}, 66, w->missing},
+        {{"compact", w->missing}, 66, w->missing},
+        {{"compact", w->pool, "--now"}, 64, "--now"},
+        {{"bench", "usage", "--days", "0"}, 64, "--days"},
+        {{"bench", "usage", "--experts", "10", "--used=11"}, 64, "--used"},
+    };
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
+        const char *const *a = mistakes[i].arguments;
+        program p;
+        reef(&p, a[0], a[1], a[2], a[3], a[4], NULL);
+        if (p.code != mistakes[i].code || !strstr(p.err, mistakes[i].says))
+            fail_msg("mistake %zu: exit %d: %s", i, p.code, p.err);
+        assert_string_equal(p.out, "");
+        program_release(&p);
+    }
+}
+
+// ---- the daemon and the benchmark ----------------------------------------------------------------
+
+// Train a pool on some text with reefd, which must end well; what it said is the caller's.
+static char *train_with_daemon(const world *w, const char *pool) {
+    char *stream = path_in(w->directory, "stream"), *source = cli_format("file:%s", stream);
+    char *text = tiny_text("c", 2000);
+    write_file(stream, text);
+    const char *argv[] = {REEFD_BINARY, "--pool", pool, "--source", source, "--threads", "1", NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 0) fail_msg("reefd: exit %d: %s", p.code, p.err);
+    char *said = cli_format("%s", p.err);
+    program_release(&p);
+    free(stream);
+    free(source);
+    free(text);
+    return said;
+}
+
+static void a_daemon_compacts_by_itself(void **state) {
+    world *w = *state;
+    char *pool = new_pool(w, "trained");
+    use_earlier(pool, 30 * 24, 1000, 3);
+    use_earlier(pool, 5, 100, 2);
+    json_int_t before = selections(pool, NULL, NULL);
+    char *said = train_with_daemon(w, pool);
+    assert_null(strstr(said, "not compacted"));
+    free(said);
+    json_t *rest = reef_json("compact", pool, NULL), *sound = reef_json("verify", pool, NULL);
+    assert_int_equal(integer(rest, "steps"), 0); // nothing was left to do
+    assert_int_equal(windows(rest, "after", "days"), 1);
+    assert_int_equal(windows(rest, "after", "hours"), 1);
+    assert_true(json_is_true(json_object_get(sound, "sound")));
+    json_int_t after = selections(pool, NULL, NULL);
+    assert_true(after > before);
+    assert_int_equal(selections(pool, "--since", "40d"), after);
+    json_decref(rest);
+    json_decref(sound);
+    free(pool);
+}
+
+static void what_cannot_be_compacted_is_said_and_stops_no_training(void **state) {
+    world *w = *state;
+    reef_error err;
+    reef_store *store = NULL;
+    reef_txn *txn = NULL;
+    reef_commit commit;
+    program p;
+    char *pool = new_pool(w, "malformed");
+    const reef_key key = {
+        .db = REEF_DB_USAGE, .level = 1, .window = cli_now_ms() - 5 * HOUR_MS, .generation = 1};
+    must(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
+    must(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
+    must(reef_commit_read(txn, &commit, &err), &err);
+    must(reef_record_put(txn, &key, REEF_BYTES, "\x01\x02\x03", 3, &err), &err);
+    must(reef_txn_commit(txn, &commit, &err), &err);
+    reef_store_close(store);
+    json_int_t before = selections(pool, NULL, NULL);
+    char *said = train_with_daemon(w, pool);
+    assert_non_null(strstr(said, "usage over time was not compacted: usage (level 1"));
+    assert_true(selections(pool, NULL, NULL) > before);
+    free(said);
+    reef(&p, "compact", pool, NULL);
+    assert_int_equal(p.code, 65);
+    assert_non_null(strstr(p.err, "none of its window"));
+    program_release(&p);
+    free(pool);
+}
+
+static void the_bench_finds_a_simulated_day_exact(void **state) {
+    (void)state;
+    program p;
+    reef(&p, "bench", "usage", "--days", "6", "--experts", "300", "--used", "40", "--interval",
+         "600", "--json", NULL);
+    if (p.code != 0) fail_msg("reef bench usage: exit %d: %s", p.code, p.err);
+    json_t *document = json_loads(p.out, 0, NULL);
+    assert_true(json_is_true(json_object_get(document, "totals_exact")));
+    assert_int_equal(integer(document, "commits"), 6 * 144);
+    assert_int_equal(integer(document, "days_checked"), 6);
+    assert_true(integer(document, "hours_checked") >= 48);
+    assert_true(integer(document, "commits_checked") >= 6);
+    assert_true(integer(document, "windows_days") >= 3);
+    double each = json_real_value(json_object_get(document, "usage_bytes_per_expert"));
+    assert_true(each >= 16 && each <= 40);
+    json_decref(document);
+    program_release(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_range_counts_what_was_used_in_it),
+        cmocka_unit_test(usage_of_before_the_windows_is_said_and_kept_apart),
+        cmocka_unit_test(times_are_read_as_people_type_them),
+        cmocka_unit_test(compaction_changes_windows_and_nothing_else),
+        cmocka_unit_test(a_pool_that_is_written_refuses_compaction),
+        cmocka_unit_test(mistakes_say_what_was_wrong),
+        cmocka_unit_test(a_daemon_compacts_by_itself),
+        cmocka_unit_test(what_cannot_be_compacted_is_said_and_stops_no_training),
+        cmocka_unit_test(the_bench_finds_a_simulated_day_exact),
+    };
+    return cmocka_run_group_tests(tests, setup, world_remove);
+}

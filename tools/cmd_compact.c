@@ -1,0 +1,145 @@
+// reef compact: usage over time into coarser windows, now. A daemon does it by itself between commits.
+#include "commands.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const cli_manual compact_manual = {
+    .about =
+        "Merges usage over time as far as it is due: commits older than an hour into hours, hours "
+        "older\n"
+        "than two days into days; days older than 400 days are forgotten and stay in the totals. "
+        "What takes\n"
+        "more than its share of space goes earlier. Totals, model and root hash stay as they are.\n"
+        "Whoever trains a pool does this between commits, so a pool that is being trained needs "
+        "no\n"
+        "compaction and refuses it.",
+    .options = NULL,
+    .example = "reef compact reef.pool\n"
+               "reef compact reef.pool --dry-run",
+};
+
+typedef struct outcome {
+    reef_usage_stat before, after;
+    uint64_t steps, merged, dropped;
+    double longest_ms; // of the steps
+} outcome;
+
+static void note(outcome *o, const reef_usage_compaction *done, double seconds) {
+    o->steps++;
+    o->merged += done->merged;
+    o->dropped += done->dropped;
+    if (1000 * seconds > o->longest_ms) o->longest_ms = 1000 * seconds;
+}
+
+static bool did_nothing(const reef_usage_compaction *done) {
+    return done->merged == 0 && done->dropped == 0;
+}
+
+static reef_status survey(reef_store *store, reef_usage_stat *out, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_usage_survey(txn, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static reef_status compact(reef_store *store, outcome *o, reef_error *err) {
+    uint64_t now = cli_now_ms();
+    reef_status status = survey(store, &o->before, err);
+    while (status == REEF_OK) {
+        reef_usage_compaction done;
+        double begin = cli_clock();
+        status = reef_store_compact(store, now, &done, NULL, err);
+        if (status != REEF_OK || did_nothing(&done)) break;
+        note(o, &done, cli_clock() - begin);
+    }
+    return status == REEF_OK ? survey(store, &o->after, err) : status;
+}
+
+// All steps in one transaction, which is then given up.
+static reef_status rehearse(reef_store *store, outcome *o, reef_error *err) {
+    uint64_t now = cli_now_ms();
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
+    if (status == REEF_OK) status = reef_usage_survey(txn, &o->before, err);
+    while (status == REEF_OK) {
+        reef_usage_compaction done;
+        double begin = cli_clock();
+        status = reef_usage_compact(txn, now, &done, err);
+        if (status != REEF_OK || did_nothing(&done)) break;
+        note(o, &done, cli_clock() - begin);
+    }
+    if (status == REEF_OK) status = reef_usage_survey(txn, &o->after, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static const char *const LEVELS[REEF_USAGE_LEVELS] = {"totals", "commits", "hours", "days"};
+
+static json_t *stat_json(const reef_usage_stat *stat) {
+    json_t *document = json_object();
+    for (uint32_t l = 0; l < REEF_USAGE_LEVELS; l++)
+        json_object_set_new(document, LEVELS[l],
+                            json_pack("{s:I, s:I, s:I}", "windows",
+                                      (json_int_t)stat->levels[l].windows, "records",
+                                      (json_int_t)stat->levels[l].records, "bytes",
+                                      (json_int_t)stat->levels[l].bytes));
+    return document;
+}
+
+static void print_outcome(const outcome *o, bool dry_run) {
+    static const char *const HEADING[] = {"level", "windows", "after", "bytes", "after"};
+    char words[CLI_WORD_BYTES];
+    cli_table *table = cli_table_new("<>>>>", HEADING);
+    for (uint32_t l = REEF_USAGE_DELTAS; l < REEF_USAGE_LEVELS; l++) {
+        const reef_usage_level_stat *before = &o->before.levels[l], *after = &o->after.levels[l];
+        cli_table_cell(table, "%s", LEVELS[l]);
+        cli_table_cell(table, "%s", cli_count(before->windows, words));
+        cli_table_cell(table, "%s", cli_count(after->windows, words));
+        cli_table_cell(table, "%s", cli_bytes(before->bytes, words));
+        cli_table_cell(table, "%s", cli_bytes(after->bytes, words));
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+    if (o->steps == 0) {
+        printf("nothing is due\n");
+        return;
+    }
+    printf("%s records %smerged, ", cli_count(o->merged, words), dry_run ? "would be " : "");
+    printf("%s dropped, in ", cli_count(o->dropped, words));
+    printf("%s steps of at most %.1f ms\n", cli_count(o->steps, words), o->longest_ms);
+}
+
+// Whoever writes to the pool compacts it as well.
+static reef_status open_idle(const cli_call *cli, reef_store **store, reef_error *err) {
+    reef_status status =
+        reef_store_open(store, cli->pool, &(reef_store_options){.write = true}, err);
+    if (status != REEF_BUSY || !err) return status;
+    reef_error reason = *err;
+    return reef_fail(err, REEF_BUSY,
+                     "%.150s; it compacts usage by itself between commits, so there is nothing to "
+                     "do",
+                     reason.message);
+}
+
+reef_status cmd_compact(cli_call *cli, reef_error *err) {
+    reef_store *store = NULL;
+    outcome o = {0};
+    reef_status status = open_idle(cli, &store, err);
+    if (status == REEF_OK)
+        status = cli->dry_run ? rehearse(store, &o, err) : compact(store, &o, err);
+    if (store) reef_store_close(store);
+    if (status != REEF_OK) return status;
+    if (!cli->json) {
+        print_outcome(&o, cli->dry_run);
+        return REEF_OK;
+    }
+    return cli_answer(cli,
+                      json_pack("{s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "pool",
+                                cli_path(cli->pool), "dry_run", cli->dry_run, "steps",
+                                (json_int_t)o.steps, "merged", (json_int_t)o.merged, "dropped",
+                                (json_int_t)o.dropped, "longest_step_ms", cli_real(o.longest_ms),
+                                "before", stat_json(&o.before), "after", stat_json(&o.after)),
+                      err);
+}
