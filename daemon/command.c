@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef reef_status (*argument_reader)(reef_request *request, json_t *object, reef_error *err);
@@ -95,6 +96,32 @@ static reef_status read_snapshot(reef_request *request, json_t *object, reef_err
     return REEF_OK;
 }
 
+static reef_status read_snapshot_remove(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_t *names = NULL, *item;
+    size_t i;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:o}", "command", &command, "names",
+                       &names))
+        return fail_arguments(&why, object, err);
+    if (json_array_size(names) == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "command 'snapshot_remove': names is no list of snapshots' names");
+    json_array_foreach(names, i, item) {
+        size_t bytes = json_string_length(item); // 0 for what is no text
+        if (bytes == 0 || bytes > REEF_NAME_BYTES_MAX)
+            return reef_fail(err, REEF_INVALID,
+                             "command 'snapshot_remove': name %zu is no text of 1 to %d bytes",
+                             i + 1, REEF_NAME_BYTES_MAX);
+    }
+    request->names = calloc(json_array_size(names), sizeof(*request->names));
+    if (!request->names) return reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+    json_array_foreach(names, i, item)
+        snprintf(request->names[i], sizeof(*request->names), "%s", json_string_value(item));
+    request->name_count = json_array_size(names);
+    return REEF_OK;
+}
+
 static const struct {
     const char *name;
     reef_command_kind kind;
@@ -108,6 +135,7 @@ static const struct {
     {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
     {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
     {"snapshot", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT, read_snapshot},
+    {"snapshot_remove", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT_REMOVE, read_snapshot_remove},
     {"stop", REEF_COMMAND_STOP, 0, read_nothing},
 };
 
@@ -124,7 +152,7 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
     }
     return reef_fail(err, REEF_INVALID,
                      "unknown command '%.40s': known are status, commit, seal, grow, freeze, thaw, "
-                     "snapshot, stop",
+                     "snapshot, snapshot_remove, stop",
                      name);
 }
 
@@ -193,6 +221,15 @@ static json_t *snapshot_json(const reef_snapshot *snapshot) {
     return object;
 }
 
+static json_t *removal_json(const reef_request *request) {
+    json_t *object = json_object(), *names = json_array();
+    for (size_t i = 0; i < request->name_count; i++)
+        json_array_append_new(names, reef_json_text(request->names[i]));
+    json_object_set_new(object, "removed", names);
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
 static json_t *freeze_json(const reef_request *request) {
     json_t *object = json_object();
     json_object_set_new(object, "changed", count_json(request->changed));
@@ -230,6 +267,8 @@ json_t *reef_command_answer(const reef_request *request) {
         return reef_answer_result(reef_commit_json(&request->last));
     case REEF_REQUEST_SNAPSHOT:
         return reef_answer_result(snapshot_json(&request->snapshot));
+    case REEF_REQUEST_SNAPSHOT_REMOVE:
+        return reef_answer_result(removal_json(request));
     case REEF_REQUEST_FREEZE:
         return reef_answer_result(freeze_json(request));
     default:

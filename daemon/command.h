@@ -20,7 +20,10 @@ typedef struct reef_command {
     reef_request request; // of REEF_COMMAND_TRAINER
 } reef_command;
 
-/** INVALID says what is wrong with the line; arguments that a command does not know are refused. */
+/**
+ * INVALID says what is wrong with the line; arguments that a command does not know are refused.
+ * reef_request_release what it holds, after success.
+ */
 REEF_MUST_CHECK reef_status reef_command_parse(reef_command *command,
                                                const char *line,
                                                size_t bytes,

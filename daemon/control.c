@@ -93,7 +93,7 @@ static void answer_failure(reef_client *client, const reef_error *err) {
     answer(client, reef_answer_error(err));
 }
 
-static void hand_over(reef_client *client, const reef_request *request) {
+static void hand_over(reef_client *client, reef_request *request) {
     reef_error err = {.status = REEF_NO_MEMORY};
     reef_request *copy = malloc(sizeof(*copy));
     reef_status status = REEF_OK;
@@ -107,6 +107,7 @@ static void hand_over(reef_client *client, const reef_request *request) {
     }
     if (status == REEF_OK) return;
     client->pending = NULL;
+    reef_request_release(request);
     free(copy);
     answer_failure(client, &err);
 }
@@ -120,6 +121,7 @@ void reef_control_answer(reef_control *control) {
             client->pending = NULL;
             answer(client, reef_command_answer(request));
         }
+        reef_request_release(request);
         free(request);
         request = next;
     }
@@ -141,7 +143,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
         answer(client, reef_answer_result(reef_monitor_status(control->monitor)));
         break;
     case REEF_COMMAND_TRAINER:
-        hand_over(client, &command.request);
+        hand_over(client, &command.request); // and what it holds
         break;
     case REEF_COMMAND_STOP:
         control->on_stop(control->context);

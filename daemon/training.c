@@ -100,6 +100,12 @@ void reef_training_stop(reef_training *training) {
     uv_mutex_unlock(&training->lock);
 }
 
+void reef_request_release(reef_request *request) {
+    free(request->names);
+    request->names = NULL;
+    request->name_count = 0;
+}
+
 static void append(reef_request **list, reef_request *request) {
     while (*list) list = &(*list)->next;
     request->next = NULL;
@@ -389,6 +395,8 @@ static reef_status run_request(reef_training *training, reef_request *request, r
         return reef_trainer_freeze(trainer, &request->freeze, &request->changed, err);
     case REEF_REQUEST_SNAPSHOT:
         return reef_trainer_snapshot(trainer, request->name, &request->snapshot, err);
+    case REEF_REQUEST_SNAPSHOT_REMOVE:
+        return reef_trainer_snapshots_remove(trainer, request->names, request->name_count, err);
     }
     return reef_fail(err, REEF_INVALID, "unknown request %d", (int)request->kind);
 }

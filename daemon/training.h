@@ -42,6 +42,7 @@ typedef enum reef_request_kind {
     REEF_REQUEST_GROW,
     REEF_REQUEST_FREEZE,
     REEF_REQUEST_SNAPSHOT,
+    REEF_REQUEST_SNAPSHOT_REMOVE,
 } reef_request_kind;
 
 /** A last commit, and how long it took. */
@@ -53,10 +54,12 @@ typedef struct reef_commit_view {
 /** Something that only the trainer can do. Made by the loop, lent to the trainer until answered. */
 typedef struct reef_request {
     reef_request_kind kind;
-    char seal_dtype[8];                 // seal; empty for the configuration's choice
-    uint32_t side;                      // grow
-    reef_freeze freeze;                 // freeze
-    char name[REEF_NAME_BYTES_MAX + 1]; // snapshot
+    char seal_dtype[8];                     // seal; empty for the configuration's choice
+    uint32_t side;                          // grow
+    reef_freeze freeze;                     // freeze
+    char name[REEF_NAME_BYTES_MAX + 1];     // snapshot
+    char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
+    size_t name_count;
     // the answer
     reef_error error; // status REEF_OK when it worked
     uint64_t changed; // freeze
@@ -68,6 +71,9 @@ typedef struct reef_request {
     void *owner; // who waits for it; NULL when they went away
     struct reef_request *next;
 } reef_request;
+
+/** What the request holds, not the request itself. */
+void reef_request_release(reef_request *request);
 
 typedef struct reef_training_options {
     reef_store *store;     // open for writing; outlives the training

@@ -159,21 +159,26 @@ static void check_generations(check *c) {
     }
 }
 
-static void check_snapshot(check *c, const reef_snapshot *snapshot) {
+static void check_copy(check *c, const reef_snapshot *snapshot, uint32_t number) {
     reef_generation copy;
     reef_error reason;
-    c->report->snapshots++;
-    if (snapshot->sealed_count > c->txn->sealed_count)
-        damage(c, "snapshot %s shares %" PRIu32 " sealed generations, the pool has %" PRIu32,
-               snapshot->name, snapshot->sealed_count, c->txn->sealed_count);
-    if (snapshot->commit > c->last_commit)
-        damage(c, "snapshot %s is of commit %" PRIu64 ", but the last commit is %" PRIu64,
-               snapshot->name, snapshot->commit, c->last_commit);
-    if (snapshot->copy == 0) return; // no generation was open
-    if (reef_generation_read(c->txn, snapshot->copy, &copy, &reason) != REEF_OK)
+    if (reef_generation_read(c->txn, number, &copy, &reason) != REEF_OK)
         damage(c, "snapshot %s: %s", snapshot->name, reason.message);
     else
         check_generation_root(c, &copy);
+}
+
+static void check_snapshot(check *c, const reef_snapshot *snapshot) {
+    c->report->snapshots++;
+    if (snapshot->shared_count > c->txn->sealed_count)
+        damage(c, "snapshot %s shares %" PRIu32 " sealed generations, the pool has %" PRIu32,
+               snapshot->name, snapshot->shared_count, c->txn->sealed_count);
+    if (snapshot->commit > c->last_commit)
+        damage(c, "snapshot %s is of commit %" PRIu64 ", but the last commit is %" PRIu64,
+               snapshot->name, snapshot->commit, c->last_commit);
+    for (uint32_t g = snapshot->shared_count; g < snapshot->sealed_count; g++)
+        check_copy(c, snapshot, reef_snapshot_records(snapshot, g));
+    if (snapshot->copy != 0) check_copy(c, snapshot, snapshot->copy); // 0: no generation was open
 }
 
 // Not reef_snapshot_scan, which ends at the first damaged one: here the walk goes on.

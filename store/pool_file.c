@@ -154,6 +154,7 @@ reef_status reef_pool_nursery_leave(const char *path, const char *nursery, reef_
     reef_status status = data_file_move(path, nursery, err);
     if (status != REEF_OK) return status;
     remove_file(nursery, LOCK_FILE);
+    remove_file(nursery, WRITER_FILE);
     (void)rmdir(nursery);
     status = directory_sync(path, err);
     return status == REEF_OK ? parent_sync(path, err) : status;
@@ -164,6 +165,7 @@ void reef_pool_directory_unmake(const char *path, bool made) {
     if (nursery != NULL) {
         remove_file(nursery, DATA_FILE);
         remove_file(nursery, LOCK_FILE);
+        remove_file(nursery, WRITER_FILE);
         (void)rmdir(nursery);
     }
     free(nursery);

@@ -2,7 +2,7 @@
 //
 // Generations are 0 .. count - 1 and only the last may be open: so "sealed" is one number of a
 // transaction, and every write can be checked against it. Numbers from REEF_SNAPSHOT_GENERATION on are
-// copies that belong to snapshots; they are written by pool_snapshot.c and never counted here.
+// copies that belong to snapshots; they are written by snapshot_copy.c and never counted here.
 //
 // One transaction may replace a sealed generation, and empty those before it. The numbers of the emptied
 // ones stay, so that no other generation, and nothing that names one, has to change.
@@ -150,7 +150,8 @@ static reef_status records_drop(
 }
 
 reef_status reef_generation_drop(reef_txn *txn, uint32_t generation, reef_error *err) {
-    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS};
+    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
+                                    REEF_DB_MOMENTS};
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
         status = records_drop(txn, parts[i], generation, 0, err);
@@ -207,7 +208,7 @@ typedef struct sharers {
 
 static reef_status on_sharer(void *context, const reef_snapshot *snapshot, reef_error *err) {
     const sharers *s = context;
-    if (snapshot->sealed_count <= s->first) return REEF_OK;
+    if (snapshot->shared_count <= s->first) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
                      "cannot give up generation %" PRIu32 " of pool %s: snapshot %s needs it",
                      s->first, s->path, snapshot->name);

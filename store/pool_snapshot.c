@@ -1,21 +1,26 @@
 // Snapshots: named points in the history of the pool.
 //
 // Sealed generations never change, so a snapshot only counts them; of the open generation it keeps a
-// copy under a pseudo-generation, which belongs to no root hash of the pool. The copy's own root stands
-// in its generation record, so that a check can tell whether it is complete.
+// copy under a pseudo-generation (snapshot_copy.c), which belongs to no root hash of the pool. The copy's
+// own root stands in its generation record, so that a check can tell whether it is complete.
+//
+// A restore in place (pool_restore.c) takes sealed generations away. The snapshot that it makes of the
+// state before holds copies of those too: it shares the first `shared_count` sealed generations only.
 #include "store_private.h"
 
 #include "store_bytes.h"
 
-#include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-// snapshots, 60 bytes, little-endian:
+// snapshots, 72 bytes, little-endian:
 //   0 commit u64   8 step u64   16 stream bytes u64   24 wall clock ms u64   32 root, 16 bytes
 //   48 sealed count u32   52 open generation u32   56 copy u32 (0: no generation was open)
-#define SNAPSHOT_BYTES 60
+//   60 exact u32 (0 or 1)   64 shared count u32   68 kept u32 (0: all sealed ones are shared)
+// The first snapshots end before `exact`: theirs is 0, and they share all sealed generations.
+#define SNAPSHOT_BYTES 72
+#define SNAPSHOT_BYTES_FIRST 60
 
 static void snapshot_encode(const reef_snapshot *snapshot, uint8_t out[SNAPSHOT_BYTES]) {
     reef_put_le64(out, snapshot->commit);
@@ -26,9 +31,12 @@ static void snapshot_encode(const reef_snapshot *snapshot, uint8_t out[SNAPSHOT_
     reef_put_le32(out + 48, snapshot->sealed_count);
     reef_put_le32(out + 52, snapshot->open_generation);
     reef_put_le32(out + 56, snapshot->copy);
+    reef_put_le32(out + 60, snapshot->exact);
+    reef_put_le32(out + 64, snapshot->shared_count);
+    reef_put_le32(out + 68, snapshot->kept);
 }
 
-static void snapshot_decode(const uint8_t in[SNAPSHOT_BYTES],
+static void snapshot_decode(const uint8_t in[SNAPSHOT_BYTES_FIRST],
                             const char *name,
                             reef_snapshot *out) {
     *out = (reef_snapshot){.commit = reef_get_le64(in),
@@ -38,10 +46,38 @@ static void snapshot_decode(const uint8_t in[SNAPSHOT_BYTES],
                            .sealed_count = reef_get_le32(in + 48),
                            .open_generation = reef_get_le32(in + 52),
                            .copy = reef_get_le32(in + 56)};
+    out->shared_count = out->sealed_count;
     memcpy(out->root, in + 32, REEF_HASH_BYTES);
     size_t length = strnlen(name, REEF_NAME_BYTES_MAX);
     memcpy(out->name, name, length);
     out->name[length] = '\0';
+}
+
+static reef_status snapshot_parse(const reef_view *view,
+                                  const char *name,
+                                  reef_snapshot *out,
+                                  reef_error *err) {
+    const uint8_t *bytes = view->data;
+    if (view->bytes != SNAPSHOT_BYTES && view->bytes != SNAPSHOT_BYTES_FIRST)
+        return reef_fail(err, REEF_CORRUPT, "snapshot %s has %zu bytes instead of %d", name,
+                         view->bytes, SNAPSHOT_BYTES);
+    snapshot_decode(bytes, name, out);
+    if (view->bytes == SNAPSHOT_BYTES_FIRST) return REEF_OK;
+    out->exact = reef_get_le32(bytes + 60) != 0;
+    out->shared_count = reef_get_le32(bytes + 64);
+    out->kept = reef_get_le32(bytes + 68);
+    if (out->shared_count > out->sealed_count ||
+        (out->shared_count < out->sealed_count) != (out->kept != 0))
+        return reef_fail(err, REEF_CORRUPT,
+                         "snapshot %s shares %" PRIu32 " of %" PRIu32 " sealed generations", name,
+                         out->shared_count, out->sealed_count);
+    return REEF_OK;
+}
+
+uint32_t reef_snapshot_records(const reef_snapshot *snapshot, uint32_t generation) {
+    if (generation >= snapshot->sealed_count) return snapshot->copy;
+    if (generation < snapshot->shared_count) return generation;
+    return snapshot->kept + (generation - snapshot->shared_count);
 }
 
 static bool is_letter_or_digit(char c) {
@@ -80,15 +116,14 @@ reef_status reef_snapshot_read(reef_txn *txn,
                                reef_snapshot *out,
                                reef_error *err) {
     const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = name};
-    uint8_t bytes[SNAPSHOT_BYTES];
+    reef_view view;
     if (name_check(name, NULL) != REEF_OK) // such a snapshot cannot have been made
         return reef_fail(err, REEF_NOT_FOUND, "pool %s has no snapshot \"%.64s\"", txn->store->path,
                          name == NULL ? "" : name);
-    reef_status status = reef_record_read(txn, &key, bytes, sizeof(bytes), err);
+    reef_status status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_NOT_FOUND)
         return reef_fail(err, REEF_NOT_FOUND, "pool %s has no snapshot %s", txn->store->path, name);
-    if (status == REEF_OK) snapshot_decode(bytes, name, out);
-    return status;
+    return status == REEF_OK ? snapshot_parse(&view, name, out, err) : status;
 }
 
 typedef struct snapshot_walk {
@@ -102,13 +137,8 @@ static reef_status on_snapshot(void *context,
                                reef_error *err) {
     const snapshot_walk *walk = context;
     reef_snapshot snapshot;
-    uint8_t bytes[SNAPSHOT_BYTES];
-    if (view->bytes != sizeof(bytes))
-        return reef_fail(err, REEF_CORRUPT, "snapshot %s has %zu bytes instead of %d", key->name,
-                         view->bytes, SNAPSHOT_BYTES);
-    memcpy(bytes, view->data, sizeof(bytes));
-    snapshot_decode(bytes, key->name, &snapshot);
-    return walk->visit(walk->context, &snapshot, err);
+    reef_status status = snapshot_parse(view, key->name, &snapshot, err);
+    return status == REEF_OK ? walk->visit(walk->context, &snapshot, err) : status;
 }
 
 reef_status reef_snapshot_scan(reef_txn *txn,
@@ -119,75 +149,47 @@ reef_status reef_snapshot_scan(reef_txn *txn,
     return reef_record_scan(txn, REEF_DB_SNAPSHOTS, UINT32_MAX, on_snapshot, &walk, err);
 }
 
-// ---- copying -------------------------------------------------------------------------------------
+// ---- finding one by the beginning of its name ----------------------------------------------------
 
-// A record lifted out of the map: a write may move small records within their page.
-typedef struct lifted {
-    uint8_t *data;
-    size_t bytes, room;
-} lifted;
+typedef struct candidates {
+    const char *prefix;
+    size_t count;
+    reef_snapshot first;
+    char names[160]; // as many as fit, for the message
+} candidates;
 
-static reef_status lift(lifted *out, const reef_view *view, reef_error *err) {
-    if (out->room < view->bytes) {
-        uint8_t *larger = realloc(out->data, view->bytes);
-        if (larger == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "out of memory for a record of %zu bytes",
-                             view->bytes);
-        out->data = larger;
-        out->room = view->bytes;
-    }
-    if (view->bytes > 0) memcpy(out->data, view->data, view->bytes);
-    out->bytes = view->bytes;
+static reef_status on_candidate(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    (void)err;
+    candidates *c = context;
+    if (strncmp(snapshot->name, c->prefix, strlen(c->prefix)) != 0) return REEF_OK;
+    if (c->count++ == 0) c->first = *snapshot;
+    size_t used = strlen(c->names);
+    if (used + strlen(snapshot->name) + sizeof(", ...") < sizeof(c->names))
+        snprintf(c->names + used, sizeof(c->names) - used, "%s%s", used == 0 ? "" : ", ",
+                 snapshot->name);
+    else if (used < 3 || strcmp(c->names + used - 3, "...") != 0)
+        snprintf(c->names + used, sizeof(c->names) - used, ", ...");
     return REEF_OK;
 }
 
-// Copy what one database holds of a generation. Each step seeks anew, just behind the last key: the
-// copies go to far higher keys of the same tree, and no cursor has to survive that.
-static reef_status copy_database(
-    reef_txn *txn, reef_db db, uint32_t generation, uint32_t copy, reef_error *err) {
-    lifted payload = {0};
-    reef_key_bytes from = {.bytes = 4};
-    reef_put_be32(from.data, generation);
-    reef_status status = REEF_OK;
-    for (bool found = true; found && status == REEF_OK;) {
-        reef_cursor cursor;
-        reef_key key;
-        reef_view view;
-        char name[REEF_NAME_BYTES_MAX + 1];
-        found = false;
-        status = reef_cursor_open(&cursor, txn, db, from.data, from.bytes, err);
-        if (status == REEF_OK && !cursor.done && cursor.key.mv_size >= 4 &&
-            reef_get_be32(cursor.key.mv_data) == generation) {
-            found = true;
-            status = reef_record_verify(txn, db, &cursor, &key, name, &view, err);
-            if (status == REEF_OK) status = lift(&payload, &view, err);
-        }
-        reef_cursor_close(&cursor);
-        if (!found || status != REEF_OK) break;
-        status = reef_key_encode(&key, &from, err);
-        from.data[from.bytes++] = 0; // the least key that is greater
-        key.generation = copy;
-        if (status == REEF_OK)
-            status = reef_record_store(txn, &key, view.dtype, payload.data, payload.bytes, err);
-    }
-    free(payload.data);
-    return status;
+reef_status reef_snapshot_find(reef_txn *txn,
+                               const char *name,
+                               reef_snapshot *out,
+                               reef_error *err) {
+    candidates c = {.prefix = name == NULL ? "" : name};
+    reef_status status = reef_snapshot_read(txn, name, out, err);
+    if (status != REEF_NOT_FOUND || *c.prefix == '\0') return status;
+    status = reef_snapshot_scan(txn, on_candidate, &c, err);
+    if (status != REEF_OK) return status;
+    if (c.count == 0) return reef_snapshot_read(txn, name, out, err); // again, for the message
+    if (c.count > 1)
+        return reef_fail(err, REEF_INVALID, "%.64s may be any of %zu snapshots: %s", name, c.count,
+                         c.names);
+    *out = c.first;
+    return REEF_OK;
 }
 
-static reef_status copy_open_generation(reef_txn *txn,
-                                        uint32_t generation,
-                                        uint32_t copy,
-                                        reef_error *err) {
-    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS};
-    reef_generation record;
-    reef_status status = reef_generation_read(txn, generation, &record, err);
-    for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
-        status = copy_database(txn, parts[i], generation, copy, err);
-    if (status == REEF_OK) status = reef_generation_root(txn, copy, record.root, err);
-    if (status != REEF_OK) return status;
-    record.generation = copy;
-    return reef_generation_store(txn, &record, err);
-}
+// ---- creating ------------------------------------------------------------------------------------
 
 static reef_status next_copy(reef_txn *txn, uint32_t *out, reef_error *err) {
     uint32_t last = 0;
@@ -197,8 +199,6 @@ static reef_status next_copy(reef_txn *txn, uint32_t *out, reef_error *err) {
     if (*out < UINT32_MAX) return REEF_OK;
     return reef_fail(err, REEF_FULL, "pool %s has no number left for a snapshot", txn->store->path);
 }
-
-// ---- creating ------------------------------------------------------------------------------------
 
 // Of which commit is it? Of the last one, if nothing has changed since; else of the one that this
 // transaction will become, whose number is known now and whose root is filled in by its end.
@@ -227,10 +227,32 @@ static reef_status name_is_free(reef_txn *txn, const char *name, reef_error *err
                      txn->store->path, name, other.commit);
 }
 
-reef_status reef_snapshot_create(reef_txn *txn,
-                                 const char *name,
-                                 reef_snapshot *out,
-                                 reef_error *err) {
+// The copies that a snapshot holds: of the sealed generations that it does not share, then of the open one.
+static reef_status make_copies(reef_txn *txn, reef_snapshot *snapshot, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < txn->generation_count; g++) {
+        uint32_t copy = 0;
+        status = next_copy(txn, &copy, err);
+        if (status == REEF_OK) status = reef_generation_copy(txn, g, copy, err);
+        if (g >= snapshot->sealed_count)
+            snapshot->copy = copy;
+        else if (g == snapshot->shared_count)
+            snapshot->kept = copy;
+    }
+    snapshot->exact = snapshot->copy != 0;
+    return status;
+}
+
+// Half of a change must not be committed.
+static reef_status spoil(reef_txn *txn, reef_status status, const char *name, const char *what) {
+    reef_error reason;
+    (void)reef_fail(&reason, status, "snapshot %s was not %s", name, what);
+    if (txn->failure.status == REEF_OK) txn->failure = reason;
+    return status;
+}
+
+reef_status reef_snapshot_make(
+    reef_txn *txn, const char *name, uint32_t shared_max, reef_snapshot *out, reef_error *err) {
     reef_snapshot snapshot = {0};
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK) status = name_check(name, err);
@@ -239,26 +261,32 @@ reef_status reef_snapshot_create(reef_txn *txn,
     if (status != REEF_OK) return status;
     memcpy(snapshot.name, name, strlen(name) + 1);
     snapshot.sealed_count = txn->sealed_count;
+    snapshot.shared_count = shared_max < txn->sealed_count ? shared_max : txn->sealed_count;
     snapshot.open_generation = txn->sealed_count;
 
-    bool changed = txn->hashed_changed; // the copy is not in the root hash, so it is no change
-    if (txn->generation_count > txn->sealed_count) {
-        status = next_copy(txn, &snapshot.copy, err);
-        if (status == REEF_OK)
-            status = copy_open_generation(txn, snapshot.open_generation, snapshot.copy, err);
-    }
+    bool changed = txn->hashed_changed; // copies are not in the root hash, so they are no change
+    status = make_copies(txn, &snapshot, err);
     if (status == REEF_OK) status = snapshot_store(txn, &snapshot, err);
     txn->hashed_changed = changed;
-    if (status != REEF_OK) {
-        // Half a copy must not be committed.
-        reef_error reason;
-        (void)reef_fail(&reason, status, "snapshot %s was not completed", name);
-        if (txn->failure.status == REEF_OK) txn->failure = reason;
-        return status;
-    }
+    if (status != REEF_OK) return spoil(txn, status, name, "completed");
     if (changed) txn->snapshot_unfinished = true;
     *out = snapshot;
     return REEF_OK;
+}
+
+reef_status reef_snapshot_create(reef_txn *txn,
+                                 const char *name,
+                                 reef_snapshot *out,
+                                 reef_error *err) {
+    return reef_snapshot_make(txn, name, UINT32_MAX, out, err);
+}
+
+// ---- removing ------------------------------------------------------------------------------------
+
+static reef_status remove_copy(reef_txn *txn, uint32_t copy, reef_error *err) {
+    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = copy};
+    reef_status status = reef_generation_drop(txn, copy, err);
+    return status == REEF_OK ? reef_record_remove(txn, &key, err) : status;
 }
 
 reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *err) {
@@ -267,17 +295,13 @@ reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *er
     if (status == REEF_OK) status = reef_snapshot_read(txn, name, &snapshot, err);
     if (status != REEF_OK) return status;
     bool changed = txn->hashed_changed; // neither snapshots nor their copies are in the root hash
-    const reef_key copy = {.db = REEF_DB_GENERATIONS, .generation = snapshot.copy};
-    const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = name};
-    if (snapshot.copy != 0) status = reef_generation_drop(txn, snapshot.copy, err);
-    if (status == REEF_OK && snapshot.copy != 0) status = reef_record_remove(txn, &copy, err);
+    const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = snapshot.name};
+    for (uint32_t g = snapshot.shared_count; status == REEF_OK && g < snapshot.sealed_count; g++)
+        status = remove_copy(txn, reef_snapshot_records(&snapshot, g), err);
+    if (status == REEF_OK && snapshot.copy != 0) status = remove_copy(txn, snapshot.copy, err);
     if (status == REEF_OK) status = reef_record_remove(txn, &key, err);
     txn->hashed_changed = changed;
-    if (status == REEF_OK) return REEF_OK;
-    reef_error reason; // half a snapshot must not be committed
-    (void)reef_fail(&reason, status, "snapshot %s was not removed", name);
-    if (txn->failure.status == REEF_OK) txn->failure = reason;
-    return status;
+    return status == REEF_OK ? REEF_OK : spoil(txn, status, snapshot.name, "removed");
 }
 
 reef_status reef_snapshots_finish(reef_txn *txn, const reef_commit *commit, reef_error *err) {

@@ -265,15 +265,32 @@ typedef struct reef_snapshot {
     char name[REEF_NAME_BYTES_MAX + 1];
     uint64_t commit, step, stream_bytes, unix_ms;
     uint8_t root[REEF_HASH_BYTES]; // root hash of the commit it was made from
-    uint32_t sealed_count;         // sealed generations it shares: 0 .. sealed_count - 1
-    uint32_t open_generation;      // the generation that was open (== sealed_count)
-    uint32_t copy;                 // pseudo-generation that holds the copy of the open one
+    uint32_t sealed_count;         // sealed generations of the state: 0 .. sealed_count - 1
+    uint32_t shared_count; // it shares the first ones with the pool, and holds copies of the rest
+    uint32_t open_generation; // the generation that was open (== sealed_count)
+    uint32_t copy;            // pseudo-generation that holds the copy of the open one
+    uint32_t kept; // the same of generation shared_count, and so on; 0: all sealed ones are shared
+    bool exact; // the copy has moments, usage and reservoir too: training goes on as it would have
 } reef_snapshot;
 
+/** Under which number the records of generation 0 .. sealed_count of a snapshot's state lie. */
+REEF_API uint32_t reef_snapshot_records(const reef_snapshot *snapshot, uint32_t generation);
+
 /**
- * Make a snapshot inside a write transaction: copies tensors, experts, flags and the generation
- * record of the open generation (not its moments) to a fresh pseudo-generation; sealed ones are
- * shared. INVALID when the name is taken or not [A-Za-z0-9][A-Za-z0-9._-]{0,63}, parses as an
+ * Lend usage (level 0, window 0) of a block of experts: of the pool, or of a snapshot's copy.
+ * Errors: NOT_FOUND also in a copy of a snapshot that is not exact.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_snapshot_usage_view(reef_txn *txn,
+                                                              uint32_t records,
+                                                              uint32_t layer,
+                                                              uint32_t block,
+                                                              reef_view *out,
+                                                              reef_error *err);
+
+/**
+ * Make a snapshot inside a write transaction: copies tensors, experts, flags, moments, usage and the
+ * generation record of the open generation, and the reservoir, to a fresh pseudo-generation; sealed ones
+ * are shared. INVALID when the name is taken or not [A-Za-z0-9][A-Za-z0-9._-]{0,63}, parses as an
  * unsigned number (numbers name generations) or is "now". The root hash does not change.
  *
  * Commit first: the snapshot is then of the last commit (NOT_FOUND when there is none). When this
@@ -289,7 +306,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_read(reef_txn *txn,
                                                         const char *name,
                                                         reef_snapshot *out,
                                                         reef_error *err);
-/** Remove a snapshot and the copy it holds; NOT_FOUND. The root hash does not change. */
+/**
+ * The snapshot called `name`, or the only one whose name begins with it.
+ * Errors: NOT_FOUND; INVALID several do, which the message lists.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_snapshot_find(reef_txn *txn,
+                                                        const char *name,
+                                                        reef_snapshot *out,
+                                                        reef_error *err);
+/** Remove a snapshot and the copies it holds; NOT_FOUND. The root hash does not change. */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_remove(reef_txn *txn,
                                                           const char *name,
                                                           reef_error *err);
@@ -420,6 +445,58 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_compact(reef_store *store,
                                                         reef_usage_compaction *out,
                                                         reef_commit *commit,
                                                         reef_error *err);
+/** What going back to a snapshot takes away. */
+typedef struct reef_restore_plan {
+    reef_snapshot snapshot;
+    uint32_t generation_count;           // of the pool as it is
+    uint32_t sealed_gone;                // sealed generations from snapshot.shared_count on
+    size_t needy_count;                  // other snapshots that share one of these,
+    char needy[REEF_NAME_BYTES_MAX + 1]; // and the first of them
+} reef_restore_plan;
+
+/** Errors: those of reef_snapshot_find. */
+REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore_plan(reef_txn *txn,
+                                                                const char *name,
+                                                                reef_restore_plan *plan,
+                                                                reef_error *err);
+
+/**
+ * Make the state of a snapshot the pool's, inside a write transaction that has changed nothing else: its
+ * generations, and where it is exact also moments, usage and reservoir, so that the root hash is that of
+ * the commit the snapshot is of (CORRUPT when it is not; commit with the snapshot's step and stream_bytes).
+ * Where it is not, the open generation has neither moments nor usage, and the reservoir is left alone.
+ * Meta, timeline, series and journal stay as they are. The snapshot itself stays.
+ *
+ * keep_as  keep the present state as a snapshot of that name, with copies of the sealed generations that go;
+ *          NULL: not at all, and snapshots that need one of these are removed
+ * plan     written: what was done
+ *
+ * Errors: NOT_FOUND; INVALID with keep_as: it cannot be a name, or a snapshot needs what would go; FULL.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore(
+    reef_txn *txn, const char *name, const char *keep_as, reef_restore_plan *plan, reef_error *err);
+
+/**
+ * Copy the pool as of its last commit to the new directory `to`, without the free pages. The copy is in
+ * place when it is whole and synced, or not at all. Readers and the writer go on meanwhile.
+ *
+ * Errors: INVALID when anything but an empty directory is there; FULL; IO.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_store_copy(reef_store *store,
+                                                     const char *to,
+                                                     reef_error *err);
+/**
+ * reef_store_copy of which nothing is in place until `change` has succeeded on it.
+ *
+ * change  called once with the copy, open for writing at a path of its own
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_store_copy_changed(reef_store *store,
+                                                             const char *to,
+                                                             reef_status (*change)(void *context,
+                                                                                   reef_store *copy,
+                                                                                   reef_error *err),
+                                                             void *context,
+                                                             reef_error *err);
 
 /** Append an event to the timeline: `json` is one JSON object, not part of the root hash. */
 REEF_API REEF_MUST_CHECK reef_status reef_timeline_append(reef_txn *txn,

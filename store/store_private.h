@@ -79,7 +79,7 @@ REEF_MUST_CHECK reef_status reef_txn_generations_load(reef_txn *txn, reef_error 
 REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,
                                                   const reef_generation *generation,
                                                   reef_error *err);
-/** Remove tensors, experts and flags of a generation or of a snapshot's copy. */
+/** Remove tensors, experts, flags and moments of a generation or of a snapshot's copy. */
 REEF_MUST_CHECK reef_status reef_generation_drop(reef_txn *txn,
                                                  uint32_t generation,
                                                  reef_error *err);
@@ -87,6 +87,22 @@ REEF_MUST_CHECK reef_status reef_generation_drop(reef_txn *txn,
 REEF_MUST_CHECK reef_status reef_usage_windows_drop(reef_txn *txn,
                                                     uint32_t generation,
                                                     reef_error *err);
+/**
+ * Copy a generation to a pseudo-generation, with its usage and, of the open one, moments and reservoir:
+ * all that training needs. The copy's record has the copy's root.
+ */
+REEF_MUST_CHECK reef_status reef_generation_copy(reef_txn *txn,
+                                                 uint32_t generation,
+                                                 uint32_t copy,
+                                                 reef_error *err);
+/** And back, to a number under which nothing lies. The reservoir's slots are written over. */
+REEF_MUST_CHECK reef_status reef_generation_copy_back(reef_txn *txn,
+                                                      uint32_t copy,
+                                                      uint32_t generation,
+                                                      reef_error *err);
+/** reef_snapshot_create that shares at most `shared_max` sealed generations and copies the others. */
+REEF_MUST_CHECK reef_status reef_snapshot_make(
+    reef_txn *txn, const char *name, uint32_t shared_max, reef_snapshot *out, reef_error *err);
 /** Give snapshots made in this transaction the commit they belong to. */
 REEF_MUST_CHECK reef_status reef_snapshots_finish(reef_txn *txn,
                                                   const reef_commit *commit,

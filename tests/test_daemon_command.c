@@ -38,6 +38,15 @@ static void each_command_is_understood(void **state) {
                      REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_SNAPSHOT);
     assert_string_equal(command.request.name, "a.b");
+    assert_int_equal(
+        parse(&command, "{\"command\": \"snapshot_remove\", \"names\": [\"a.b\", \"c\"]}", &err),
+        REEF_OK);
+    assert_int_equal(command.request.kind, REEF_REQUEST_SNAPSHOT_REMOVE);
+    assert_int_equal(command.request.name_count, 2);
+    assert_string_equal(command.request.names[0], "a.b");
+    assert_string_equal(command.request.names[1], "c");
+    reef_request_release(&command.request);
+    assert_null(command.request.names);
 }
 
 static void freeze_takes_everything_unless_told_otherwise(void **state) {
@@ -98,6 +107,11 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
         "{\"command\": \"freeze\", \"usage_quantile\": -0.1}",
         "{\"command\": \"snapshot\"}",
         "{\"command\": \"snapshot\", \"name\": 7}",
+        "{\"command\": \"snapshot_remove\"}",
+        "{\"command\": \"snapshot_remove\", \"names\": []}",
+        "{\"command\": \"snapshot_remove\", \"names\": \"a\"}",
+        "{\"command\": \"snapshot_remove\", \"names\": [\"a\", 7]}",
+        "{\"command\": \"snapshot_remove\", \"names\": [\"\"]}",
         "{\"command\": \"snapshot\", \"name\": "
         "\"0123456789012345678901234567890123456789012345678901234567890123456\"}",
         "\xff\xfe",

@@ -409,6 +409,7 @@ static void what_cannot_be_given_up_is_refused(void **state) {
     must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_INVALID, &err, "snapshot kept");
     must(reef_snapshot_remove(txn, "kept", &err), &err);
     assert_int_equal(count_records(txn, REEF_DB_EXPERTS, snapshot.copy), 0);
+    assert_int_equal(count_records(txn, REEF_DB_MOMENTS, snapshot.copy), 0);
     must_fail(reef_snapshot_read(txn, "kept", &snapshot, &err), REEF_NOT_FOUND, &err, "kept");
     must_fail(reef_snapshot_remove(txn, "kept", &err), REEF_NOT_FOUND, &err, "kept");
     must(reef_generations_replace(txn, 1, 2, &err), &err);
@@ -459,8 +460,9 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     assert_int_equal(snapshot.sealed_count, 1);
     assert_int_equal(snapshot.open_generation, 1);
     assert_true(snapshot.copy >= REEF_SNAPSHOT_GENERATION);
-    // experts, flags, the tensor, the generation's record and the snapshot's: nothing of generation 0
-    assert_int_equal(pool_check(f->store).records, sealed_records + 2 * BLOCKS + 3);
+    // experts, flags, moments, the tensor and its moments, the generation's record and the snapshot's:
+    // nothing of generation 0
+    assert_int_equal(pool_check(f->store).records, sealed_records + 3 * BLOCKS + 4);
 
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_content(txn, 1, 3); // training goes on
@@ -471,7 +473,7 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     assert_content(txn, snapshot.copy, 2);
     assert_content(txn, 1, 3);
     assert_content(txn, 0, 1);
-    assert_int_equal(count_records(txn, REEF_DB_MOMENTS, snapshot.copy), 0);
+    assert_int_equal(count_records(txn, REEF_DB_MOMENTS, snapshot.copy), BLOCKS + 1);
     must(reef_generation_read(txn, snapshot.copy, &copy, &err), &err);
     assert_true(copy.side == 4 && copy.first_id == 16 && copy.opened_step == 10 && !copy.sealed);
     uint32_t count = 0;

@@ -527,7 +527,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
     const mistake mistakes[] = {
         {{"evl"}, 64, "did you mean eval?"},
         {{"frob"}, 64, "unknown command 'frob'; see reef help"},
-        {{"snapshot"}, 64, "create, list, show"},
+        {{"snapshot"}, 64, "create, list, show, diff, restore, remove, prune"},
         {{"snapshot", "lst"}, 64, "did you mean snapshot list?"},
         {{"status", w->pool, "--jsn"}, 64, "did you mean --json?"},
         {{"status", w->pool, "-q"}, 64, "unknown option '-q'"},

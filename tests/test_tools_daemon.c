@@ -234,6 +234,52 @@ static void a_snapshot_gives_the_same_bits_while_the_daemon_trains_on(void **sta
     free(text);
 }
 
+static size_t snapshot_count(const world *w) {
+    json_t *document = reef_json("snapshot", "list", w, NULL);
+    size_t count = json_array_size(json_object_get(document, "snapshots"));
+    json_decref(document);
+    return count;
+}
+
+static void snapshots_are_restored_and_removed_while_the_daemon_trains_on(void **state) {
+    world *w = *state;
+    write_stream(w->stream, LONG_STREAM_BYTES);
+    start_daemon(w);
+    wait_until_trained_to(w, 1000);
+    json_decref(reef_json("snapshot", "create", w, "one"));
+    json_decref(reef_json("snapshot", "create", w, "two"));
+    json_decref(reef_json("snapshot", "create", w, "three"));
+    char *out = cli_format("%s/restored", w->directory);
+    const char *copy[] = {REEF_BINARY, "snapshot", "restore", w->pool, "on", out, NULL};
+    program p;
+    program_run(&p, copy, NULL);
+    if (p.code != 0) fail_msg("restore: exit %d: %s", p.code, p.err);
+    program_release(&p);
+    const char *in_place[] = {REEF_BINARY, "snapshot",   "restore", w->pool,
+                              "one",       "--in-place", NULL};
+    program_run(&p, in_place, NULL);
+    assert_int_equal(p.code, 75);
+    assert_non_null(strstr(p.err, "stop it first"));
+    program_release(&p);
+
+    json_t *removed = reef_json("snapshot", "remove", w, "tw");
+    assert_int_equal(json_array_size(json_object_get(removed, "removed")), 1);
+    json_decref(removed);
+    assert_int_equal(snapshot_count(w), 2);
+    json_decref(reef_json("snapshot", "prune", w, "--keep-last=1"));
+    assert_int_equal(snapshot_count(w), 1);
+    wait_until_trained_to(w, trained_bytes(w) + 1); // it does go on
+    stop_daemon(w);
+    json_t *sound = reef_json("verify", NULL, w, NULL);
+    assert_true(json_is_true(json_object_get(sound, "sound")));
+    json_decref(sound);
+    const char *verify[] = {REEF_BINARY, "verify", out, NULL};
+    program_run(&p, verify, NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    free(out);
+}
+
 static void what_the_daemon_refuses_is_told_as_its_own_error(void **state) {
     world *w = *state;
     start_daemon(w);
@@ -256,6 +302,9 @@ int main(void) {
                                         world_remove),
         cmocka_unit_test_setup_teardown(a_snapshot_gives_the_same_bits_while_the_daemon_trains_on,
                                         world_make, world_remove),
+        cmocka_unit_test_setup_teardown(
+            snapshots_are_restored_and_removed_while_the_daemon_trains_on, world_make,
+            world_remove),
         cmocka_unit_test_setup_teardown(what_the_daemon_refuses_is_told_as_its_own_error,
                                         world_make, world_remove),
     };

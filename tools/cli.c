@@ -200,13 +200,14 @@ static bool is_directory(const char *path) {
 
 // --pool, or the first argument, or REEF_POOL. With REEF_POOL set, the first argument is the pool only
 // where it cannot be anything else: there is one argument too many, or it is a directory and the
-// command takes any number of files.
+// command leaves open how many arguments it takes.
 static reef_status find_pool(cli_call *cli, reef_error *err) {
     const char *environment = getenv("REEF_POOL");
     bool first = !environment || environment[0] == '\0';
     int most = cli->command->operand_max;
     if (!first && most >= 0) first = cli->operand_count > (size_t)most;
-    if (!first && most < 0) first = cli->operand_count > 0 && is_directory(cli->operands[0]);
+    if (!first && cli->command->operand_min != most)
+        first = cli->operand_count > 0 && is_directory(cli->operands[0]);
 
     cli->pool = cli_text(cli, "pool");
     if (cli->pool) return REEF_OK;

@@ -6,9 +6,9 @@
 
 const cli_manual snapshot_create_manual = {
     .about = "Commits and keeps a copy of the open generation under NAME (letters, digits, '.', "
-             "'_', '-');\n"
-             "sealed generations are shared. `reef eval --as-of NAME` evaluates it while training "
-             "goes on.",
+             "'_', '-'),\n"
+             "with all that training needs to go on from it; sealed generations are shared.\n"
+             "`reef eval --as-of NAME` evaluates it while training goes on.",
     .options = NULL,
     .example = "reef snapshot create reef.pool before-upgrade",
 };
@@ -20,29 +20,38 @@ const cli_manual snapshot_list_manual = {
 };
 
 const cli_manual snapshot_show_manual = {
-    .about = "Where in the history the snapshot was made, what it shares and what it holds itself.",
+    .about =
+        "Where in the history the snapshot was made, what it shares and what it holds itself.\n"
+        "The beginning of a name is enough where only one snapshot's name begins so.",
     .options = NULL,
     .example = "reef snapshot show reef.pool before-upgrade",
 };
 
-static json_t *snapshot_json(const reef_snapshot *snapshot) {
+json_t *snapshot_json(const reef_snapshot *snapshot) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(snapshot->root, root);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", snapshot->name, "commit",
-                     (json_int_t)snapshot->commit, "step", (json_int_t)snapshot->step,
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:b}", "name", snapshot->name,
+                     "commit", (json_int_t)snapshot->commit, "step", (json_int_t)snapshot->step,
                      "stream_bytes", (json_int_t)snapshot->stream_bytes, "unix_ms",
                      (json_int_t)snapshot->unix_ms, "root", root, "sealed_generations",
                      (json_int_t)snapshot->sealed_count, "open_generation",
-                     (json_int_t)snapshot->open_generation);
+                     (json_int_t)snapshot->open_generation, "shared_generations",
+                     (json_int_t)snapshot->shared_count, "exact", snapshot->exact);
 }
 
+typedef reef_status (*snapshot_look_up)(reef_txn *txn,
+                                        const char *name,
+                                        reef_snapshot *out,
+                                        reef_error *err);
+
 static reef_status read_snapshot(cli_pool *pool,
+                                 snapshot_look_up look_up,
                                  const char *name,
                                  reef_snapshot *snapshot,
                                  reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_snapshot_read(txn, name, snapshot, err);
+    if (status == REEF_OK) status = look_up(txn, name, snapshot, err);
     reef_txn_abort(txn);
     return status;
 }
@@ -63,12 +72,12 @@ static reef_status create(reef_trainer *trainer,
 // What the store would refuse, so that a dry run refuses it too: a name that is taken.
 static reef_status check_free(cli_pool *pool, const char *name, reef_error *err) {
     reef_snapshot snapshot;
-    reef_status status = read_snapshot(pool, name, &snapshot, NULL);
+    reef_status status = read_snapshot(pool, reef_snapshot_read, name, &snapshot, NULL);
     if (status == REEF_OK)
         return reef_fail(err, REEF_INVALID, "a snapshot called %.64s exists; choose another name",
                          name);
     if (status == REEF_NOT_FOUND) return REEF_OK;
-    return read_snapshot(pool, name, &snapshot, err); // again, for the message
+    return read_snapshot(pool, reef_snapshot_read, name, &snapshot, err); // again, for the message
 }
 
 reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
@@ -83,7 +92,8 @@ reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
         json_t *request = json_pack("{s:s, s:s}", "command", "snapshot", "name", name);
         status = request ? cli_change(cli, request, create, &result, err)
                          : reef_fail(err, REEF_INVALID, "the name of a snapshot must be text");
-        if (status == REEF_OK) status = read_snapshot(&pool, name, &snapshot, err);
+        if (status == REEF_OK)
+            status = read_snapshot(&pool, reef_snapshot_read, name, &snapshot, err);
     }
     json_decref(result);
     cli_pool_close(&pool);
@@ -151,7 +161,8 @@ reef_status cmd_snapshot_show(cli_call *cli, reef_error *err) {
     cli_pool pool;
     reef_snapshot snapshot;
     reef_status status = cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = read_snapshot(&pool, cli->operands[0], &snapshot, err);
+    if (status == REEF_OK)
+        status = read_snapshot(&pool, reef_snapshot_find, cli->operands[0], &snapshot, err);
     cli_pool_close(&pool);
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, snapshot_json(&snapshot), err);
@@ -162,9 +173,15 @@ reef_status cmd_snapshot_show(cli_call *cli, reef_error *err) {
     printf("commit            %" PRIu64 "\n", snapshot.commit);
     printf("step              %" PRIu64 "\n", snapshot.step);
     printf("stream            %s bytes\n", cli_count(snapshot.stream_bytes, words));
-    printf("shares            %" PRIu32 " sealed generation%s\n", snapshot.sealed_count,
-           snapshot.sealed_count == 1 ? "" : "s");
-    printf("holds a copy of   generation %" PRIu32 "\n", snapshot.open_generation);
+    printf("shares            %" PRIu32 " sealed generation%s\n", snapshot.shared_count,
+           snapshot.shared_count == 1 ? "" : "s");
+    if (snapshot.shared_count < snapshot.sealed_count)
+        printf("holds copies of   generations %" PRIu32 " to %" PRIu32 "\n", snapshot.shared_count,
+               snapshot.open_generation);
+    else
+        printf("holds a copy of   generation %" PRIu32 "\n", snapshot.open_generation);
+    printf("restores          %s\n", snapshot.exact ? "exactly: with moments, usage and reservoir"
+                                                    : "without moments and usage");
     printf("root              %s\n", root);
     return REEF_OK;
 }

@@ -17,6 +17,10 @@
     X(snapshot_create)                                                                             \
     X(snapshot_list)                                                                               \
     X(snapshot_show)                                                                               \
+    X(snapshot_diff)                                                                               \
+    X(snapshot_restore)                                                                            \
+    X(snapshot_remove)                                                                             \
+    X(snapshot_prune)                                                                              \
     X(eval)                                                                                        \
     X(predict)                                                                                     \
     X(score)                                                                                       \
@@ -43,6 +47,9 @@
     extern const cli_manual command##_manual;
 CLI_RUN_LIST(CLI_DECLARE)
 #undef CLI_DECLARE
+
+/** A snapshot as it stands in every answer; the caller's. */
+json_t *snapshot_json(const reef_snapshot *snapshot);
 
 /** The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them too. */
 REEF_MUST_CHECK reef_status generations_list(cli_pool *pool,

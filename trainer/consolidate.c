@@ -120,7 +120,7 @@ static reef_status choose_side(consolidation *c, reef_error *err) {
 
 static reef_status list_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
     reef_consolidation *report = context;
-    if (snapshot->sealed_count <= report->first) return REEF_OK;
+    if (snapshot->shared_count <= report->first) return REEF_OK;
     size_t count = report->snapshot_count + 1;
     char(*names)[REEF_NAME_BYTES_MAX + 1] = realloc(report->snapshots, count * sizeof *names);
     if (names == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu snapshots", count);

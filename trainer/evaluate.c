@@ -40,11 +40,17 @@ static bool parse_generation(const char *text, unsigned long *out) {
     return errno == 0 && *end == '\0';
 }
 
-// Which records to load: generations 0 .. sealed - 1 under their own numbers, then `last`.
+// Which records to load: of generations 0 .. last, each under its own number or a snapshot's copy.
 typedef struct selection {
-    uint32_t sealed;
     uint32_t last;
+    uint32_t own; // the first so many under their own numbers
+    bool of_snapshot;
+    reef_snapshot snapshot;
 } selection;
+
+static uint32_t records_of(const selection *chosen, uint32_t generation) {
+    return chosen->of_snapshot ? reef_snapshot_records(&chosen->snapshot, generation) : generation;
+}
 
 // A generation that was given up for a later one names no state any more; the message names the later one.
 static reef_status check_present(reef_txn *txn,
@@ -73,17 +79,30 @@ static reef_status select_state(selection *out, reef_txn *txn, const char *as_of
     if (count == 0) return reef_fail(err, REEF_CORRUPT, "the pool has no generation");
     unsigned long generation = count - 1;
     if (as_of != NULL && strcmp(as_of, "now") != 0 && !parse_generation(as_of, &generation)) {
-        reef_snapshot snapshot;
-        status = reef_snapshot_read(txn, as_of, &snapshot, err);
-        if (status != REEF_OK) return status;
-        *out = (selection){.sealed = snapshot.sealed_count, .last = snapshot.copy};
-        return REEF_OK;
+        status = reef_snapshot_find(txn, as_of, &out->snapshot, err);
+        out->of_snapshot = true;
+        out->last = out->snapshot.open_generation;
+        out->own = out->snapshot.shared_count;
+        return status;
     }
     if (generation >= count)
         return reef_fail(err, REEF_NOT_FOUND, "no generation %lu: the pool has 0 to %u", generation,
                          count - 1);
-    *out = (selection){.sealed = (uint32_t)generation, .last = (uint32_t)generation};
+    out->last = out->own = (uint32_t)generation;
     return check_present(txn, (uint32_t)generation, count, err);
+}
+
+static reef_status load_vector(reef_model *model,
+                               reef_txn *txn,
+                               const selection *chosen,
+                               reef_error *err) {
+    uint32_t *records = calloc((size_t)chosen->last + 1, sizeof *records);
+    if (records == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
+    for (uint32_t g = 0; g <= chosen->last; g++) records[g] = records_of(chosen, g);
+    reef_status status = reef_vector_model_new(&model->vector, txn, &model->net.config,
+                                               (size_t)chosen->last + 1, records, err);
+    free(records);
+    return status;
 }
 
 static reef_status load_net(reef_model *model, const char *as_of, reef_error *err) {
@@ -95,17 +114,16 @@ static reef_status load_net(reef_model *model, const char *as_of, reef_error *er
     status = reef_config_read(txn, &net->config, err);
     if (status == REEF_OK) status = select_state(&chosen, txn, as_of, err);
     if (status == REEF_OK && reef_config_is_vector(&net->config)) {
-        status = reef_vector_model_new(&model->vector, txn, &net->config, chosen.sealed,
-                                       chosen.last, err);
+        status = load_vector(model, txn, &chosen, err);
         reef_txn_abort(txn);
         return status;
     }
     if (status == REEF_OK)
-        status = reef_residency_decide(&model->residency, txn, &net->config, chosen.sealed, err);
-    for (uint32_t g = 0; status == REEF_OK && g <= chosen.sealed; g++) {
+        status = reef_residency_decide(&model->residency, txn, &net->config, chosen.own, err);
+    for (uint32_t g = 0; status == REEF_OK && g <= chosen.last; g++) {
         reef_gen *gen;
-        status = reef_persist_load(&gen, txn, &net->config, g, g < chosen.sealed ? g : chosen.last,
-                                   false, model->residency.in_place, err);
+        status = reef_persist_load(&gen, txn, &net->config, g, records_of(&chosen, g), false,
+                                   model->residency.in_place, err);
         if (status == REEF_OK) status = reef_net_append(net, gen, err);
     }
     reef_txn_abort(txn);

@@ -291,6 +291,10 @@ REEF_MUST_CHECK reef_status reef_state_put_history(reef_trainer *trainer,
                                                    reef_txn *txn,
                                                    reef_error *err);
 void reef_state_forget_history(reef_trainer *trainer);
+/** Remove the points of the loss after a committed position in the stream. */
+REEF_MUST_CHECK reef_status reef_state_forget_points(reef_txn *txn,
+                                                     uint64_t stream_bytes,
+                                                     reef_error *err);
 REEF_MUST_CHECK reef_status reef_state_point(reef_trainer *trainer, double bits, reef_error *err);
 /** Record an event: `fields` is printf-formatted JSON members after the common ones, or "". */
 REEF_MUST_CHECK reef_status

@@ -140,6 +140,16 @@ static reef_status put_tensor_moments(reef_txn *txn,
     return REEF_OK;
 }
 
+// Moments and usage are missing where a snapshot was restored that has none: they begin with zeros. (A
+// record that was lost is another matter, which the store tells apart.)
+static reef_status read_or_zero(
+    reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
+    reef_status status = reef_record_read(txn, key, out, bytes, err);
+    if (status != REEF_NOT_FOUND) return status;
+    memset(out, 0, bytes);
+    return REEF_OK;
+}
+
 static reef_status read_tensor_moments(
     reef_txn *txn, uint32_t records, reef_gen *gen, float *buffer, reef_error *err) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
@@ -147,7 +157,7 @@ static reef_status read_tensor_moments(
         if (tensor->adam_m == NULL) continue;
         size_t bytes = tensor->count * sizeof(float);
         reef_key key = tensor_key(REEF_DB_MOMENTS, records, tensor->name);
-        reef_status status = reef_record_read(txn, &key, buffer, 2 * bytes, err);
+        reef_status status = read_or_zero(txn, &key, buffer, 2 * bytes, err);
         if (status != REEF_OK) return status;
         memcpy(tensor->adam_m, buffer, bytes);
         memcpy(tensor->adam_v, buffer + tensor->count, bytes);
@@ -218,7 +228,7 @@ static reef_status read_block(
     reef_status status = reef_record_read(txn, &key, rows, bytes, err);
     if (status != REEF_OK || !training) return status;
     key = block_key(b, REEF_DB_MOMENTS);
-    status = reef_record_read(txn, &key, b->buffer, moment_bytes(b), err);
+    status = read_or_zero(txn, &key, b->buffer, moment_bytes(b), err);
     if (status != REEF_OK) return status;
     memcpy(peer->moments.adam_m + at, b->buffer, floats * sizeof(float));
     memcpy(peer->moments.adam_v + at, b->buffer + floats, floats * sizeof(float));
@@ -227,7 +237,7 @@ static reef_status read_block(
     status = reef_record_read(txn, &key, peer->flags + b->first, b->rows, err);
     if (status != REEF_OK) return status;
     key = block_key(b, REEF_DB_USAGE);
-    return reef_record_read(txn, &key, peer->usage + b->first, b->rows * sizeof(reef_usage), err);
+    return read_or_zero(txn, &key, peer->usage + b->first, b->rows * sizeof(reef_usage), err);
 }
 
 typedef struct blocks {
@@ -436,7 +446,7 @@ reef_status reef_persist_load(reef_gen **out,
     free(buffer);
     if (status == REEF_OK) {
         if (gen->open) reef_gen_fold(gen, config);
-        gen->stored = !gen->open;
+        gen->stored = !gen->open && records == generation; // a copy's rows cannot be located later
         *out = gen;
         return REEF_OK;
     }
@@ -510,7 +520,9 @@ static reef_status read_table(reef_txn *txn,
     blocks all = blocks_of(&config, generation, layer, &geometry, NULL);
     for (block b; next_block(&all, &b);) {
         reef_key key = block_key(&b, db);
-        status = reef_record_read(txn, &key, (char *)out + b.first * each, b.rows * each, err);
+        char *to = (char *)out + b.first * each;
+        status = db == REEF_DB_USAGE ? read_or_zero(txn, &key, to, b.rows * each, err)
+                                     : reef_record_read(txn, &key, to, b.rows * each, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;

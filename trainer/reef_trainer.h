@@ -251,6 +251,90 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_snapshot(reef_trainer *trainer
                                                            reef_snapshot *out,
                                                            reef_error *err);
 
+/**
+ * Commit, and remove snapshots, all of them in one transaction. `names` are exact, and only read.
+ *
+ * Errors: NOT_FOUND one does not exist; none is removed then. After an error everything is as before.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_snapshots_remove(
+    reef_trainer *trainer, char (*names)[REEF_NAME_BYTES_MAX + 1], size_t count, reef_error *err);
+
+/** What going back to a snapshot did, or would do. */
+typedef struct reef_restoration {
+    reef_restore_plan plan;                // the snapshot, and what goes
+    reef_commit commit;                    // of the restored state; zero where nothing was done
+    char kept_as[REEF_NAME_BYTES_MAX + 1]; // in place: the snapshot of the state before
+} reef_restoration;
+
+/**
+ * Make a new pool in directory `to` whose state is a snapshot's: what was sealed later is gone, and training
+ * goes on from the snapshot's place in the stream; where it is exact, to the same bits as it did then.
+ * Snapshots that need what is gone are not in the new pool. The directory is no pool before all is done.
+ *
+ * name  a snapshot, or the only one that begins so
+ * to    NULL: only plan
+ *
+ * Errors: those of reef_snapshot_find; INVALID the directory is not empty, or the snapshot does not hold
+ * what learning needs; FULL; IO.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_restore(
+    reef_store *store, const char *name, const char *to, reef_restoration *out, reef_error *err);
+
+/**
+ * The same within the pool, which `store` has open for writing, in one transaction. The state before it is
+ * kept as a snapshot. No trainer may be open on the store.
+ *
+ * Errors: as well INVALID a snapshot needs what would go.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_restore_in_place(
+    reef_store *store, const char *name, bool dry_run, reef_restoration *out, reef_error *err);
+
+/** Experts of one layer in two states of a generation. */
+typedef struct reef_layer_change {
+    uint32_t layer;
+    uint64_t before, after; // how many there are
+    uint64_t changed;       // of those that both have: rows that differ
+    uint64_t uses;          // choices of an expert between the states
+    // How far the shares of these choices lie from those before: 0 the same, 1 none in common. NaN where
+    // a state has no usage stored, or nothing was chosen.
+    double usage_drift;
+} reef_layer_change;
+
+/** A tensor that is not the same in two states. */
+typedef struct reef_tensor_change {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    size_t before, after; // values; 0 where it does not exist
+    double
+        relative; // |after - before| / |before| over what both have; infinite from zeros; NaN in one only
+} reef_tensor_change;
+
+typedef struct reef_state_change {
+    reef_snapshot before, after; // "now" is the last commit
+    size_t sealed_count;
+    reef_generation *sealed; // (sealed_count) sealed in one of the states only,
+    bool sealed_gone;        // and that is the first
+    uint32_t generation;     // the one that is compared: open in the state that has fewer
+    bool sealed_before, sealed_after;
+    size_t layer_count;
+    reef_layer_change layers[REEF_LAYER_COUNT_MAX];
+    size_t tensor_count, tensors_compared;
+    reef_tensor_change *tensors; // (tensor_count) those that differ
+} reef_state_change;
+REEF_API void reef_state_change_release(reef_state_change *change); // accepts the zeroed one
+
+/**
+ * What lies between two states: the generations sealed, and how the one that was open changed. Rows are
+ * compared as they would be after sealing where one state has them in bf16.
+ *
+ * before, after  snapshots or beginnings of their names; NULL or "now" is the last commit
+ * out            written; reef_state_change_release it, on failure too
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_state_diff(reef_store *store,
+                                                     const char *before,
+                                                     const char *after,
+                                                     reef_state_change *out,
+                                                     reef_error *err);
+
 /** What to consolidate, and how. All-zero fields mean the default. */
 typedef struct reef_consolidation_options {
     uint32_t first, last; // sealed generations from 1 on; at least two of them with content
@@ -372,7 +456,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_parse(const char *text,
  *
  * as_of    NULL or "now": the last commit, every generation under its gate (task-free). A number g:
  *          generations 0 .. g, exactly the function the model was when g was sealed. Otherwise the name
- *          of a snapshot.
+ *          of a snapshot, or the beginning of only one.
  * options  NULL for the defaults
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_open(reef_model **out,

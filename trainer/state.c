@@ -349,6 +349,44 @@ void reef_state_forget_history(reef_trainer *trainer) {
     trainer->point_count = 0;
 }
 
+typedef struct later_points {
+    uint64_t stream_bytes;
+    struct later_point {
+        uint32_t level;
+        uint64_t sequence;
+    } * keys; // on the heap
+    size_t count;
+} later_points;
+
+static reef_status on_points(void *context,
+                             const reef_key *key,
+                             const reef_view *view,
+                             reef_error *err) {
+    later_points *later = context;
+    (void)view;
+    if (strcmp(key->name, SERIES_NAME) != 0 || key->sequence <= later->stream_bytes) return REEF_OK;
+    struct later_point *keys = realloc(later->keys, (later->count + 1) * sizeof *keys);
+    if (keys == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for points of the loss");
+    later->keys = keys;
+    keys[later->count++] = (struct later_point){key->level, key->sequence};
+    return REEF_OK;
+}
+
+// A record's points are those of one commit, so none of them lies on both sides of a committed position.
+reef_status reef_state_forget_points(reef_txn *txn, uint64_t stream_bytes, reef_error *err) {
+    later_points later = {.stream_bytes = stream_bytes};
+    reef_status status = reef_record_scan(txn, REEF_DB_SERIES, UINT32_MAX, on_points, &later, err);
+    for (size_t i = 0; status == REEF_OK && i < later.count; i++) {
+        reef_key key = {.db = REEF_DB_SERIES,
+                        .name = SERIES_NAME,
+                        .level = later.keys[i].level,
+                        .sequence = later.keys[i].sequence};
+        status = reef_record_delete(txn, &key, err);
+    }
+    free(later.keys);
+    return status;
+}
+
 typedef struct points_visit {
     reef_point_visit visit;
     void *context;

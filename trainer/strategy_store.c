@@ -1,6 +1,6 @@
 // What a rival keeps beside the model, as records: arrays of 32-bit values under the open generation in
-// `moments`, because that is what they are like. They count for the root hash, resuming needs them and
-// evaluation does not, so snapshots do not copy them.
+// `moments`, because that is what they are like. They count for the root hash; resuming needs them and
+// evaluation does not.
 //
 //   ewc.anchor, ewc.fisher                  one float per value of the dense tensors, in their order
 //   ewc.anchor.blockN, ewc.fisher.blockN    rows of the experts of layer N

@@ -257,8 +257,8 @@ typedef struct reef_vector_model reef_vector_model;
 REEF_MUST_CHECK reef_status reef_vector_model_new(reef_vector_model **out,
                                                   reef_txn *txn,
                                                   const reef_config *config,
-                                                  uint32_t sealed, // generations 0 .. sealed - 1
-                                                  uint32_t last,   // records of the one after
+                                                  size_t count,            // generations from 0 on,
+                                                  const uint32_t *records, // and where each lies
                                                   reef_error *err);
 void reef_vector_model_free(reef_vector_model *model); // accepts NULL
 const reef_vector_net *reef_vector_model_net(const reef_vector_model *model);

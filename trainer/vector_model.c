@@ -16,16 +16,16 @@ const reef_vector_net *reef_vector_model_net(const reef_vector_model *model) {
 reef_status reef_vector_model_new(reef_vector_model **out,
                                   reef_txn *txn,
                                   const reef_config *config,
-                                  uint32_t sealed,
-                                  uint32_t last,
+                                  size_t count,
+                                  const uint32_t *records,
                                   reef_error *err) {
     *out = NULL;
     reef_vector_model *model = calloc(1, sizeof *model);
     if (model == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
     model->net.config = *config;
     reef_status status = REEF_OK;
-    for (uint32_t g = 0; status == REEF_OK && g <= sealed; g++)
-        status = reef_vector_load_gen(&model->net, txn, g < sealed ? g : last, err);
+    for (size_t g = 0; status == REEF_OK && g < count; g++)
+        status = reef_vector_load_gen(&model->net, txn, records[g], err);
     if (status == REEF_OK)
         *out = model;
     else

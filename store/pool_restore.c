@@ -1,0 +1,198 @@
+// Going back to a snapshot: in place, or in a copy of the pool.
+//
+// In place everything happens in one write transaction. What the restored state does not share with the
+// pool goes first, then the copies come back under the numbers that they were made from:
+//
+//   generation   0 .. shared_count - 1   shared_count .. sealed_count - 1   sealed_count   and later
+//                stay                    from kept, kept + 1, ...           from copy      go
+//
+// Root hashes do not depend on commits, so an exact snapshot must give the very root of the commit that it
+// is of: the restore proves itself before it is committed.
+//
+// A copy is changed in the nursery of the new directory (as a pool in the making there), and moved to its
+// place as the last thing. Until then the directory is no pool.
+#include "pool_file.h"
+#include "store_private.h"
+
+#include "store_bytes.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- what goes -----------------------------------------------------------------------------------
+
+static reef_status on_other(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    reef_restore_plan *plan = context;
+    (void)err;
+    if (snapshot->shared_count <= plan->snapshot.shared_count) return REEF_OK; // itself too
+    if (plan->needy_count++ == 0) memcpy(plan->needy, snapshot->name, sizeof(plan->needy));
+    return REEF_OK;
+}
+
+reef_status reef_snapshot_restore_plan(reef_txn *txn,
+                                       const char *name,
+                                       reef_restore_plan *plan,
+                                       reef_error *err) {
+    *plan = (reef_restore_plan){0};
+    reef_status status = reef_snapshot_find(txn, name, &plan->snapshot, err);
+    if (status == REEF_OK) status = reef_txn_generations_load(txn, err);
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_other, plan, err);
+    if (status != REEF_OK) return status;
+    uint32_t shared = plan->snapshot.shared_count;
+    plan->generation_count = txn->generation_count;
+    plan->sealed_gone = txn->sealed_count > shared ? txn->sealed_count - shared : 0;
+    if (shared <= txn->sealed_count) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT,
+                     "snapshot %s shares %" PRIu32 " sealed generations, pool %s has %" PRIu32,
+                     plan->snapshot.name, shared, txn->store->path, txn->sealed_count);
+}
+
+// Snapshots that share a generation which is about to go. Scanned anew each time: a removal moves cursors.
+static reef_status remove_needy(reef_txn *txn, const reef_restore_plan *plan, reef_error *err) {
+    reef_restore_plan left = *plan;
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && left.needy_count > 0) {
+        status = reef_snapshot_remove(txn, left.needy, err);
+        left.needy_count = 0;
+        if (status == REEF_OK) status = reef_snapshot_scan(txn, on_other, &left, err);
+    }
+    return status;
+}
+
+// Remove what a database holds of generations from `first` on, or all where its keys name none. Each step
+// seeks anew, just behind the last key.
+static reef_status remove_from(reef_txn *txn, reef_db db, uint32_t first, reef_error *err) {
+    reef_key_bytes from = {0};
+    reef_status status = REEF_OK;
+    while (status == REEF_OK) {
+        reef_cursor cursor;
+        reef_key key = {0};
+        char name[REEF_NAME_BYTES_MAX + 1];
+        status = reef_cursor_open(&cursor, txn, db, from.data, from.bytes, err);
+        bool found = status == REEF_OK && !cursor.done;
+        if (found)
+            status = reef_key_decode(db, cursor.key.mv_data, cursor.key.mv_size, &key, name, err);
+        reef_cursor_close(&cursor);
+        if (!found || status != REEF_OK) return status;
+        status = reef_key_encode(&key, &from, err);
+        from.data[from.bytes++] = 0;
+        bool goes = db != REEF_DB_USAGE || key.generation >= first;
+        if (status == REEF_OK && goes) status = reef_record_remove(txn, &key, err);
+    }
+    return status;
+}
+
+static reef_status remove_generations(reef_txn *txn,
+                                      const reef_restore_plan *plan,
+                                      reef_error *err) {
+    const reef_snapshot *snapshot = &plan->snapshot;
+    reef_status status = remove_from(txn, REEF_DB_USAGE, snapshot->shared_count, err);
+    if (status == REEF_OK && snapshot->exact) status = remove_from(txn, REEF_DB_RESERVOIR, 0, err);
+    for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < plan->generation_count;
+         g++) {
+        const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = g};
+        status = reef_generation_drop(txn, g, err);
+        if (status == REEF_OK) status = reef_record_remove(txn, &key, err);
+    }
+    return status;
+}
+
+// ---- what comes back -----------------------------------------------------------------------------
+
+static reef_status copy_back(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < snapshot->sealed_count; g++)
+        status = reef_generation_copy_back(txn, reef_snapshot_records(snapshot, g), g, err);
+    if (status == REEF_OK && snapshot->copy != 0)
+        status = reef_generation_copy_back(txn, snapshot->copy, snapshot->open_generation, err);
+    return status == REEF_OK ? reef_txn_generations_load(txn, err) : status;
+}
+
+static reef_status prove(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
+    uint8_t root[REEF_HASH_BYTES];
+    if (!snapshot->exact) return REEF_OK;
+    reef_status status = reef_root_hash(txn, snapshot->step, snapshot->stream_bytes, root, err);
+    if (status != REEF_OK || memcmp(root, snapshot->root, REEF_HASH_BYTES) == 0) return status;
+    return reef_fail(err, REEF_CORRUPT,
+                     "snapshot %s cannot be restored: what it holds is not the state of commit "
+                     "%" PRIu64 "; see reef verify",
+                     snapshot->name, snapshot->commit);
+}
+
+static reef_status check_needy(const reef_restore_plan *plan, reef_error *err) {
+    if (plan->needy_count == 0) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "going back to %s in place takes sealed generations away that snapshot %s%s "
+                     "needs: remove it, or restore into a new directory",
+                     plan->snapshot.name, plan->needy,
+                     plan->needy_count > 1 ? " (one of several)" : "");
+}
+
+reef_status reef_snapshot_restore(reef_txn *txn,
+                                  const char *name,
+                                  const char *keep_as,
+                                  reef_restore_plan *plan,
+                                  reef_error *err) {
+    reef_snapshot before;
+    reef_status status = reef_txn_writable(txn, err);
+    if (status == REEF_OK && (txn->hashed_changed || txn->replaced != 0))
+        status = reef_fail(err, REEF_INVALID,
+                           "a transaction that has changed the pool cannot restore a snapshot");
+    if (status == REEF_OK) status = reef_snapshot_restore_plan(txn, name, plan, err);
+    if (status == REEF_OK && keep_as != NULL) status = check_needy(plan, err);
+    if (status != REEF_OK) return status;
+    status = keep_as != NULL
+                 ? reef_snapshot_make(txn, keep_as, plan->snapshot.shared_count, &before, err)
+                 : remove_needy(txn, plan, err);
+    if (status == REEF_OK) status = remove_generations(txn, plan, err);
+    if (status == REEF_OK) status = copy_back(txn, &plan->snapshot, err);
+    if (status == REEF_OK) status = prove(txn, &plan->snapshot, err);
+    if (status == REEF_OK) return REEF_OK;
+    reef_error reason; // half of it must not be committed
+    (void)reef_fail(&reason, status, "snapshot %s was not restored", plan->snapshot.name);
+    if (txn->failure.status == REEF_OK) txn->failure = reason;
+    return status;
+}
+
+// ---- in a copy -----------------------------------------------------------------------------------
+
+static reef_status change_in_nursery(reef_store *store,
+                                     const char *to,
+                                     reef_status (*change)(void *context,
+                                                           reef_store *copy,
+                                                           reef_error *err),
+                                     void *context,
+                                     reef_error *err) {
+    char *nursery = NULL;
+    reef_store *copy = NULL;
+    reef_status status = reef_pool_file_absent(to, err);
+    if (status == REEF_OK) status = reef_pool_nursery_make(to, &nursery, err);
+    if (status == REEF_OK) status = reef_store_copy(store, nursery, err);
+    if (status == REEF_OK)
+        status = reef_store_open(&copy, nursery, &(reef_store_options){.write = true}, err);
+    if (status == REEF_OK) status = change(context, copy, err);
+    reef_store_close(copy);
+    if (status == REEF_OK) status = reef_pool_nursery_leave(to, nursery, err);
+    free(nursery);
+    return status;
+}
+
+reef_status reef_store_copy_changed(reef_store *store,
+                                    const char *to,
+                                    reef_status (*change)(void *context,
+                                                          reef_store *copy,
+                                                          reef_error *err),
+                                    void *context,
+                                    reef_error *err) {
+    bool made = false;
+    int writer_fd = -1;
+    reef_status status = reef_pool_directory_make(to, &made, err);
+    if (status != REEF_OK) return status;
+    status = reef_writer_lock(to, &writer_fd, err);
+    if (status == REEF_BUSY) return status; // another one's directory by now
+    if (status == REEF_OK) status = change_in_nursery(store, to, change, context, err);
+    if (status != REEF_OK) reef_pool_directory_unmake(to, made);
+    reef_writer_unlock(writer_fd);
+    return status;
+}

@@ -1,0 +1,589 @@
+// Going back to snapshots, letting go of them, and finding them by the beginning of their names.
+#include "reef_store.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "pool.h"
+#include "small_disk.h"
+#include "store_bytes.h"
+#include "store_private.h"
+
+#define BLOCKS 4
+#define BLOCK_BYTES 6000
+#define SLOTS 3
+#define FIRST_SNAPSHOT_BYTES 60
+
+// ---- content that follows from a seed ------------------------------------------------------------
+
+// Write or compare one record.
+typedef void (*deed)(reef_txn *txn, const reef_key *key, const void *payload, size_t bytes);
+
+static void compare(reef_txn *txn, const reef_key *key, const void *payload, size_t bytes) {
+    reef_error err;
+    uint8_t stored[BLOCK_BYTES];
+    must(reef_record_read(txn, key, stored, bytes, &err), &err);
+    assert_memory_equal(stored, payload, bytes);
+}
+
+static void each_record(reef_txn *txn, uint32_t g, uint64_t seed, bool moments, deed what) {
+    uint8_t payload[BLOCK_BYTES];
+    for (uint32_t block = 0; block < BLOCKS; block++) {
+        reef_key key = {.db = REEF_DB_EXPERTS, .generation = g, .layer = 1, .block = block};
+        fill(payload, sizeof(payload), seed + block);
+        what(txn, &key, payload, sizeof(payload));
+        key.db = REEF_DB_FLAGS;
+        what(txn, &key, payload, 5);
+        key.db = REEF_DB_USAGE;
+        what(txn, &key, payload, 80);
+        key.db = REEF_DB_MOMENTS;
+        if (moments) what(txn, &key, payload, 900);
+    }
+    reef_key tensor = {.db = REEF_DB_TENSORS, .generation = g, .name = "w_q"};
+    what(txn, &tensor, payload, 77);
+    tensor.db = REEF_DB_MOMENTS;
+    if (moments) what(txn, &tensor, payload, 154);
+}
+
+static void each_slot(reef_txn *txn, uint64_t seed, deed what) {
+    uint8_t payload[BLOCK_BYTES];
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        const reef_key key = {.db = REEF_DB_RESERVOIR, .block = slot};
+        fill(payload, 300, seed + slot);
+        what(txn, &key, payload, 300);
+    }
+}
+
+static void put_open(reef_txn *txn, uint32_t g, uint64_t seed) {
+    pool_open_generation(txn, g);
+    each_record(txn, g, seed, true, pool_put);
+    each_slot(txn, seed, pool_put);
+}
+
+static void seal(reef_txn *txn, uint32_t g) {
+    reef_error err;
+    must(reef_generation_seal(txn, g, g + 1, 100, &err), &err);
+}
+
+static reef_snapshot make_snapshot(reef_store *store, const char *name, uint64_t step) {
+    reef_error err;
+    reef_snapshot snapshot;
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    must(reef_snapshot_create(txn, name, &snapshot, &err), &err);
+    pool_commit(txn, step);
+    return snapshot;
+}
+
+// Generation 0 sealed, 1 open, snapshot "early"; then 1 changed and sealed, 2 sealed, 3 open.
+static reef_commit make_history(reef_store *store) {
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    put_open(txn, 0, 10);
+    seal(txn, 0);
+    put_open(txn, 1, 20);
+    reef_commit early = pool_commit(txn, 5);
+    make_snapshot(store, "early", 5);
+    txn = pool_begin(store, REEF_TXN_WRITE);
+    each_record(txn, 1, 30, true, pool_put);
+    // One slot more, which the snapshot does not know.
+    pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = SLOTS}, "later", 5);
+    seal(txn, 1);
+    put_open(txn, 2, 40);
+    seal(txn, 2);
+    put_open(txn, 3, 50);
+    pool_commit(txn, 9);
+    return early;
+}
+
+static void assert_early(reef_store *store, const reef_commit *early) {
+    reef_error err;
+    reef_commit last;
+    reef_generation one;
+    reef_view view;
+    uint32_t count = 0;
+    reef_txn *txn = pool_begin(store, REEF_TXN_READ);
+    must(reef_commit_read(txn, &last, &err), &err);
+    assert_memory_equal(last.root, early->root, REEF_HASH_BYTES);
+    assert_true(last.step == 5 && last.stream_bytes == 500 && last.number > early->number);
+    must(reef_generation_count(txn, &count, &err), &err);
+    assert_int_equal(count, 2);
+    must(reef_generation_read(txn, 1, &one, &err), &err);
+    assert_true(!one.sealed && one.first_id == 16 && one.side == 4);
+    each_record(txn, 0, 10, false, compare);
+    each_record(txn, 1, 20, true, compare);
+    each_slot(txn, 20, compare);
+    const reef_key slot = {.db = REEF_DB_RESERVOIR, .block = SLOTS};
+    assert_int_equal(reef_record_view(txn, &slot, &view, &err), REEF_NOT_FOUND);
+    reef_txn_abort(txn);
+    pool_check(store);
+}
+
+typedef struct restoring {
+    const char *name, *keep_as;
+    reef_restore_plan plan;
+} restoring;
+
+static reef_status restore(void *context, reef_store *store, reef_error *err) {
+    restoring *r = context;
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
+    if (status == REEF_OK) status = reef_snapshot_restore(txn, r->name, r->keep_as, &r->plan, err);
+    if (status != REEF_OK) {
+        reef_txn_abort(txn);
+        return status;
+    }
+    reef_commit commit = {.step = r->plan.snapshot.step,
+                          .stream_bytes = r->plan.snapshot.stream_bytes};
+    return reef_txn_commit(txn, &commit, err);
+}
+
+// ---- restoring -----------------------------------------------------------------------------------
+
+static void a_copy_is_restored_to_the_root_of_the_snapshot(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    char to[TEMP_DIR_BYTES];
+    temp_dir_join(to, f->directory, "copy");
+    reef_commit early = make_history(f->store);
+    make_snapshot(f->store, "late", 9);
+    restoring r = {.name = "early"};
+    must(reef_store_copy_changed(f->store, to, restore, &r, &err), &err);
+    assert_int_equal(r.plan.sealed_gone, 2);
+    assert_int_equal(r.plan.needy_count, 1);
+    assert_string_equal(r.plan.needy, "late");
+    reef_store *copy = pool_open(to, false, true);
+    assert_early(copy, &early);
+    assert_int_equal(pool_check(copy).snapshots, 1); // early itself
+    reef_store_close(copy);
+    assert_int_equal(pool_check(f->store).snapshots, 2); // nothing changed there
+    assert_int_equal(pool_check(f->store).generations, 4);
+    must_fail(reef_store_copy_changed(f->store, to, restore, &r, &err), REEF_INVALID, &err,
+              "not empty");
+}
+
+static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_commit early = make_history(f->store), late;
+    reef_snapshot before;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_commit_read(txn, &late, &err), &err);
+    reef_txn_abort(txn);
+    restoring r = {.name = "early", .keep_as = "before"};
+    must(restore(&r, f->store, &err), &err);
+    pool_reopen(f);
+    assert_early(f->store, &early);
+
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_snapshot_read(txn, "before", &before, &err), &err);
+    assert_true(before.exact && before.sealed_count == 3 && before.shared_count == 1);
+    assert_memory_equal(before.root, late.root, REEF_HASH_BYTES);
+    assert_int_equal(reef_snapshot_records(&before, 0), 0);
+    for (uint32_t g = 1; g <= 3; g++)
+        assert_true(reef_snapshot_records(&before, g) >= REEF_SNAPSHOT_GENERATION);
+    reef_generation kept;
+    must(reef_generation_read(txn, reef_snapshot_records(&before, 2), &kept, &err), &err);
+    assert_true(kept.sealed && kept.sealed_step == 3);
+    reef_txn_abort(txn);
+
+    // Forward again: what went comes back, sealed roots included.
+    r = (restoring){.name = "before", .keep_as = "again"};
+    must(restore(&r, f->store, &err), &err);
+    assert_int_equal(r.plan.sealed_gone, 0);
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    reef_commit last;
+    must(reef_commit_read(txn, &last, &err), &err);
+    assert_memory_equal(last.root, late.root, REEF_HASH_BYTES);
+    each_record(txn, 1, 30, false, compare);
+    each_record(txn, 2, 40, false, compare);
+    each_record(txn, 3, 50, true, compare);
+    reef_txn_abort(txn);
+    assert_int_equal(pool_check(f->store).snapshots, 3);
+
+    // All copies go with their snapshot.
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_snapshot_remove(txn, "before", &err), &err);
+    must(reef_snapshot_remove(txn, "again", &err), &err);
+    must(reef_snapshot_remove(txn, "early", &err), &err);
+    pool_commit(txn, 9);
+    uint32_t number = 0;
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    for (reef_db db = REEF_DB_TENSORS; db <= REEF_DB_FLAGS; db++) {
+        must(reef_db_last_u32(txn, db, UINT32_MAX, &number, &err), &err);
+        assert_true(number < REEF_SNAPSHOT_GENERATION);
+    }
+    reef_txn_abort(txn);
+    assert_int_equal(pool_check(f->store).snapshots, 0);
+}
+
+static void in_place_nothing_goes_that_another_snapshot_needs(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    make_history(f->store);
+    make_snapshot(f->store, "late", 9);
+    uint64_t records = pool_check(f->store).records;
+    restoring r = {.name = "early", .keep_as = "before"};
+    must_fail(restore(&r, f->store, &err), REEF_INVALID, &err, "snapshot late needs");
+    assert_int_equal(pool_check(f->store).records, records);
+    // The last state is no hindrance to itself.
+    r = (restoring){.name = "late", .keep_as = "before"};
+    must(restore(&r, f->store, &err), &err);
+    pool_check(f->store);
+}
+
+static void a_snapshot_that_is_not_what_it_was_is_not_restored(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    make_history(f->store);
+    reef_snapshot early;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_snapshot_read(txn, "early", &early, &err), &err);
+    const reef_key key = {.db = REEF_DB_MOMENTS, .generation = early.copy, .name = "w_q"};
+    must(reef_record_store(txn, &key, REEF_BYTES, "something else", 14, &err), &err);
+    pool_commit(txn, 9);
+    uint64_t records = pool_check(f->store).records;
+    restoring r = {.name = "early", .keep_as = "before"};
+    must_fail(restore(&r, f->store, &err), REEF_CORRUPT, &err, "not the state of commit 1");
+    assert_int_equal(pool_check(f->store).records, records);
+
+    // Whoever ignores the failure cannot commit half of it.
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    reef_commit commit = {.step = 1};
+    assert_int_equal(reef_snapshot_restore(txn, "early", NULL, &r.plan, &err), REEF_CORRUPT);
+    must_fail(reef_txn_commit(txn, &commit, &err), REEF_CORRUPT, &err, "was not restored");
+    assert_int_equal(pool_check(f->store).records, records);
+}
+
+// A snapshot as the first ones were: 60 bytes, and nothing in `moments`.
+static void make_first_kind(reef_store *store, const char *name) {
+    reef_error err;
+    reef_view view;
+    uint8_t bytes[FIRST_SNAPSHOT_BYTES];
+    reef_snapshot snapshot = make_snapshot(store, name, 5);
+    const reef_key record = {.db = REEF_DB_SNAPSHOTS, .name = name};
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    must(reef_record_view(txn, &record, &view, &err), &err);
+    memcpy(bytes, view.data, sizeof(bytes));
+    must(reef_record_store(txn, &record, REEF_BYTES, bytes, sizeof(bytes), &err), &err);
+    for (uint32_t block = 0; block < BLOCKS; block++) {
+        reef_key key = {
+            .db = REEF_DB_MOMENTS, .generation = snapshot.copy, .layer = 1, .block = block};
+        must(reef_record_remove(txn, &key, &err), &err);
+        key = (reef_key){.db = REEF_DB_MOMENTS,
+                         .generation = snapshot.copy,
+                         .name = "snapshot.usage.1",
+                         .block = block};
+        must(reef_record_remove(txn, &key, &err), &err);
+    }
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        const reef_key key = {.db = REEF_DB_MOMENTS,
+                              .generation = snapshot.copy,
+                              .name = "snapshot.reservoir",
+                              .block = slot};
+        must(reef_record_remove(txn, &key, &err), &err);
+    }
+    const reef_key key = {.db = REEF_DB_MOMENTS, .generation = snapshot.copy, .name = "w_q"};
+    must(reef_record_remove(txn, &key, &err), &err);
+    pool_commit(txn, 5);
+}
+
+static size_t moments_of(reef_txn *txn, uint32_t generation) {
+    uint8_t from[4];
+    size_t count = 0;
+    reef_error err;
+    reef_cursor cursor;
+    reef_put_be32(from, generation);
+    must(reef_cursor_open(&cursor, txn, REEF_DB_MOMENTS, from, sizeof(from), &err), &err);
+    for (; !cursor.done && reef_get_be32(cursor.key.mv_data) == generation; count++)
+        must(reef_cursor_next(&cursor, txn, &err), &err);
+    reef_cursor_close(&cursor);
+    return count;
+}
+
+static void a_snapshot_of_the_first_kind_is_restored_without_moments(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_snapshot first;
+    reef_view view;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    put_open(txn, 0, 10);
+    pool_commit(txn, 5);
+    make_first_kind(f->store, "first");
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    assert_int_equal(moments_of(txn, REEF_SNAPSHOT_GENERATION), 0);
+    each_record(txn, 0, 30, true, pool_put);
+    each_slot(txn, 30, pool_put);
+    pool_commit(txn, 6);
+    assert_int_equal(pool_check(f->store).snapshots, 1);
+    restoring r = {.name = "first", .keep_as = "before"};
+    must(restore(&r, f->store, &err), &err);
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_snapshot_read(txn, "first", &first, &err), &err);
+    assert_true(!first.exact && first.shared_count == 0 && first.kept == 0);
+    const reef_key experts = {.db = REEF_DB_EXPERTS, .layer = 1, .block = 2};
+    uint8_t expected[BLOCK_BYTES];
+    fill(expected, sizeof(expected), 12);
+    compare(txn, &experts, expected, sizeof(expected));
+    assert_int_equal(moments_of(txn, 0), 0);
+    const reef_key usage = {.db = REEF_DB_USAGE, .layer = 1};
+    assert_int_equal(reef_record_view(txn, &usage, &view, &err), REEF_NOT_FOUND);
+    each_slot(txn, 30, compare); // what may stay of it, the store cannot know
+    reef_txn_abort(txn);
+    pool_check(f->store);
+}
+
+// ---- names ---------------------------------------------------------------------------------------
+
+static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_snapshot found;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    put_open(txn, 0, 1);
+    pool_commit(txn, 1);
+    const char *names[] = {"day", "day-1", "day-2", "night", "2024-05"};
+    for (size_t i = 0; i < 5; i++) make_snapshot(f->store, names[i], 1);
+    const struct {
+        const char *given, *name;
+    } good[] = {{"day", "day"}, {"day-2", "day-2"}, {"n", "night"}, {"20", "2024-05"}};
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        must(reef_snapshot_find(txn, good[i].given, &found, &err), &err);
+        assert_string_equal(found.name, good[i].name);
+    }
+    must_fail(reef_snapshot_find(txn, "day-", &found, &err), REEF_INVALID, &err, "day-1, day-2");
+    must_fail(reef_snapshot_find(txn, "da", &found, &err), REEF_INVALID, &err,
+              "any of 3 snapshots: day, day-1, day-2");
+    must_fail(reef_snapshot_find(txn, "nights", &found, &err), REEF_NOT_FOUND, &err, "nights");
+    must_fail(reef_snapshot_find(txn, "", &found, &err), REEF_NOT_FOUND, &err, "no snapshot");
+    must_fail(reef_snapshot_find(txn, NULL, &found, &err), REEF_NOT_FOUND, &err, "no snapshot");
+    reef_txn_abort(txn);
+
+    // More candidates than a message has room for.
+    for (char c = 'a'; c <= 'h'; c++) {
+        char name[REEF_NAME_BYTES_MAX + 1];
+        memset(name, 'x', REEF_NAME_BYTES_MAX);
+        name[REEF_NAME_BYTES_MAX - 1] = c;
+        name[REEF_NAME_BYTES_MAX] = '\0';
+        make_snapshot(f->store, name, 1);
+    }
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    must_fail(reef_snapshot_find(txn, "xx", &found, &err), REEF_INVALID, &err, ", ...");
+    reef_txn_abort(txn);
+}
+
+// ---- removing ------------------------------------------------------------------------------------
+
+static void several_go_in_one_transaction_or_none(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    put_open(txn, 0, 1);
+    reef_commit made = pool_commit(txn, 1);
+    make_snapshot(f->store, "a", 1);
+    make_snapshot(f->store, "b", 1);
+    make_snapshot(f->store, "c", 1);
+    uint64_t records = pool_check(f->store).records;
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_snapshot_remove(txn, "a", &err), &err);
+    must_fail(reef_snapshot_remove(txn, "missing", &err), REEF_NOT_FOUND, &err, "missing");
+    reef_txn_abort(txn);
+    assert_int_equal(pool_check(f->store).records, records);
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_snapshot_remove(txn, "a", &err), &err);
+    must(reef_snapshot_remove(txn, "c", &err), &err);
+    reef_commit after = pool_commit(txn, 1);
+    assert_memory_equal(after.root, made.root, REEF_HASH_BYTES);
+    assert_int_equal(pool_check(f->store).snapshots, 1);
+    // a generation's record, its content, and the snapshot's
+    uint64_t each = 1 + BLOCKS * 4 + 2 + SLOTS + 1;
+    assert_int_equal(pool_check(f->store).records, records - 2 * each);
+}
+
+// ---- cost ----------------------------------------------------------------------------------------
+
+// Payload bytes of a snapshot in a pool with so many sealed generations.
+static uint64_t snapshot_cost(reef_store *store, uint32_t sealed, uint64_t *open_bytes) {
+    reef_error err;
+    reef_snapshot snapshot;
+    for (uint32_t g = 0; g <= sealed; g++) {
+        reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+        put_open(txn, g, g);
+        if (g < sealed) seal(txn, g);
+        reef_commit commit = pool_commit(txn, g);
+        *open_bytes = commit.bytes_written;
+    }
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    must(reef_snapshot_create(txn, "cost", &snapshot, &err), &err);
+    return pool_commit(txn, sealed).bytes_written;
+}
+
+static void a_snapshot_costs_the_open_part_whatever_the_pool(void **state) {
+    pool_fixture *f = *state;
+    char path[TEMP_DIR_BYTES];
+    uint64_t open_small, open_large;
+    temp_dir_join(path, f->directory, "large");
+    reef_store *large = pool_open(path, true, true);
+    uint64_t cost_small = snapshot_cost(f->store, 1, &open_small);
+    uint64_t cost_large = snapshot_cost(large, 40, &open_large);
+    reef_store_close(large);
+    assert_int_equal(cost_small, cost_large);
+    assert_true(cost_small < 2 * open_small && open_small > BLOCKS * BLOCK_BYTES);
+}
+
+// ---- killed --------------------------------------------------------------------------------------
+
+// Kill a child that restores after so long. Returns whether it was killed before it was done.
+static bool restore_and_kill(const char *path, const char *to, restoring r, long microseconds) {
+    int how = 0;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        reef_error err;
+        reef_store *store = NULL;
+        const reef_store_options options = {.write = to == NULL};
+        if (reef_store_open(&store, path, &options, &err) != REEF_OK) _exit(1);
+        reef_status status = to != NULL ? reef_store_copy_changed(store, to, restore, &r, &err)
+                                        : restore(&r, store, &err);
+        _exit(status == REEF_OK ? 0 : 2);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 1000 * microseconds}, NULL);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    if (WIFSIGNALED(how)) return true;
+    assert_int_equal(WEXITSTATUS(how), 0);
+    return false;
+}
+
+#define KILLS 40
+
+static void killed_on_the_way_there_is_no_half_pool(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_commit early = make_history(f->store);
+    reef_store_close(f->store);
+    f->store = NULL;
+    int killed = 0, whole = 0;
+    long pause = 200;
+    for (int i = 0; i < KILLS; i++) {
+        char to[TEMP_DIR_BYTES], name[32];
+        snprintf(name, sizeof(name), "copy-%d", i);
+        temp_dir_join(to, f->directory, name);
+        bool was = restore_and_kill(f->path, to, (restoring){.name = "early"}, pause);
+        killed += was;
+        // Around the time that it takes, whatever the machine.
+        pause = was ? pause + pause / 3 + 100 : pause * 2 / 3;
+        reef_store *copy = NULL;
+        reef_status status = reef_store_open(&copy, to, &(reef_store_options){.write = true}, &err);
+        if (status == REEF_OK) {
+            whole++;
+            assert_early(copy, &early);
+        } else {
+            assert_true(was && (status == REEF_NOT_FOUND || status == REEF_INVALID));
+        }
+        reef_store_close(copy);
+    }
+    assert_true(killed > 0 && whole > 0);
+    f->store = pool_open(f->path, false, true);
+    assert_int_equal(pool_check(f->store).generations, 4);
+}
+
+static void killed_in_place_the_pool_is_as_before_or_restored(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_commit early = make_history(f->store), late;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_commit_read(txn, &late, &err), &err);
+    reef_txn_abort(txn);
+    int killed = 0, restored = 0;
+    long pause = 200;
+    for (int i = 0; i < KILLS; i++) {
+        reef_commit last;
+        reef_store_close(f->store);
+        f->store = NULL;
+        const restoring back = {.name = "early", .keep_as = "before"};
+        bool was = restore_and_kill(f->path, NULL, back, pause);
+        killed += was;
+        // Around the time that it takes, whatever the machine.
+        pause = was ? pause + pause / 3 + 100 : pause * 2 / 3;
+        f->store = pool_open(f->path, false, true);
+        txn = pool_begin(f->store, REEF_TXN_READ);
+        must(reef_commit_read(txn, &last, &err), &err);
+        reef_txn_abort(txn);
+        if (memcmp(last.root, late.root, REEF_HASH_BYTES) == 0) {
+            assert_true(was);
+            assert_int_equal(pool_check(f->store).snapshots, 1);
+            continue;
+        }
+        restored++;
+        assert_early(f->store, &early);
+        // Forward again, for the next attempt.
+        restoring forward = {.name = "before", .keep_as = "early-again"};
+        must(restore(&forward, f->store, &err), &err);
+        txn = pool_begin(f->store, REEF_TXN_WRITE);
+        must(reef_snapshot_remove(txn, "before", &err), &err);
+        must(reef_snapshot_remove(txn, "early-again", &err), &err);
+        pool_commit(txn, 9);
+    }
+    assert_true(killed > 0 && restored > 0);
+    pool_check(f->store);
+}
+
+// ---- a full disk ---------------------------------------------------------------------------------
+
+static void on_a_full_disk_nothing_is_left(void **state) {
+    pool_fixture *f = *state;
+    enum { SIZES = 24, KIB_FIRST = 16, KIB_EACH = 48 };
+    reef_commit early = make_history(f->store);
+    char disk[TEMP_DIR_BYTES], to[TEMP_DIR_BYTES];
+    temp_dir_join(disk, f->directory, "disk");
+    temp_dir_join(to, disk, "copy");
+    assert_int_equal(mkdir(disk, 0700), 0);
+    int full = 0, whole = 0;
+    for (int i = 0; i < SIZES; i++) {
+        reef_error err;
+        char size[16];
+        restoring r = {.name = "early"};
+        snprintf(size, sizeof(size), "%dk", KIB_FIRST + i * KIB_EACH);
+        if (!small_disk_mount(disk, size)) skip();
+        reef_status status = reef_store_copy_changed(f->store, to, restore, &r, &err);
+        if (status == REEF_OK) {
+            whole++;
+            reef_store *copy = pool_open(to, false, true);
+            assert_early(copy, &early);
+            reef_store_close(copy);
+        } else {
+            full++;
+            must_fail(status, REEF_FULL, &err, "");
+            assert_int_not_equal(access(to, F_OK), 0);
+        }
+        small_disk_unmount(disk);
+    }
+    assert_true(full > 0 && whole > 0);
+}
+
+#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        POOL_TEST(a_copy_is_restored_to_the_root_of_the_snapshot),
+        POOL_TEST(in_place_the_state_before_is_kept_and_can_be_restored),
+        POOL_TEST(in_place_nothing_goes_that_another_snapshot_needs),
+        POOL_TEST(a_snapshot_that_is_not_what_it_was_is_not_restored),
+        POOL_TEST(a_snapshot_of_the_first_kind_is_restored_without_moments),
+        POOL_TEST(the_beginning_of_a_name_is_enough_where_it_is_clear),
+        POOL_TEST(several_go_in_one_transaction_or_none),
+        POOL_TEST(a_snapshot_costs_the_open_part_whatever_the_pool),
+        POOL_TEST(killed_on_the_way_there_is_no_half_pool),
+        POOL_TEST(killed_in_place_the_pool_is_as_before_or_restored),
+        POOL_TEST(on_a_full_disk_nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

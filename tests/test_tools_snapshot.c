@@ -1,0 +1,361 @@
+// `reef snapshot diff, restore, remove, prune`, and names by their beginning, as a user runs them.
+#include "tools_world.h"
+
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct own_pool {
+    char *pool, *restored;
+} own_pool;
+
+// A pool of the test's own, trained as the world's, with snapshot "kept".
+static own_pool pool_new(world *w, const char *name) {
+    char *other = cli_format("%s-restored", name);
+    own_pool own = {path_in(w->directory, name), path_in(w->directory, other)};
+    make_pool(own.pool);
+    tiny_pool_train(own.pool);
+    free(other);
+    return own;
+}
+
+static void pool_free(own_pool *own) {
+    free(own->pool);
+    free(own->restored);
+}
+
+static char *text_of(json_t *document, const char *name) {
+    char *text = cli_format("%s", json_string_value(json_object_get(document, name)));
+    json_decref(document);
+    return text;
+}
+
+static char *root_of(const char *pool) {
+    return text_of(reef_json("verify", pool, NULL), "root");
+}
+
+// Names of the snapshots, each followed by a space.
+static char *names_of(const char *pool) {
+    char *names = cli_format("%s", "");
+    size_t i;
+    json_t *list = reef_json("snapshot", "list", pool, NULL), *one;
+    json_array_foreach(json_object_get(list, "snapshots"), i, one) {
+        char *more = cli_format("%s%s ", names, json_string_value(json_object_get(one, "name")));
+        free(names);
+        names = more;
+    }
+    json_decref(list);
+    return names;
+}
+
+static void expect_names(const char *pool, const char *expected) {
+    char *names = names_of(pool);
+    assert_string_equal(names, expected);
+    free(names);
+}
+
+static void expect_sound(const char *pool) {
+    json_t *report = reef_json("verify", pool, NULL);
+    assert_true(json_is_true(json_object_get(report, "sound")));
+    json_decref(report);
+}
+
+static void expect_failure(int code, const char *says, const char *const *arguments) {
+    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY};
+    for (size_t i = 0; arguments[i]; i++) argv[i + 1] = arguments[i];
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != code || !strstr(p.err, says))
+        fail_msg("exit %d, not %d with '%s': %s", p.code, code, says, p.err);
+    assert_int_equal(line_count(p.err), 1);
+    assert_string_equal(p.out, "");
+    program_release(&p);
+}
+
+// ---- diff ----------------------------------------------------------------------------------------
+
+static void a_difference_is_told_as_a_table_and_as_json(void **state) {
+    world *w = *state;
+    own_pool own = pool_new(w, "diff");
+    json_t *change = reef_json("snapshot", "diff", own.pool, "kept", NULL);
+    assert_true(integer(change, "steps") > 0 && integer(change, "stream_bytes") > 0);
+    assert_int_equal(integer(change, "generation"), 1);
+    json_t *layer = json_array_get(json_object_get(change, "experts"), 0);
+    assert_int_equal(integer(layer, "after"), TINY_SIDE_NEW * TINY_SIDE_NEW);
+    assert_true(integer(layer, "changed") > 0);
+    assert_true(number(layer, "usage_drift") >= 0.0 && number(layer, "usage_drift") <= 1.0);
+    size_t changed = json_array_size(json_object_get(change, "tensors"));
+    assert_true(changed > 3 && (json_int_t)changed <= integer(change, "tensors_compared"));
+    assert_int_equal(json_array_size(json_object_get(change, "sealed")), 0);
+    json_decref(change);
+
+    json_decref(reef_json("seal", own.pool, NULL));
+    change = reef_json("snapshot", "diff", own.pool, "kept", "now", NULL);
+    assert_int_equal(json_array_size(json_object_get(change, "sealed")), 1);
+    assert_string_equal(json_string_value(json_object_get(change, "generation_state")),
+                        "open, then sealed");
+    json_decref(change);
+    change = reef_json("snapshot", "diff", own.pool, "kept", "kept", NULL);
+    assert_int_equal(json_array_size(json_object_get(change, "tensors")), 0);
+    assert_int_equal(integer(change, "steps"), 0);
+    json_decref(change);
+
+    program p;
+    reef(&p, "snapshot", "diff", own.pool, "ke", NULL);
+    assert_int_equal(p.code, 0);
+    const char *says[] = {
+        "from     kept: step ",    "between ",        "sealed between them", "usage drift",
+        "experts of generation 1", "delta_embedding", "tensors changed"};
+    for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
+        if (!strstr(p.out, says[i])) fail_msg("'%s' is not in:\n%s", says[i], p.out);
+    program_release(&p);
+    expect_failure(66, "no snapshot none",
+                   (const char *[]){"snapshot", "diff", own.pool, "none", NULL});
+    pool_free(&own);
+}
+
+// ---- restore -------------------------------------------------------------------------------------
+
+static void a_snapshot_becomes_a_pool_of_its_own(void **state) {
+    world *w = *state;
+    own_pool own = pool_new(w, "original");
+    json_decref(reef_json("seal", own.pool, NULL));
+    json_decref(reef_json("snapshot", "create", own.pool, "later", NULL));
+    char *root = root_of(own.pool),
+         *kept = text_of(reef_json("snapshot", "show", own.pool, "kept", NULL), "root");
+    json_t *done = reef_json("snapshot", "restore", own.pool, "k", own.restored, "--dry-run", NULL);
+    assert_true(json_is_false(json_object_get(done, "done")));
+    assert_int_equal(integer(done, "sealed_gone"), 1);
+    assert_int_equal(integer(done, "snapshots_gone"), 1);
+    json_decref(done);
+    assert_int_not_equal(access(own.restored, F_OK), 0);
+
+    done = reef_json("snapshot", "restore", own.pool, "k", own.restored, NULL);
+    assert_true(json_is_true(json_object_get(done, "done")));
+    assert_true(json_is_true(json_object_get(json_object_get(done, "snapshot"), "exact")));
+    assert_string_equal(json_string_value(json_object_get(json_object_get(done, "commit"), "root")),
+                        kept);
+    json_decref(done);
+    expect_sound(own.restored);
+    expect_names(own.restored, "kept ");
+    json_t *events = reef_json("timeline", own.restored, NULL);
+    char *told = json_dumps(events, 0);
+    assert_non_null(strstr(told, "\"restore\""));
+    free(told);
+    json_decref(events);
+    json_t *generations = reef_json("generations", own.restored, NULL);
+    assert_int_equal(json_array_size(json_object_get(generations, "generations")), 2);
+    json_decref(generations);
+
+    char *after = root_of(own.pool);
+    assert_string_equal(after, root); // the original is as it was
+    expect_names(own.pool, "kept later ");
+    expect_failure(64, "not empty",
+                   (const char *[]){"snapshot", "restore", own.pool, "kept", own.restored, NULL});
+    expect_failure(
+        64, "not empty",
+        (const char *[]){"snapshot", "restore", own.pool, "kept", own.restored, "--dry-run", NULL});
+    expect_failure(64, "where to?",
+                   (const char *[]){"snapshot", "restore", own.pool, "kept", NULL});
+    expect_failure(66, "no snapshot none",
+                   (const char *[]){"snapshot", "restore", own.pool, "none", w->missing, NULL});
+    assert_int_not_equal(access(w->missing, F_OK), 0);
+    free(root);
+    free(after);
+    free(kept);
+    pool_free(&own);
+}
+
+static void in_place_the_pool_itself_goes_back(void **state) {
+    world *w = *state;
+    own_pool own = pool_new(w, "in-place");
+    json_decref(reef_json("seal", own.pool, NULL));
+    char *before = root_of(own.pool),
+         *kept = text_of(reef_json("snapshot", "show", own.pool, "kept", NULL), "root");
+    json_decref(
+        reef_json("snapshot", "restore", own.pool, "kept", "--in-place", "--dry-run", NULL));
+    char *root = root_of(own.pool);
+    assert_string_equal(root, before);
+    free(root);
+    expect_names(own.pool, "kept ");
+
+    // As a daemon or another writer holds it.
+    char *lock = path_in(own.pool, "writer.lock");
+    FILE *held = fopen(lock, "r+");
+    assert_non_null(held);
+    assert_int_equal(flock(fileno(held), LOCK_EX), 0);
+    expect_failure(75, "stop it first",
+                   (const char *[]){"snapshot", "restore", own.pool, "kept", "--in-place", NULL});
+    fclose(held);
+    free(lock);
+
+    program p;
+    reef(&p, "snapshot", "restore", own.pool, "kept", "--in-place", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "snapshot before-restore-"));
+    assert_non_null(strstr(p.out, "exactly as it did"));
+    program_release(&p);
+    root = root_of(own.pool);
+    assert_string_equal(root, kept);
+    free(root);
+    expect_sound(own.pool);
+
+    // And forward again, by the beginning of its name.
+    json_decref(reef_json("snapshot", "restore", own.pool, "before", "--in-place", NULL));
+    root = root_of(own.pool);
+    assert_string_equal(root, before);
+    free(root);
+    expect_sound(own.pool);
+    expect_failure(
+        64, "makes no sense",
+        (const char *[]){"snapshot", "restore", own.pool, "kept", w->missing, "--in-place", NULL});
+    free(before);
+    free(kept);
+    pool_free(&own);
+}
+
+// ---- remove and prune ----------------------------------------------------------------------------
+
+static void snapshots_are_removed_by_name_or_its_beginning(void **state) {
+    world *w = *state;
+    own_pool own = pool_new(w, "remove");
+    const char *names[] = {"day-1", "day-2", "night"};
+    for (size_t i = 0; i < 3; i++)
+        json_decref(reef_json("snapshot", "create", own.pool, names[i], NULL));
+    char *root = root_of(own.pool);
+    expect_failure(64, "day-1, day-2",
+                   (const char *[]){"snapshot", "remove", own.pool, "day", NULL});
+    expect_failure(66, "no snapshot missing",
+                   (const char *[]){"snapshot", "remove", own.pool, "night", "missing", NULL});
+    expect_failure(64, "NAME", (const char *[]){"snapshot", "remove", own.pool, NULL});
+    json_t *done = reef_json("snapshot", "remove", own.pool, "ni", "day-2", "--dry-run", NULL);
+    assert_int_equal(json_array_size(json_object_get(done, "removed")), 2);
+    json_decref(done);
+    expect_names(own.pool, "day-1 day-2 kept night ");
+
+    done = reef_json("snapshot", "remove", own.pool, "ni", "day-2", "night", NULL);
+    assert_true(json_is_true(json_object_get(done, "done")));
+    assert_int_equal(json_array_size(json_object_get(done, "removed")), 2);
+    assert_int_equal(json_array_size(json_object_get(done, "kept")), 2);
+    json_decref(done);
+    expect_names(own.pool, "day-1 kept ");
+    char *after = root_of(own.pool);
+    assert_string_equal(after, root);
+    expect_sound(own.pool);
+
+    program p;
+    reef(&p, "snapshot", "remove", own.pool, "day", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "removed 1 snapshot, 1 is left"));
+    program_release(&p);
+    expect_names(own.pool, "kept ");
+    free(root);
+    free(after);
+    pool_free(&own);
+}
+
+// A snapshot of a commit at this time of day: the pool's commits are written as of then.
+static void snapshot_at(reef_store *store, const char *name, int day, int hour) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_snapshot snapshot;
+    reef_commit commit;
+    struct tm when = {.tm_year = 120, .tm_mon = 4, .tm_mday = day, .tm_hour = hour, .tm_isdst = -1};
+    assert_int_equal(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), REEF_OK);
+    assert_int_equal(reef_commit_read(txn, &commit, &err), REEF_OK);
+    commit.unix_ms = (uint64_t)mktime(&when) * 1000;
+    assert_int_equal(reef_txn_commit(txn, &commit, &err), REEF_OK);
+    assert_int_equal(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), REEF_OK);
+    assert_int_equal(reef_snapshot_create(txn, name, &snapshot, &err), REEF_OK);
+    assert_int_equal(reef_txn_commit(txn, &commit, &err), REEF_OK);
+}
+
+static void prune_keeps_the_last_and_the_newest_of_each_day(void **state) {
+    world *w = *state;
+    own_pool own = {path_in(w->directory, "prune"), NULL};
+    reef_error err;
+    reef_store *store = NULL;
+    make_pool(own.pool);
+    assert_int_equal(reef_store_open(&store, own.pool, &(reef_store_options){.write = true}, &err),
+                     REEF_OK);
+    snapshot_at(store, "first-noon", 1, 12);
+    snapshot_at(store, "first-night", 1, 23);
+    snapshot_at(store, "third-first", 3, 0); // just after midnight, an hour after the one before
+    snapshot_at(store, "third-noon", 3, 12);
+    snapshot_at(store, "ninth-six", 9, 6);
+    snapshot_at(store, "ninth-seven", 9, 7);
+    snapshot_at(store, "ninth-eight", 9, 8);
+    reef_store_close(store);
+    const char *all =
+        "first-night first-noon ninth-eight ninth-seven ninth-six third-first third-noon ";
+    expect_names(own.pool, all);
+    expect_failure(64, "which snapshots should stay?",
+                   (const char *[]){"snapshot", "prune", own.pool, NULL});
+    expect_failure(64, "keep-last",
+                   (const char *[]){"snapshot", "prune", own.pool, "--keep-last", "0", NULL});
+
+    program p;
+    reef(&p, "snapshot", "prune", own.pool, "--keep-daily", "2", "--dry-run", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "would remove 5 snapshots, 2 would be left"));
+    assert_non_null(strstr(p.out, "would go"));
+    program_release(&p);
+    expect_names(own.pool, all);
+
+    json_t *done =
+        reef_json("snapshot", "prune", own.pool, "--keep-last", "2", "--keep-daily", "3", NULL);
+    assert_int_equal(json_array_size(json_object_get(done, "removed")), 3);
+    json_decref(done);
+    expect_names(own.pool, "first-night ninth-eight ninth-seven third-noon ");
+    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-daily", "2", NULL));
+    expect_names(own.pool, "ninth-eight third-noon ");
+    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL));
+    expect_names(own.pool, "ninth-eight ");
+    done = reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL); // nothing to do
+    assert_int_equal(json_array_size(json_object_get(done, "removed")), 0);
+    json_decref(done);
+    expect_sound(own.pool);
+    pool_free(&own);
+}
+
+// ---- names ---------------------------------------------------------------------------------------
+
+static void the_beginning_of_a_name_is_enough_everywhere(void **state) {
+    world *w = *state;
+    json_t *one = reef_json("snapshot", "show", w->pool, "k", NULL);
+    assert_string_equal(json_string_value(json_object_get(one, "name")), "kept");
+    json_decref(one);
+    json_t *whole = reef_json("eval", w->pool, w->english, "--as-of", "kept", NULL);
+    json_t *beginning = reef_json("eval", w->pool, w->english, "--as-of", "ke", NULL);
+    assert_true(json_equal(json_object_get(whole, "files"), json_object_get(beginning, "files")));
+    json_decref(whole);
+    json_decref(beginning);
+    program p;
+    reef(&p, "snapshot", "show", w->pool, "kep", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "exactly: with moments, usage and reservoir"));
+    program_release(&p);
+}
+
+static void the_pool_may_come_first_or_from_the_environment(void **state) {
+    world *w = *state;
+    setenv("REEF_POOL", w->pool, 1);
+    json_decref(reef_json("snapshot", "diff", "kept", NULL));
+    json_decref(reef_json("snapshot", "diff", "kept", "now", NULL));
+    json_decref(reef_json("snapshot", "diff", w->pool, "kept", NULL));
+    json_decref(reef_json("snapshot", "diff", w->pool, "kept", "now", NULL));
+    unsetenv("REEF_POOL");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_difference_is_told_as_a_table_and_as_json),
+        cmocka_unit_test(a_snapshot_becomes_a_pool_of_its_own),
+        cmocka_unit_test(in_place_the_pool_itself_goes_back),
+        cmocka_unit_test(snapshots_are_removed_by_name_or_its_beginning),
+        cmocka_unit_test(prune_keeps_the_last_and_the_newest_of_each_day),
+        cmocka_unit_test(the_beginning_of_a_name_is_enough_everywhere),
+        cmocka_unit_test(the_pool_may_come_first_or_from_the_environment),
+    };
+    return cmocka_run_group_tests(tests, world_make, world_remove);
+}

@@ -1,0 +1,456 @@
+// Going back to a snapshot: training goes on to the same bits; and what lies between two states.
+#include "lifelong.h"
+#include "store_bytes.h"
+#include "store_private.h"
+
+#include <math.h>
+
+#define STEP_BYTES ((size_t)LIFELONG_BATCH)
+
+// A path of the test's own.
+static char *beside(const lifelong *f, const char *name) {
+    static char path[TEMP_DIR_BYTES];
+    temp_dir_join(path, f->dir, name);
+    return path;
+}
+
+static void fails(reef_status status,
+                  reef_status expected,
+                  const reef_error *err,
+                  const char *part) {
+    assert_int_equal(status, expected);
+    if (strstr(err->message, part) == NULL) fail_msg("\"%s\" is not in: %s", part, err->message);
+}
+
+static reef_snapshot take(lifelong *f, const char *name) {
+    reef_error err;
+    reef_snapshot snapshot;
+    ok(reef_trainer_snapshot(f->trainer, name, &snapshot, &err), &err);
+    return snapshot;
+}
+
+static void seal(lifelong *f) {
+    reef_error err;
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+}
+
+// What always comes after the snapshot; returns the commit it leads to.
+static reef_commit go_on(lifelong *f) {
+    feed_kind(f, 1, 30 * STEP_BYTES + 5, 3);
+    return commit(f);
+}
+
+// Two generations, snapshot "kept" in the second, and the commit that follows from it; then a third one.
+static reef_commit make_history(lifelong *f, reef_snapshot *snapshot) {
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    feed_kind(f, 0, 40 * STEP_BYTES, 1);
+    seal(f);
+    feed_kind(f, 1, 20 * STEP_BYTES + 13, 2);
+    *snapshot = take(f, "kept");
+    reef_commit goal = go_on(f);
+    seal(f);
+    feed_kind(f, 2, 10 * STEP_BYTES, 4);
+    commit(f);
+    return goal;
+}
+
+static reef_status count_late_point(void *context, const reef_point *point, reef_error *err) {
+    uint64_t *left = context; // bytes of the stream, then a count
+    (void)err;
+    left[1] += point->stream_bytes > left[0];
+    return REEF_OK;
+}
+
+static uint64_t points_after(reef_store *store, uint64_t stream_bytes) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    uint64_t left[2] = {stream_bytes, 0};
+    ok(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
+    ok(reef_series_scan(txn, count_late_point, left, &err), &err);
+    reef_txn_abort(txn);
+    return left[1];
+}
+
+static void is_sound(reef_store *store) {
+    reef_error err;
+    reef_check_report report;
+    ok(reef_store_check(store, NULL, NULL, &report, &err), &err);
+    assert_int_equal(report.damaged, 0);
+}
+
+// ---- language models -----------------------------------------------------------------------------
+
+static void a_restored_pool_trains_to_the_same_bits(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_snapshot snapshot;
+    reef_restoration done;
+    reef_commit goal = make_history(f, &snapshot);
+    char *to = beside(f, "restored");
+    ok(reef_pool_restore(f->store, "ke", NULL, &done, &err), &err); // a plan
+    assert_int_equal(done.plan.sealed_gone, 1);
+    assert_int_not_equal(access(to, F_OK), 0);
+    ok(reef_pool_restore(f->store, "ke", to, &done, &err), &err); // while the trainer has the pool
+    assert_string_equal(done.plan.snapshot.name, "kept");
+    assert_memory_equal(done.commit.root, snapshot.root, REEF_HASH_BYTES);
+    close_pool(f);
+
+    memcpy(f->pool, to, strlen(to) + 1);
+    open_pool(f, 2);
+    assert_int_equal(status_of(f).stream_bytes, snapshot.stream_bytes);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_int_equal(points_after(f->store, snapshot.stream_bytes), 0);
+    reef_commit reached = go_on(f);
+    assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
+    assert_true(points_after(f->store, snapshot.stream_bytes) > 0);
+    is_sound(f->store);
+}
+
+static void in_place_too_and_the_state_before_can_still_be_evaluated(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_snapshot snapshot;
+    reef_restoration done;
+    size_t bytes = (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float);
+    float *then = new_logits(), *before = new_logits(), *now = new_logits();
+    reef_commit goal = make_history(f, &snapshot);
+    logits_of(f->store, "kept", 1, then);
+    logits_of(f->store, NULL, 2, before);
+    reef_trainer_close(f->trainer);
+    f->trainer = NULL;
+    ok(reef_pool_restore_in_place(f->store, "kept", true, &done, &err), &err); // tried only
+    logits_of(f->store, NULL, 2, now);
+    assert_memory_equal(now, before, bytes);
+    ok(reef_pool_restore_in_place(f->store, "kept", false, &done, &err), &err);
+    logits_of(f->store, NULL, 1, now);
+    assert_memory_equal(now, then, bytes);
+    logits_of(f->store, done.kept_as, 2, now); // generation 1 as sealed lies in a copy by now
+    assert_memory_equal(now, before, bytes);
+    close_pool(f);
+
+    open_pool(f, 1);
+    reef_commit reached = go_on(f);
+    assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
+    logits_of(f->store, "before-restore", 2, now);
+    assert_memory_equal(now, before, bytes);
+    is_sound(f->store);
+    free(then);
+    free(before);
+    free(now);
+}
+
+static void what_a_strategy_keeps_comes_back_as_well(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_restoration done;
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "strategy", "ewc");
+    make_pool(f, 1);
+    feed_kind(f, 0, 20 * STEP_BYTES, 1);
+    seal(f); // the first task ends: anchors and Fisher information
+    feed_kind(f, 1, 5 * STEP_BYTES, 2);
+    take(f, "kept");
+    reef_commit goal = go_on(f);
+    seal(f); // others take their place
+    feed_kind(f, 2, 5 * STEP_BYTES, 4);
+    commit(f);
+    reef_trainer_close(f->trainer);
+    f->trainer = NULL;
+    ok(reef_pool_restore_in_place(f->store, "kept", false, &done, &err), &err);
+    close_pool(f);
+    open_pool(f, 1);
+    reef_commit reached = go_on(f);
+    assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
+}
+
+// ---- snapshots as the first ones were ------------------------------------------------------------
+
+// Nothing in `moments`, and a record of 60 bytes.
+static void make_first_kind(reef_store *store, const char *name) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_view view;
+    reef_commit last;
+    reef_snapshot snapshot;
+    uint8_t bytes[60], from[4];
+    const reef_key record = {.db = REEF_DB_SNAPSHOTS, .name = name};
+    ok(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
+    ok(reef_commit_read(txn, &last, &err), &err);
+    ok(reef_snapshot_read(txn, name, &snapshot, &err), &err);
+    ok(reef_record_view(txn, &record, &view, &err), &err);
+    memcpy(bytes, view.data, sizeof bytes);
+    ok(reef_record_store(txn, &record, REEF_BYTES, bytes, sizeof bytes, &err), &err);
+    reef_put_be32(from, snapshot.copy);
+    for (size_t removed = 0;; removed++) {
+        reef_cursor cursor;
+        reef_key key = {0};
+        char own[REEF_NAME_BYTES_MAX + 1];
+        ok(reef_cursor_open(&cursor, txn, REEF_DB_MOMENTS, from, sizeof from, &err), &err);
+        if (!cursor.done)
+            ok(reef_key_decode(REEF_DB_MOMENTS, cursor.key.mv_data, cursor.key.mv_size, &key, own,
+                               &err),
+               &err);
+        reef_cursor_close(&cursor);
+        if (key.generation != snapshot.copy) {
+            assert_true(removed > 0);
+            break;
+        }
+        ok(reef_record_remove(txn, &key, &err), &err);
+    }
+    ok(reef_txn_commit(txn, &last, &err), &err);
+}
+
+static reef_status check_window(void *context,
+                                const reef_key *key,
+                                const reef_view *view,
+                                reef_error *err) {
+    uint64_t offset, *seen = context; // bytes of the stream, then a count
+    (void)key, (void)err;
+    memcpy(&offset, (const uint8_t *)view->data + 8, sizeof offset);
+    assert_true(offset < seen[0]);
+    seen[1]++;
+    return REEF_OK;
+}
+
+static void without_moments_a_language_model_begins_its_optimiser_anew(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_snapshot snapshot;
+    reef_restoration done;
+    reef_txn *txn = NULL;
+    reef_usage usage[16];
+    size_t bytes = (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float);
+    float *then = new_logits(), *now = new_logits();
+    reef_commit goal = make_history(f, &snapshot);
+    logits_of(f->store, "kept", 1, then);
+    make_first_kind(f->store, "kept");
+    ok(reef_pool_restore(f->store, "kept", beside(f, "restored"), &done, &err), &err);
+    assert_false(done.plan.snapshot.exact);
+    close_pool(f);
+    memcpy(f->pool, beside(f, "restored"), TEMP_DIR_BYTES);
+    open_pool(f, 1);
+    logits_of(f->store, NULL, 1, now);
+    assert_memory_equal(now, then, bytes);
+
+    uint64_t seen[2] = {snapshot.stream_bytes, 0};
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, check_window, seen, &err), &err);
+    assert_true(seen[1] > 0);
+    memset(usage, 1, sizeof usage);
+    ok(reef_usage_read(txn, 1, 0, 16, usage, &err), &err);
+    for (size_t i = 0; i < 16; i++) assert_int_equal(usage[i].count, 0);
+    reef_txn_abort(txn);
+
+    reef_commit reached = go_on(f); // it learns, if not to the same bits
+    assert_memory_not_equal(reached.root, goal.root, REEF_HASH_BYTES);
+    assert_int_equal(reached.stream_bytes, goal.stream_bytes);
+    is_sound(f->store);
+    free(then);
+    free(now);
+}
+
+// ---- vector models -------------------------------------------------------------------------------
+
+#define INPUTS 6
+#define RECORD_BYTES (REEF_VECTOR_LABEL_BYTES + INPUTS * sizeof(float))
+
+static void feed_vectors(lifelong *f, size_t count, float shift, uint32_t seed) {
+    uint8_t record[RECORD_BYTES];
+    for (size_t i = 0; i < count; i++) {
+        float vector[INPUTS];
+        int32_t label = (int32_t)(i % 3);
+        for (size_t d = 0; d < INPUTS; d++) {
+            seed = seed * 1664525u + 1013904223u;
+            vector[d] = (float)(seed >> 8) / (float)(1 << 24) + shift * (float)d +
+                        ((int32_t)d % 3 == label ? 1.5f : 0.0f);
+        }
+        memcpy(record, &label, sizeof label);
+        memcpy(record + REEF_VECTOR_LABEL_BYTES, vector, sizeof vector);
+        feed(f, record, sizeof record);
+    }
+}
+
+static void a_vector_model_needs_its_sums_and_has_them(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_restoration done;
+    reef_config_default(&f->config);
+    choose(&f->config, "model", "vector");
+    choose(&f->config, "boundaries", "given");
+    f->config.inputs = INPUTS;
+    f->config.side = 6;
+    f->config.memory = 50;
+    make_pool(f, 1);
+    feed_vectors(f, 200, 0.0f, 1);
+    seal(f);
+    feed_vectors(f, 150, 2.0f, 2);
+    reef_snapshot snapshot = take(f, "kept");
+    feed_vectors(f, 170, 2.0f, 3);
+    reef_commit goal = commit(f);
+    seal(f);
+    feed_vectors(f, 90, 4.0f, 4);
+    commit(f);
+    reef_trainer_close(f->trainer);
+    f->trainer = NULL;
+    ok(reef_pool_restore_in_place(f->store, "kept", false, &done, &err), &err);
+    close_pool(f);
+    open_pool(f, 1);
+    feed_vectors(f, 170, 2.0f, 3);
+    reef_commit reached = commit(f);
+    assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
+    reef_model *model = NULL; // its sealed generation 1 lies in a copy
+    ok(reef_model_open(&model, f->store, done.kept_as, NULL, &err), &err);
+    assert_int_equal(reef_model_generation_count(model), 3);
+    reef_model_close(model);
+    is_sound(f->store);
+
+    make_first_kind(f->store, "kept");
+    fails(reef_pool_restore(f->store, "kept", beside(f, "none"), &done, &err), REEF_INVALID, &err,
+          "sums of a vector model");
+    assert_int_not_equal(access(beside(f, "none"), F_OK), 0);
+    assert_int_equal(snapshot.open_generation, 1);
+}
+
+// ---- differences ---------------------------------------------------------------------------------
+
+// Rows of a layer that differ between two states, from the records themselves.
+static size_t rows_that_differ(
+    reef_store *store, uint32_t a, uint32_t b, uint32_t layer, size_t rows, size_t row_bytes) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_view x, y;
+    size_t count = 0;
+    ok(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
+    reef_key key = {.db = REEF_DB_EXPERTS, .generation = a, .layer = layer};
+    ok(reef_record_view(txn, &key, &x, &err), &err);
+    key.generation = b;
+    ok(reef_record_view(txn, &key, &y, &err), &err);
+    for (size_t i = 0; i < rows; i++)
+        count += memcmp((const char *)x.data + i * row_bytes, (const char *)y.data + i * row_bytes,
+                        row_bytes) != 0;
+    reef_txn_abort(txn);
+    return count;
+}
+
+static const reef_tensor_change *tensor_of(const reef_state_change *change, const char *name) {
+    for (size_t i = 0; i < change->tensor_count; i++)
+        if (strcmp(change->tensors[i].name, name) == 0) return &change->tensors[i];
+    return NULL;
+}
+
+static void a_difference_counts_what_changed(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_state_change change;
+    uint64_t frozen;
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    feed_kind(f, 0, 10 * STEP_BYTES, 1);
+    reef_snapshot a = take(f, "a");
+    take(f, "b");
+    ok(reef_state_diff(f->store, "a", "b", &change, &err), &err);
+    assert_int_equal(change.layer_count, 2);
+    for (size_t l = 0; l < 2; l++) {
+        assert_true(change.layers[l].before == 36 && change.layers[l].after == 36);
+        assert_int_equal(change.layers[l].changed, 0);
+        assert_true(isnan(change.layers[l].usage_drift));
+    }
+    assert_int_equal(change.tensor_count, 0);
+    assert_true(change.tensors_compared > 10);
+    reef_state_change_release(&change);
+
+    // The first ten experts cannot change.
+    ok(reef_trainer_freeze(f->trainer, &(reef_freeze){.layer = -1, .last = 9}, &frozen, &err),
+       &err);
+    feed_kind(f, 1, 10 * STEP_BYTES, 2);
+    ok(reef_trainer_grow(f->trainer, 7, &err), &err);
+    ok(reef_state_diff(f->store, "b", NULL, &change, &err), &err);
+    assert_true(change.after.step > change.before.step && change.sealed_count == 0);
+    for (size_t l = 0; l < 2; l++) {
+        const reef_layer_change *layer = &change.layers[l];
+        assert_true(layer->before == 36 && layer->after == 49);
+        assert_true(layer->changed > 0 && layer->changed <= 26);
+        assert_int_equal(layer->changed,
+                         rows_that_differ(f->store, a.copy, 0, layer->layer, 36, 2 * 16 * 4));
+        assert_true(layer->uses > 0 && layer->usage_drift > 0.0 && layer->usage_drift <= 1.0);
+    }
+    const reef_tensor_change *embedding = tensor_of(&change, "embedding");
+    assert_non_null(embedding);
+    assert_true(embedding->relative > 0.0 && embedding->relative < 10.0);
+    const reef_tensor_change *keys = tensor_of(&change, "block0.sub_keys_a");
+    assert_non_null(keys);
+    assert_true(keys->before == 6 * 4 && keys->after == 7 * 4);
+    assert_null(tensor_of(&change, "state"));
+    reef_state_change_release(&change);
+}
+
+static void sealing_in_bf16_alone_changes_no_expert(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_state_change change;
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    feed_kind(f, 0, 10 * STEP_BYTES, 1);
+    take(f, "a");
+    ok(reef_trainer_seal(f->trainer, "bf16", NULL, &err), &err);
+    ok(reef_state_diff(f->store, "a", "now", &change, &err), &err);
+    assert_true(change.sealed_after && !change.sealed_before && !change.sealed_gone);
+    assert_int_equal(change.sealed_count, 1);
+    assert_int_equal(change.sealed[0].generation, 0);
+    for (size_t l = 0; l < 2; l++) assert_int_equal(change.layers[l].changed, 0);
+    const reef_tensor_change *bias = tensor_of(&change, "block1.query_bias");
+    assert_true(bias != NULL && bias->before == 0 && isnan(bias->relative));
+    reef_state_change_release(&change);
+
+    // The other way round it is the same, with the signs turned.
+    ok(reef_state_diff(f->store, "now", "a", &change, &err), &err);
+    assert_true(change.sealed_gone && change.sealed_count == 1 && change.sealed_before);
+    for (size_t l = 0; l < 2; l++) assert_int_equal(change.layers[l].changed, 0);
+    reef_state_change_release(&change);
+    fails(reef_state_diff(f->store, "a", "none", &change, &err), REEF_NOT_FOUND, &err, "none");
+    reef_state_change_release(&change);
+}
+
+// ---- removing ------------------------------------------------------------------------------------
+
+static void snapshots_are_removed_together_or_not_at_all(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_snapshot snapshot;
+    reef_txn *txn = NULL;
+    char names[3][REEF_NAME_BYTES_MAX + 1] = {"a", "c", "missing"};
+    make_pool(f, 1);
+    feed_kind(f, 0, 10 * STEP_BYTES, 1);
+    take(f, "a");
+    take(f, "b");
+    take(f, "c");
+    fails(reef_trainer_snapshots_remove(f->trainer, names, 3, &err), REEF_NOT_FOUND, &err,
+          "missing");
+    ok(reef_trainer_snapshots_remove(f->trainer, names, 2, &err), &err);
+    assert_int_equal(times_said(f, "\"snapshot_remove\""), 2);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_snapshot_read(txn, "b", &snapshot, &err), &err);
+    assert_int_equal(reef_snapshot_read(txn, "a", &snapshot, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_snapshot_read(txn, "c", &snapshot, &err), REEF_NOT_FOUND);
+    reef_txn_abort(txn);
+    feed_kind(f, 0, 5 * STEP_BYTES, 2); // and training goes on
+    commit(f);
+    is_sound(f->store);
+}
+
+#define RESTORE_TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        RESTORE_TEST(a_restored_pool_trains_to_the_same_bits),
+        RESTORE_TEST(in_place_too_and_the_state_before_can_still_be_evaluated),
+        RESTORE_TEST(what_a_strategy_keeps_comes_back_as_well),
+        RESTORE_TEST(without_moments_a_language_model_begins_its_optimiser_anew),
+        RESTORE_TEST(a_vector_model_needs_its_sums_and_has_them),
+        RESTORE_TEST(a_difference_counts_what_changed),
+        RESTORE_TEST(sealing_in_bf16_alone_changes_no_expert),
+        RESTORE_TEST(snapshots_are_removed_together_or_not_at_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+// reef snapshot remove and reef snapshot prune: let go of snapshots, by name or by age.
+//
+// Both make a list of names first; what is on it goes in one transaction, through the daemon where one
+// runs. A snapshot that is made meanwhile is on no list.
+#include "commands.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define KEEP_MAX 1000000 // more snapshots than that, or days, nobody has
+
+const cli_manual snapshot_remove_manual = {
+    .about = "Removes the named snapshots, all or none. The beginning of a name is enough where "
+             "only one\n"
+             "snapshot's name begins so. Nothing else of the pool changes.",
+    .options = NULL,
+    .example = "reef snapshot remove reef.pool before-upgrade",
+};
+
+static const cli_option PRUNE_OPTIONS[] = {
+    {"keep-last", "N", "keep the N newest snapshots"},
+    {"keep-daily", "N", "keep the newest snapshot of each of the last N days that have one"},
+    {0},
+};
+
+const cli_manual snapshot_prune_manual = {
+    .about = "Removes every snapshot that no rule keeps. At least one rule must be given; with "
+             "both, what\n"
+             "either of them keeps stays. Days are those of local time.",
+    .options = PRUNE_OPTIONS,
+    .example = "reef snapshot prune reef.pool --keep-last 3 --keep-daily 7 --dry-run",
+};
+
+// ---- the list of what goes -----------------------------------------------------------------------
+
+typedef struct choice {
+    reef_snapshot snapshot;
+    bool goes;
+} choice;
+
+typedef struct choices {
+    choice *all; // (count)
+    size_t count, capacity;
+} choices;
+
+static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    choices *list = context;
+    (void)err;
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 16;
+        choice *grown = cli_alloc(capacity, sizeof(*grown));
+        if (list->count > 0) memcpy(grown, list->all, list->count * sizeof(*grown));
+        free(list->all);
+        list->all = grown;
+        list->capacity = capacity;
+    }
+    list->all[list->count++] = (choice){.snapshot = *snapshot};
+    return REEF_OK;
+}
+
+// Newest first; names decide between snapshots of one moment.
+static int by_age(const void *left, const void *right) {
+    const reef_snapshot *a = &((const choice *)left)->snapshot;
+    const reef_snapshot *b = &((const choice *)right)->snapshot;
+    if (a->unix_ms != b->unix_ms) return a->unix_ms < b->unix_ms ? 1 : -1;
+    if (a->commit != b->commit) return a->commit < b->commit ? 1 : -1;
+    return strcmp(a->name, b->name);
+}
+
+// A number for each day of local time, whichever; 0 for a time that is none.
+static long day_of(uint64_t unix_ms) {
+    time_t seconds = (time_t)(unix_ms / 1000);
+    struct tm local;
+    return localtime_r(&seconds, &local) ? (local.tm_year + 1900L) * 400 + local.tm_yday : 0;
+}
+
+static void choose(choices *list, uint64_t keep_last, uint64_t keep_daily) {
+    uint64_t days = 0;
+    long day = -1;
+    qsort(list->all, list->count, sizeof(*list->all), by_age);
+    for (size_t i = 0; i < list->count; i++) {
+        long own = day_of(list->all[i].snapshot.unix_ms);
+        bool newest_of_day = own != day;
+        if (newest_of_day) days++;
+        day = own;
+        list->all[i].goes = !(i < keep_last || (newest_of_day && days <= keep_daily));
+    }
+}
+
+static reef_status list_all(cli_pool *pool, choices *list, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, list, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+// Mark what the operands name.
+static reef_status list_named(const cli_call *cli, cli_pool *pool, choices *list, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = list_all(pool, list, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    for (size_t i = 0; status == REEF_OK && i < cli->operand_count; i++) {
+        reef_snapshot found;
+        status = reef_snapshot_find(txn, cli->operands[i], &found, err);
+        for (size_t k = 0; status == REEF_OK && k < list->count; k++)
+            list->all[k].goes |= strcmp(list->all[k].snapshot.name, found.name) == 0;
+    }
+    reef_txn_abort(txn);
+    return status;
+}
+
+static size_t going(const choices *list) {
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) count += list->all[i].goes;
+    return count;
+}
+
+// ---- removing ------------------------------------------------------------------------------------
+
+static reef_status remove_names(reef_trainer *trainer,
+                                json_t *arguments,
+                                json_t **result,
+                                reef_error *err) {
+    json_t *names = json_object_get(arguments, "names"), *item;
+    char(*copies)[REEF_NAME_BYTES_MAX + 1] = cli_alloc(json_array_size(names), sizeof(*copies));
+    size_t i;
+    json_array_foreach(names, i, item)
+        snprintf(copies[i], sizeof(*copies), "%s", json_string_value(item));
+    reef_status status =
+        reef_trainer_snapshots_remove(trainer, copies, json_array_size(names), err);
+    free(copies);
+    if (status == REEF_OK) *result = json_pack("{s:O}", "removed", names);
+    return status;
+}
+
+static reef_status remove_chosen(const cli_call *cli, const choices *list, reef_error *err) {
+    json_t *names = json_array(), *result = NULL;
+    for (size_t i = 0; i < list->count; i++)
+        if (list->all[i].goes)
+            json_array_append_new(names, json_string(list->all[i].snapshot.name));
+    json_t *request = json_pack("{s:s, s:o}", "command", "snapshot_remove", "names", names);
+    if (!request) return reef_fail(err, REEF_NO_MEMORY, "the request could not be built");
+    reef_status status = cli_change(cli, request, remove_names, &result, err);
+    json_decref(result);
+    return status;
+}
+
+static reef_status answer(cli_call *cli, const choices *list, reef_error *err) {
+    json_t *removed = json_array(), *kept = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        json_array_append_new(list->all[i].goes ? removed : kept,
+                              snapshot_json(&list->all[i].snapshot));
+    return cli_answer(
+        cli, json_pack("{s:b, s:o, s:o}", "done", !cli->dry_run, "removed", removed, "kept", kept),
+        err);
+}
+
+static void print(const cli_call *cli, const choices *list) {
+    static const char *const HEADING[] = {"snapshot", "step", "made", ""};
+    cli_table *table = cli_table_new("<><<", HEADING);
+    size_t count = going(list);
+    for (size_t i = 0; i < list->count; i++) {
+        const choice *one = &list->all[i];
+        char words[CLI_WORD_BYTES];
+        cli_table_cell(table, "%s", one->snapshot.name);
+        cli_table_cell(table, "%" PRIu64, one->snapshot.step);
+        cli_table_cell(table, "%s", cli_time(one->snapshot.unix_ms, words));
+        cli_table_cell(table, "%s", !one->goes ? "stays" : cli->dry_run ? "would go" : "gone");
+    }
+    if (list->count > 0) cli_table_print(table, stdout);
+    cli_table_free(table);
+    printf("%s %zu snapshot%s, %zu %s left\n", cli->dry_run ? "would remove" : "removed", count,
+           count == 1 ? "" : "s", list->count - count,
+           cli->dry_run ? "would be" : (list->count - count == 1 ? "is" : "are"));
+}
+
+static reef_status carry_out(cli_call *cli, const choices *list, reef_error *err) {
+    reef_status status = REEF_OK;
+    if (!cli->dry_run && going(list) > 0) status = remove_chosen(cli, list, err);
+    if (status != REEF_OK) return status;
+    if (cli->json) return answer(cli, list, err);
+    print(cli, list);
+    return REEF_OK;
+}
+
+reef_status cmd_snapshot_remove(cli_call *cli, reef_error *err) {
+    cli_pool pool;
+    choices list = {0};
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status != REEF_OK) return status;
+    status = list_named(cli, &pool, &list, err);
+    if (status == REEF_OK) qsort(list.all, list.count, sizeof(*list.all), by_age);
+    if (status == REEF_OK) status = carry_out(cli, &list, err);
+    cli_pool_close(&pool);
+    free(list.all);
+    return status;
+}
+
+reef_status cmd_snapshot_prune(cli_call *cli, reef_error *err) {
+    uint64_t keep_last = 0, keep_daily = 0;
+    reef_status status = cli_integer(cli, "keep-last", 1, KEEP_MAX, &keep_last, err);
+    if (status == REEF_OK) status = cli_integer(cli, "keep-daily", 1, KEEP_MAX, &keep_daily, err);
+    if (status != REEF_OK) return status;
+    if (keep_last == 0 && keep_daily == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "which snapshots should stay? give --keep-last N, --keep-daily N or both");
+    cli_pool pool;
+    choices list = {0};
+    status = cli_pool_open(&pool, cli, err);
+    if (status != REEF_OK) return status;
+    status = list_all(&pool, &list, err);
+    if (status == REEF_OK && list.count > 0) choose(&list, keep_last, keep_daily);
+    if (status == REEF_OK) status = carry_out(cli, &list, err);
+    cli_pool_close(&pool);
+    free(list.all);
+    return status;
+}

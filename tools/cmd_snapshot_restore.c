@@ -1,0 +1,113 @@
+// reef snapshot restore: go back to a snapshot, in a new pool or in the same one.
+#include "commands.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+static const cli_option OPTIONS[] = {
+    {"in-place", NULL, "change this pool instead of making one in OUT"},
+    {0},
+};
+
+const cli_manual snapshot_restore_manual = {
+    .about =
+        "Makes a new pool in directory OUT as the pool was in the snapshot: what was sealed later "
+        "is not in\n"
+        "it, and training goes on from that place in the stream, to the same bits as it did then. "
+        "A daemon may\n"
+        "run on the pool meanwhile. With --in-place the pool itself goes back, in one step; what "
+        "it is now\n"
+        "stays as snapshot before-restore-COMMIT. Then no daemon may run on it. Events of the "
+        "timeline stay.",
+    .options = OPTIONS,
+    .example = "reef snapshot restore reef.pool before-upgrade restored.pool\n"
+               "reef snapshot restore reef.pool before-upgrade --in-place --dry-run",
+};
+
+// What making the directory would refuse, so that a dry run refuses it too.
+static reef_status check_out(const char *out, reef_error *err) {
+    DIR *directory = opendir(out);
+    if (!directory && errno == ENOENT) return REEF_OK;
+    if (!directory)
+        return reef_fail(err, REEF_INVALID, "cannot make a pool in %.160s: %s", out,
+                         strerror(errno));
+    bool empty = true;
+    for (struct dirent *entry; (entry = readdir(directory));)
+        empty &= strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    closedir(directory);
+    return empty ? REEF_OK
+                 : reef_fail(err, REEF_INVALID,
+                             "cannot make a pool in %.160s: the directory is not empty", out);
+}
+
+static reef_status restore_in_place(const cli_call *cli, reef_restoration *done, reef_error *err) {
+    reef_store *store = NULL;
+    reef_error reason;
+    reef_status status =
+        reef_store_open(&store, cli->pool, &(reef_store_options){.write = true}, &reason);
+    if (status == REEF_BUSY)
+        return reef_fail(err, REEF_BUSY,
+                         "%.140s: stop it first, or give a directory OUT instead of --in-place",
+                         reason.message);
+    if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
+    status = reef_pool_restore_in_place(store, cli->operands[0], cli->dry_run, done, err);
+    reef_store_close(store);
+    return status;
+}
+
+static reef_status restore_elsewhere(const cli_call *cli, reef_restoration *done, reef_error *err) {
+    reef_store *store = NULL;
+    const char *out = cli->operands[1];
+    reef_status status = reef_store_open(&store, cli->pool, NULL, err);
+    if (status == REEF_OK) status = check_out(out, err);
+    if (status == REEF_OK)
+        status = reef_pool_restore(store, cli->operands[0], cli->dry_run ? NULL : out, done, err);
+    reef_store_close(store);
+    return status;
+}
+
+static json_t *restoration_json(const cli_call *cli, const reef_restoration *done, bool in_place) {
+    const reef_restore_plan *plan = &done->plan;
+    return json_pack("{s:b, s:b, s:o, s:o, s:I, s:I, s:o, s:o}", "done", !cli->dry_run, "in_place",
+                     in_place, "pool", cli_path(in_place ? cli->pool : cli->operands[1]),
+                     "snapshot", snapshot_json(&plan->snapshot), "sealed_gone",
+                     (json_int_t)plan->sealed_gone, "snapshots_gone", (json_int_t)plan->needy_count,
+                     "kept_as", in_place ? json_string(done->kept_as) : json_null(), "commit",
+                     cli->dry_run ? json_null() : cli_commit_json(&done->commit));
+}
+
+static void print(const cli_call *cli, const reef_restoration *done, bool in_place) {
+    const reef_restore_plan *plan = &done->plan;
+    const reef_snapshot *snapshot = &plan->snapshot;
+    char words[CLI_WORD_BYTES];
+    printf("%-25s%s\n", cli->dry_run ? "would restore" : "restored", snapshot->name);
+    printf("%-25s%s\n", "pool", in_place ? cli->pool : cli->operands[1]);
+    printf("%-25s%" PRIu64 "\n", "step", snapshot->step);
+    printf("%-25s%s bytes\n", "stream", cli_count(snapshot->stream_bytes, words));
+    printf("%-25s%" PRIu32 "\n", "sealed generations gone", plan->sealed_gone);
+    if (in_place)
+        printf("%-25ssnapshot %s\n", "state before", done->kept_as);
+    else
+        printf("%-25s%zu\n", "snapshots gone", plan->needy_count);
+    printf("%-25s%s\n", "training goes on",
+           snapshot->exact ? "exactly as it did from there"
+                           : "without moments and usage, which the snapshot does not hold");
+}
+
+reef_status cmd_snapshot_restore(cli_call *cli, reef_error *err) {
+    bool in_place = cli_text(cli, "in-place") != NULL;
+    reef_restoration done;
+    if (in_place == (cli->operand_count == 2))
+        return reef_fail(err, REEF_INVALID,
+                         in_place
+                             ? "--in-place changes the pool itself: OUT makes no sense with it"
+                             : "where to? give a directory OUT for the new pool, or --in-place");
+    reef_status status =
+        in_place ? restore_in_place(cli, &done, err) : restore_elsewhere(cli, &done, err);
+    if (status != REEF_OK) return status;
+    if (cli->json) return cli_answer(cli, restoration_json(cli, &done, in_place), err);
+    print(cli, &done, in_place);
+    return REEF_OK;
+}
