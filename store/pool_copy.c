@@ -1,73 +1,205 @@
-// A compact copy of a pool in a directory of its own.
+// A standalone copy of a pool: what its last commit holds, in as few pages as that takes.
 //
-// LMDB writes the pages of one read transaction, without the free ones; it does not sync them. The file
-// is made in the nursery of the new directory and moved to its place at the end, as a new pool's is.
+// Made like a new pool: in a subdirectory of its directory, with the data file moved to its place when it is
+// whole and on the disk. LMDB reads the pool in a transaction of its own, so a writer goes on meanwhile. The
+// copy is believed when it opens, its root hash follows from what it holds, and it is that of the source.
 #include "pool_file.h"
 #include "pool_format.h"
 #include "store_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#define DATA_FILE "data.mdb"
+// ---- where to ------------------------------------------------------------------------------------
 
-// LMDB would create the file with the modes of the umask; ours are for the owner only.
-static reef_status data_file_make(const char *nursery, int *fd, reef_error *err) {
-    char *file = reef_pool_file_path(nursery, DATA_FILE);
-    if (file == NULL) return reef_fail(err, REEF_NO_MEMORY, "out of memory for a path");
-    *fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    reef_status status = *fd >= 0 ? REEF_OK
-                                  : reef_fail(err, errno == ENOSPC ? REEF_FULL : REEF_IO,
-                                              "cannot create %s: %s", file, strerror(errno));
+// The directory that `to` is, or would be made in; -1 where there is none.
+static int directory_of(const char *to) {
+    int fd = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) return fd;
+    char *copy = strdup(to); // dirname may cut it
+    if (copy != NULL) fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(copy);
+    return fd;
+}
+
+static bool is_same(const struct stat *one, const struct stat *other) {
+    return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+}
+
+// Is the directory `fd`, which is closed, the pool's or one below it? Upwards, as far as can be seen: a path may
+// be written in many ways.
+static bool lies_inside(int fd, const struct stat *pool) {
+    struct stat here = {0}, above = {0};
+    bool inside = false, top = fd < 0 || fstat(fd, &here) != 0;
+    while (!top && !inside) {
+        inside = is_same(&here, pool);
+        int next = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        close(fd);
+        fd = next;
+        top = fd < 0 || fstat(fd, &above) != 0 || is_same(&above, &here);
+        here = above;
+    }
+    if (fd >= 0) close(fd);
+    return inside;
+}
+
+static reef_status check_outside(const char *path, const char *to, reef_error *err) {
+    struct stat pool;
+    // Where one of them is missing, opening or making it says so.
+    if (stat(path, &pool) != 0 || !lies_inside(directory_of(to), &pool)) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "cannot copy pool %.80s to %.80s, which lies inside it: choose a place "
+                     "beside it",
+                     path, to);
+}
+
+// ---- copying -------------------------------------------------------------------------------------
+
+// What the whole environment has, of which a compact copy takes at most as much.
+static uint64_t used_bytes(MDB_env *lmdb) {
+    MDB_envinfo info;
+    MDB_stat stat;
+    if (mdb_env_info(lmdb, &info) != 0 || mdb_env_stat(lmdb, &stat) != 0) return 0;
+    return ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
+}
+
+static reef_status data_write(reef_store *store, const char *to, int fd, reef_error *err) {
+    MDB_env *lmdb = reef_environment_lmdb(store->environment);
+    int code = mdb_env_copyfd2(lmdb, fd, MDB_CP_COMPACT);
+    if (code == 0 && fsync(fd) != 0) code = errno; // LMDB leaves that to its caller
+    if (code == 0) return REEF_OK;
+    if (code == MDB_INCOMPATIBLE)
+        return reef_fail(err, REEF_CORRUPT,
+                         "cannot copy pool %s: its trees do not account for all of its pages; "
+                         "check it with reef verify",
+                         store->path);
+    return reef_lmdb_fail(to, code, used_bytes(lmdb), "write a copy", err);
+}
+
+static reef_status data_copy(reef_store *store,
+                             const char *to,
+                             const char *nursery,
+                             reef_error *err) {
+    char *file = reef_pool_file_path(nursery, "data.mdb");
+    if (file == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "out of memory while copying pool %s", store->path);
+    int fd = open(file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    reef_status status = REEF_OK;
+    if (fd < 0)
+        status = reef_lmdb_fail(to, errno, 0, "create a data file", err);
+    else
+        status = data_write(store, to, fd, err);
+    if (fd >= 0 && close(fd) != 0 && status == REEF_OK)
+        status = reef_lmdb_fail(to, errno, 0, "close the data file", err);
     free(file);
     return status;
 }
 
-static reef_status data_file_write(reef_store *store, const char *to, int fd, reef_error *err) {
-    reef_environment *environment = store->environment;
-    MDB_envinfo info = {0};
-    MDB_stat stat = {0};
-    MDB_txn *txn = NULL;
-    // A transaction of ours keeps the map where it is while LMDB reads in one of its own.
-    reef_status status = reef_environment_begin(environment, false, &txn, err);
-    if (status != REEF_OK) return status;
-    MDB_env *lmdb = reef_environment_lmdb(environment);
-    (void)mdb_env_info(lmdb, &info);
-    (void)mdb_env_stat(lmdb, &stat);
-    uint64_t bytes = ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize; // at most
-    int code = mdb_env_copyfd2(lmdb, fd, MDB_CP_COMPACT);
-    if (code == 0 && fsync(fd) != 0) code = errno;
-    mdb_txn_abort(txn);
-    reef_environment_end(environment, false);
-    return code == 0 ? REEF_OK : reef_lmdb_fail(to, code, bytes, "write the copy", err);
+// ---- comparing -----------------------------------------------------------------------------------
+
+// Number 0 in a pool without any commit.
+static reef_status last_commit(reef_store *store, reef_commit *out, reef_error *err) {
+    reef_txn *txn = NULL;
+    *out = (reef_commit){0};
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
+    reef_txn_abort(txn);
+    return status == REEF_NOT_FOUND ? REEF_OK : status;
 }
 
-static reef_status copy_in_place(reef_store *store, const char *to, reef_error *err) {
+// The last commit of the copy, whose root hash must follow from its records.
+static reef_status copied_commit(const char *nursery, reef_commit *out, reef_error *err) {
+    reef_store *copy = NULL;
+    reef_txn *txn = NULL;
+    uint8_t root[REEF_HASH_BYTES];
+    reef_status status = reef_store_open(&copy, nursery, &(reef_store_options){0}, err);
+    if (status != REEF_OK) return status;
+    status = last_commit(copy, out, err);
+    if (status == REEF_OK && out->number > 0) {
+        status = reef_txn_begin(&txn, copy, REEF_TXN_READ, err);
+        if (status == REEF_OK) status = reef_txn_generations_load(txn, err);
+        if (status == REEF_OK)
+            status = reef_root_hash(txn, out->step, out->stream_bytes, root, err);
+        if (status == REEF_OK && memcmp(root, out->root, sizeof(root)) != 0)
+            status = reef_fail(err, REEF_CORRUPT,
+                               "the copy's root hash is not that of its commit %" PRIu64
+                               ": check the pool with reef verify",
+                               out->number);
+    }
+    reef_txn_abort(txn);
+    reef_store_close(copy);
+    return status;
+}
+
+// A writer may have committed meanwhile: the copy is of the last commit before or of a later one.
+static reef_status compare(reef_store *store,
+                           const char *nursery,
+                           const reef_commit *before,
+                           reef_commit *copied,
+                           reef_error *err) {
+    reef_commit after;
+    reef_status status = copied_commit(nursery, copied, err);
+    if (status == REEF_OK) status = last_commit(store, &after, err);
+    if (status != REEF_OK) return status;
+    bool same = copied->number >= before->number && copied->number <= after.number;
+    if (copied->number == before->number)
+        same = same && memcmp(copied->root, before->root, REEF_HASH_BYTES) == 0;
+    if (copied->number == after.number)
+        same = same && memcmp(copied->root, after.root, REEF_HASH_BYTES) == 0;
+    return same ? REEF_OK
+                : reef_fail(err, REEF_CORRUPT,
+                            "the copy of pool %s is of commit %" PRIu64
+                            " with another root hash, the pool is at commit %" PRIu64,
+                            store->path, copied->number, after.number);
+}
+
+static reef_status copy_in_place(reef_store *store,
+                                 const char *to,
+                                 reef_commit *copied,
+                                 reef_error *err) {
     char *nursery = NULL;
-    int fd = -1;
-    // Two may meet in one empty directory: who gets the lock late finds a pool.
-    reef_status status = reef_pool_file_absent(to, err);
-    if (status == REEF_OK) status = reef_pool_nursery_make(to, &nursery, err);
-    if (status == REEF_OK) status = data_file_make(nursery, &fd, err);
-    if (status == REEF_OK) status = data_file_write(store, to, fd, err);
-    if (fd >= 0) close(fd);
+    reef_commit before = {0};
+    reef_txn *txn = NULL;
+    reef_status status = reef_pool_nursery_make(to, &nursery, err);
+    if (status == REEF_OK) status = last_commit(store, &before, err);
+    // As long as it runs, nobody in this process takes the environment away to map it anew.
+    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = data_copy(store, to, nursery, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK) status = compare(store, nursery, &before, copied, err);
     if (status == REEF_OK) status = reef_pool_nursery_leave(to, nursery, err);
     free(nursery);
     return status;
 }
 
-reef_status reef_store_copy(reef_store *store, const char *to, reef_error *err) {
+reef_status reef_store_copy(reef_store *store,
+                            const char *to,
+                            reef_commit *commit,
+                            reef_error *err) {
     bool made = false;
     int writer_fd = -1;
-    reef_status status = reef_pool_directory_make(to, &made, err);
+    reef_commit copied;
+    if (to == NULL || *to == '\0')
+        return reef_fail(err, REEF_INVALID, "cannot copy pool %s: the target's path is empty",
+                         store->path);
+    reef_status status = check_outside(store->path, to, err);
+    if (status == REEF_OK) status = reef_pool_directory_make(to, &made, err);
     if (status != REEF_OK) return status;
     status = reef_writer_lock(to, &writer_fd, err);
-    if (status == REEF_BUSY) return status; // another one's directory by now
-    if (status == REEF_OK) status = copy_in_place(store, to, err);
-    if (status != REEF_OK) reef_pool_directory_unmake(to, made);
+    if (status == REEF_BUSY) return status; // another creator's directory by now
+    // Two may meet in one empty directory: who gets the lock late finds a pool, and leaves it alone.
+    bool locked = status == REEF_OK;
+    if (locked) status = reef_pool_file_absent(to, err);
+    bool ours = !locked || status == REEF_OK;
+    if (status == REEF_OK) status = copy_in_place(store, to, &copied, err);
+    if (ours && status != REEF_OK) reef_pool_directory_unmake(to, made);
     reef_writer_unlock(writer_fd);
+    if (status == REEF_OK && commit != NULL) *commit = copied;
     return status;
 }

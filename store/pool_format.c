@@ -179,9 +179,7 @@ static reef_status environment_create(const char *path, reef_error *err) {
 
 static reef_status create_in_place(const char *path, reef_error *err) {
     char *nursery = NULL;
-    // Two creators may meet in one empty directory: who gets the lock late finds a pool.
-    reef_status status = reef_pool_file_absent(path, err);
-    if (status == REEF_OK) status = reef_pool_nursery_make(path, &nursery, err);
+    reef_status status = reef_pool_nursery_make(path, &nursery, err);
     if (status == REEF_OK) status = environment_create(nursery, err);
     if (status == REEF_OK) status = reef_pool_nursery_leave(path, nursery, err);
     free(nursery);
@@ -195,9 +193,13 @@ reef_status reef_pool_create(const char *path, int *writer_fd, reef_error *err) 
     if (status != REEF_OK) return status;
     status = reef_writer_lock(path, writer_fd, err);
     if (status == REEF_BUSY) return status; // another creator's directory by now
+    // Two creators may meet in one empty directory: who gets the lock late finds a pool, and leaves it alone.
+    bool locked = status == REEF_OK;
+    if (locked) status = reef_pool_file_absent(path, err);
+    bool ours = !locked || status == REEF_OK;
     if (status == REEF_OK) status = create_in_place(path, err);
     if (status != REEF_OK) {
-        reef_pool_directory_unmake(path, made);
+        if (ours) reef_pool_directory_unmake(path, made);
         reef_writer_unlock(*writer_fd);
         *writer_fd = -1;
     }

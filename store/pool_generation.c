@@ -187,6 +187,20 @@ reef_status reef_generation_seal(
 
 #define USAGE_KEY_GENERATION 12 // after level u32 and window u64
 
+reef_status reef_generation_clear(reef_txn *txn, uint32_t generation, reef_error *err) {
+    reef_status status = reef_txn_writable(txn, err);
+    if (status != REEF_OK) return status;
+    if (generation != txn->sealed_count || generation >= txn->generation_count)
+        return reef_fail(err, REEF_INVALID,
+                         "cannot clear generation %" PRIu32 " of pool %s: it is not the open one",
+                         generation, txn->store->path);
+    status = reef_generation_drop(txn, generation, err);
+    if (status == REEF_OK) status = records_drop(txn, REEF_DB_MOMENTS, generation, 0, err);
+    if (status == REEF_OK)
+        status = records_drop(txn, REEF_DB_USAGE, generation, USAGE_KEY_GENERATION, err);
+    return status;
+}
+
 // Leave the number, and what it says of the stream: when the generation was opened and sealed.
 static reef_status empty(reef_txn *txn, uint32_t generation, reef_error *err) {
     reef_generation record;

@@ -166,9 +166,8 @@ static reef_status change_in_nursery(reef_store *store,
                                      reef_error *err) {
     char *nursery = NULL;
     reef_store *copy = NULL;
-    reef_status status = reef_pool_file_absent(to, err);
-    if (status == REEF_OK) status = reef_pool_nursery_make(to, &nursery, err);
-    if (status == REEF_OK) status = reef_store_copy(store, nursery, err);
+    reef_status status = reef_pool_nursery_make(to, &nursery, err);
+    if (status == REEF_OK) status = reef_store_copy(store, nursery, NULL, err);
     if (status == REEF_OK)
         status = reef_store_open(&copy, nursery, &(reef_store_options){.write = true}, err);
     if (status == REEF_OK) status = change(context, copy, err);
@@ -191,8 +190,12 @@ reef_status reef_store_copy_changed(reef_store *store,
     if (status != REEF_OK) return status;
     status = reef_writer_lock(to, &writer_fd, err);
     if (status == REEF_BUSY) return status; // another one's directory by now
+    // Two may meet in one empty directory: who gets the lock late finds a pool, and leaves it alone.
+    bool locked = status == REEF_OK;
+    if (locked) status = reef_pool_file_absent(to, err);
+    bool ours = !locked || status == REEF_OK;
     if (status == REEF_OK) status = change_in_nursery(store, to, change, context, err);
-    if (status != REEF_OK) reef_pool_directory_unmake(to, made);
+    if (ours && status != REEF_OK) reef_pool_directory_unmake(to, made);
     reef_writer_unlock(writer_fd);
     return status;
 }

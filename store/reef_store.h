@@ -149,6 +149,25 @@ REEF_API REEF_MUST_CHECK reef_status reef_commit_read(reef_txn *txn,
                                                       reef_error *err);
 
 /**
+ * Copy the last commit into a new pool directory `to`: all of its records, free pages left out. Made in a
+ * subdirectory and moved to its place when it is on the disk, so a `to` with a data file is a whole pool.
+ * The copy is opened, its root hash taken anew and compared with the source's; reef_store_verify would walk
+ * its records as well. Writers, this process's included, go on meanwhile; until the end pages of the source
+ * are not used again.
+ *
+ * commit  written: the one that the copy holds, number 0 where the pool has none; may be NULL
+ *
+ * Errors: INVALID `to` is anything but an empty or missing directory, or lies inside the pool; NOT_FOUND its
+ * parent; FULL; CORRUPT; IO; NO_MEMORY. After an error nothing is left in `to`, and it is removed if it was
+ * made here.
+ * Threads: as reef_txn_begin for a read.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_store_copy(reef_store *store,
+                                                     const char *to,
+                                                     reef_commit *commit,
+                                                     reef_error *err);
+
+/**
  * Write a record. A payload that equals the stored one (same content hash) is not written again.
  * Records of a sealed generation (except its USAGE) are refused with REEF_INVALID, as are those the
  * store keeps itself (generations, snapshots, and "format" and "commit" in meta).
@@ -242,6 +261,30 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_count(reef_txn *txn,
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_seal(
     reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err);
+
+/** Remove all records of the open generation but its own, so that it can be written anew. INVALID: not open. */
+REEF_API REEF_MUST_CHECK reef_status reef_generation_clear(reef_txn *txn,
+                                                           uint32_t generation,
+                                                           reef_error *err);
+
+/**
+ * The root that a generation has, from its records one by one, wherever they come from: first those of
+ * TENSORS, then of EXPERTS, then of FLAGS, each in the order of their keys.
+ */
+typedef struct reef_generation_hash reef_generation_hash;
+REEF_API REEF_MUST_CHECK reef_status reef_generation_hash_new(reef_generation_hash **out,
+                                                              reef_error *err);
+REEF_API void reef_generation_hash_free(reef_generation_hash *hash); // accepts NULL
+/** Add the next record. INVALID as by reef_record_put, for a key that is none. */
+REEF_API REEF_MUST_CHECK reef_status reef_generation_hash_add(reef_generation_hash *hash,
+                                                              const reef_key *key,
+                                                              reef_dtype dtype,
+                                                              const void *payload,
+                                                              size_t bytes,
+                                                              reef_error *err);
+/** The root of what was added so far. */
+REEF_API void reef_generation_hash_root(const reef_generation_hash *hash,
+                                        uint8_t out[REEF_HASH_BYTES]);
 
 /** Was it given up for a later one? It is a number and its place in the stream, and computes nothing. */
 static inline bool reef_generation_is_empty(const reef_generation *generation) {
@@ -476,15 +519,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore_plan(reef_txn *txn,
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore(
     reef_txn *txn, const char *name, const char *keep_as, reef_restore_plan *plan, reef_error *err);
 
-/**
- * Copy the pool as of its last commit to the new directory `to`, without the free pages. The copy is in
- * place when it is whole and synced, or not at all. Readers and the writer go on meanwhile.
- *
- * Errors: INVALID when anything but an empty directory is there; FULL; IO.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_store_copy(reef_store *store,
-                                                     const char *to,
-                                                     reef_error *err);
 /**
  * reef_store_copy of which nothing is in place until `change` has succeeded on it.
  *

@@ -619,6 +619,70 @@ static void the_timeline_keeps_json_objects_in_order(void **state) {
 
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
+// The same root, from the records alone.
+static void the_root_follows_from_the_records_alone(void **state) {
+    pool_fixture *f = *state;
+    uint8_t payload[BLOCK_BYTES], root[REEF_HASH_BYTES];
+    reef_generation_hash *hash = NULL;
+    reef_generation generation;
+    reef_error err;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    put_content(txn, 0, 1);
+    must(reef_generation_seal(txn, 0, 5, 500, &err), &err);
+    must(reef_generation_read(txn, 0, &generation, &err), &err);
+    must(reef_generation_hash_new(&hash, &err), &err);
+    fill(payload, sizeof(payload), 1 + BLOCKS - 1);
+    const reef_key tensor = {.db = REEF_DB_TENSORS, .name = "w_q"};
+    must(reef_generation_hash_add(hash, &tensor, REEF_BYTES, payload, 77, &err), &err);
+    for (uint32_t part = 0; part < 2; part++) {
+        for (uint32_t block = 0; block < BLOCKS; block++) {
+            const reef_key key = {.db = part == 0 ? REEF_DB_EXPERTS : REEF_DB_FLAGS,
+                                  .block = block};
+            fill(payload, sizeof(payload), 1 + block);
+            reef_generation_hash_root(hash, root);
+            assert_memory_not_equal(root, generation.root, sizeof(root));
+            must(reef_generation_hash_add(hash, &key, REEF_BYTES, payload,
+                                          part == 0 ? sizeof(payload) : 3, &err),
+                 &err);
+        }
+    }
+    reef_generation_hash_root(hash, root);
+    assert_memory_equal(root, generation.root, sizeof(root));
+    must_fail(reef_generation_hash_add(hash, &(reef_key){.db = REEF_DB_TENSORS}, REEF_BYTES,
+                                       payload, 1, &err),
+              REEF_INVALID, &err, "name");
+    reef_generation_hash_free(hash);
+    pool_commit(txn, 1);
+}
+
+static void only_the_open_generation_can_be_cleared(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_generation generation;
+    const reef_key usage = {.db = REEF_DB_USAGE, .generation = 1};
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    put_content(txn, 0, 1);
+    must(reef_generation_seal(txn, 0, 5, 500, &err), &err);
+    pool_open_generation(txn, 1);
+    const reef_commit empty = pool_commit(txn, 1);
+
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    put_content(txn, 1, 50);
+    pool_put(txn, &usage, "used", 4);
+    pool_commit(txn, 1);
+    pool_check(f->store);
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must_fail(reef_generation_clear(txn, 0, &err), REEF_INVALID, &err, "not the open one");
+    must_fail(reef_generation_clear(txn, 2, &err), REEF_INVALID, &err, "not the open one");
+    must(reef_generation_clear(txn, 1, &err), &err);
+    must(reef_generation_read(txn, 1, &generation, &err), &err);
+    assert_content(txn, 0, 1);
+    assert_memory_equal(pool_commit(txn, 1).root, empty.root, sizeof(empty.root));
+    pool_check(f->store);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         POOL_TEST(generations_come_back_as_they_were_put),
@@ -629,6 +693,8 @@ int main(void) {
         POOL_TEST(many_sealed_generations_check_clean),
         cmocka_unit_test(equal_content_has_equal_roots_however_it_was_committed),
         POOL_TEST(every_hashed_record_and_the_step_change_the_root),
+        POOL_TEST(the_root_follows_from_the_records_alone),
+        POOL_TEST(only_the_open_generation_can_be_cleared),
         POOL_TEST(a_replaced_generation_leaves_numbers_and_nothing_else),
         POOL_TEST(a_replaced_generation_has_to_be_sealed_before_the_commit),
         POOL_TEST(what_cannot_be_given_up_is_refused),

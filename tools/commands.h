@@ -21,6 +21,9 @@
     X(snapshot_restore)                                                                            \
     X(snapshot_remove)                                                                             \
     X(snapshot_prune)                                                                              \
+    X(export_pool)                                                                                 \
+    X(export_generation)                                                                           \
+    X(import)                                                                                      \
     X(eval)                                                                                        \
     X(predict)                                                                                     \
     X(score)                                                                                       \
@@ -56,5 +59,9 @@ REEF_MUST_CHECK reef_status generations_list(cli_pool *pool,
                                              cli_table **table,
                                              json_t **array,
                                              reef_error *err);
+
+/** What a file of a generation holds, the caller's; `reef import` shows it too. */
+json_t *generation_file_json(const reef_generation_file *file, const char *path);
+void generation_file_print(const reef_generation_file *file, const char *path);
 
 #endif

@@ -61,17 +61,18 @@ static reef_status measure_sample(
 
 // ---- a boundary ----------------------------------------------------------------------------------
 
-static reef_status open_next(reef_gen **out,
+reef_status reef_growth_next(reef_gen **out,
                              const reef_trainer *trainer,
+                             const reef_generation *last,
                              const reef_gen *open,
                              uint32_t side,
                              reef_error *err) {
     const reef_config *config = &trainer->net.config;
     reef_generation info = {
-        .generation = open->info.generation + 1,
-        .parent = open->info.generation,
+        .generation = last->generation + 1,
+        .parent = last->generation,
         .side = side,
-        .first_id = open->info.first_id + (uint64_t)open->info.side * open->info.side,
+        .first_id = last->first_id + (uint64_t)last->side * last->side,
         .dtype = REEF_F32,
         .opened_step = trainer->step,
         .opened_at = trainer->stream_bytes,
@@ -85,8 +86,7 @@ static reef_status open_next(reef_gen **out,
     return status;
 }
 
-// The new generation's gate starts at its own beginning; the others go on through the stream.
-static reef_status extend_firing(reef_firing *firing, const reef_net *net, reef_error *err) {
+reef_status reef_growth_extend_firing(reef_firing *firing, const reef_net *net, reef_error *err) {
     reef_gate_state *states = realloc(firing->states, net->gen_count * sizeof *states);
     if (states == NULL)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu gates", net->gen_count);
@@ -158,7 +158,8 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     }
     reef_status status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
     if (status == REEF_OK)
-        status = open_next(&next, trainer, open, opening->side, err); // copies the unfolded query
+        status = reef_growth_next(&next, trainer, &open->info, open, opening->side,
+                                  err); // copies the unfolded query
     if (status == REEF_OK) status = reef_net_reserve(net, net->gen_count + 1, err);
     if (status == REEF_OK) status = reef_step_reserve(trainer, net->gen_count + 1, err);
     if (status != REEF_OK) goto cleanup;
@@ -187,8 +188,8 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     trainer->full = false;
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
                                   opening->fresh_bytes, err);
-    if (status == REEF_OK) status = extend_firing(&trainer->firing, net, err);
-    if (status == REEF_OK) status = extend_firing(&trainer->ahead, net, err);
+    if (status == REEF_OK) status = reef_growth_extend_firing(&trainer->firing, net, err);
+    if (status == REEF_OK) status = reef_growth_extend_firing(&trainer->ahead, net, err);
     if (status == REEF_OK) status = report_boundary(trainer, opening, out, err);
     // Without data of its own yet, it starts at its first batch.
     if (status == REEF_OK && opening->fresh_bytes > 0 && reef_start_is_due(trainer))

@@ -197,6 +197,17 @@ REEF_MUST_CHECK reef_status reef_growth_boundary(reef_trainer *trainer,
                                                  reef_dtype dtype,
                                                  reef_sealing *out,
                                                  reef_error *err);
+/** A new open generation after `last`, in memory; its queries begin as those of `open`, which are not folded. */
+REEF_MUST_CHECK reef_status reef_growth_next(reef_gen **out,
+                                             const reef_trainer *trainer,
+                                             const reef_generation *last,
+                                             const reef_gen *open,
+                                             uint32_t side,
+                                             reef_error *err);
+/** Gates of generations that are new in the net start at their own beginning; the others go on. */
+REEF_MUST_CHECK reef_status reef_growth_extend_firing(reef_firing *firing,
+                                                      const reef_net *net,
+                                                      reef_error *err);
 /** Grow the open generation in place, in memory. `opening` is what the event tells; may be NULL. */
 REEF_MUST_CHECK reef_status reef_growth_enlarge(reef_trainer *trainer,
                                                 uint32_t side,

@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATE_FLOATS 9
 #define GATE_FLOATS_NGRAM 7 // of gates that read no losses, as before there were any
 #define GATE_FLOATS_FIRST 6 // of gates that were fitted when the prior had one value for all
 #define GATE_PRIOR_FIRST 64.0f
@@ -62,32 +61,42 @@ static reef_status put_gate(reef_txn *txn, const reef_gen *gen, reef_error *err)
         put_tensor(txn, g, "reference", REEF_BYTES, reference, sizeof reference, err);
     if (status != REEF_OK || g == 0) return status;
     const reef_gate *gate = &gen->gate;
-    float values[GATE_FLOATS] = {gate->bias,      gate->decay,       gate->start,
-                                 gate->threshold, gen->gate_leak,    gen->gate_detect,
-                                 gate->prior,     gate->loss_weight, gate->loss_reference};
-    size_t count = gate->loss_weight > 0.0f ? GATE_FLOATS : GATE_FLOATS_NGRAM;
+    float values[REEF_GATE_VALUES] = {gate->bias,      gate->decay,       gate->start,
+                                      gate->threshold, gen->gate_leak,    gen->gate_detect,
+                                      gate->prior,     gate->loss_weight, gate->loss_reference};
+    size_t count = gate->loss_weight > 0.0f ? REEF_GATE_VALUES : GATE_FLOATS_NGRAM;
     status = put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof *values, err);
     if (status != REEF_OK) return status;
     return put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
                       REEF_GATE_WEIGHTS * sizeof(float), err);
 }
 
-// The floats of a gate; those that it was stored without have the value that it was fitted with: no loss.
-static reef_status read_gate_floats(reef_txn *txn,
-                                    uint32_t records,
-                                    float values[GATE_FLOATS],
+// Those that it was stored without have the value that it was fitted with: no loss.
+reef_status reef_persist_parse_gate(const void *stored,
+                                    size_t bytes,
+                                    float values[REEF_GATE_VALUES],
                                     reef_error *err) {
-    reef_key key = tensor_key(REEF_DB_TENSORS, records, "gate");
-    reef_view view;
-    reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status != REEF_OK) return status;
-    memset(values, 0, GATE_FLOATS * sizeof *values);
+    size_t count = bytes / sizeof *values;
+    if (bytes % sizeof *values != 0 ||
+        (count != REEF_GATE_VALUES && count != GATE_FLOATS_NGRAM && count != GATE_FLOATS_FIRST))
+        return reef_fail(err, REEF_CORRUPT, "a gate has %zu bytes, which is none of its lengths",
+                         bytes);
+    memset(values, 0, REEF_GATE_VALUES * sizeof *values);
     values[GATE_FLOATS_FIRST] = GATE_PRIOR_FIRST;
-    size_t bytes = GATE_FLOATS * sizeof(float);
-    if (view.bytes == GATE_FLOATS_FIRST * sizeof(float) ||
-        view.bytes == GATE_FLOATS_NGRAM * sizeof(float))
-        bytes = view.bytes;
-    return read_tensor(txn, records, "gate", values, bytes, err);
+    memcpy(values, stored, bytes);
+    return REEF_OK;
+}
+
+void reef_persist_set_gate(reef_gen *gen, const float values[REEF_GATE_VALUES]) {
+    gen->gate.bias = values[0];
+    gen->gate.decay = values[1];
+    gen->gate.start = values[2];
+    gen->gate.threshold = values[3];
+    gen->gate_leak = values[4];
+    gen->gate_detect = values[5];
+    gen->gate.prior = values[6];
+    gen->gate.loss_weight = values[REEF_GATE_VALUE_LOSS_WEIGHT];
+    gen->gate.loss_reference = values[8];
 }
 
 static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, reef_error *err) {
@@ -97,18 +106,13 @@ static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, ree
     gen->reference_median = reference[0];
     gen->reference_spread = reference[1];
     if (gen->info.generation == 0) return REEF_OK;
-    float values[GATE_FLOATS];
-    status = read_gate_floats(txn, records, values, err);
+    float values[REEF_GATE_VALUES];
+    reef_key key = tensor_key(REEF_DB_TENSORS, records, "gate");
+    reef_view view;
+    status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_OK) status = reef_persist_parse_gate(view.data, view.bytes, values, err);
     if (status != REEF_OK) return status;
-    gen->gate.bias = values[0];
-    gen->gate.decay = values[1];
-    gen->gate.start = values[2];
-    gen->gate.threshold = values[3];
-    gen->gate_leak = values[4];
-    gen->gate_detect = values[5];
-    gen->gate.prior = values[6];
-    gen->gate.loss_weight = values[7];
-    gen->gate.loss_reference = values[8];
+    reef_persist_set_gate(gen, values);
     return read_tensor(txn, records, "gate_weights", gen->gate.weights,
                        REEF_GATE_WEIGHTS * sizeof(float), err);
 }

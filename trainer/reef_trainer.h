@@ -389,6 +389,69 @@ reef_trainer_consolidate(reef_trainer *trainer,
                          reef_consolidation *report,
                          reef_error *err);
 
+/** What a file of one sealed generation says of it. */
+typedef struct reef_generation_file {
+    reef_generation info; // as in the pool it comes from
+    uint32_t builds_on; // generations 0 .. builds_on - 1 must be the same in a pool that imports it
+    uint64_t experts;   // in all layers
+    size_t tensor_count;
+    uint64_t file_bytes;
+} reef_generation_file;
+
+/**
+ * Write one sealed generation to a file in the safetensors format: its tensors, gate, rows and flags, and as
+ * metadata all that importing needs (docs/FORMAT.md). A writer may go on meanwhile. The file is written as
+ * PATH.part, synced, and renamed; whatever goes wrong leaves nothing of it.
+ *
+ * force  replace a file of that name
+ * out    written; may be NULL
+ *
+ * Errors: NOT_FOUND no such generation, or it was consolidated, or no such directory; INVALID it is open, of a
+ * vector model, or the file exists; CORRUPT it is not what its root says; FULL; IO; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_generation_export(reef_store *store,
+                                                            uint32_t generation,
+                                                            const char *path,
+                                                            bool force,
+                                                            reef_generation_file *out,
+                                                            reef_error *err);
+
+/** How to import. All-zero fields mean the default. */
+typedef struct reef_import_options {
+    bool dry_run; // check everything, the data of the file included, and change nothing
+    // In (0, 1): raise the threshold of its gate until it fires on at most that share of the reservoir's bytes. It
+    // is then another generation, with another root; 0: it stays what it was, to the bit.
+    double leak_max;
+} reef_import_options;
+
+/** What an import did, or would do. */
+typedef struct reef_import {
+    reef_generation_file file;
+    uint32_t generation; // its number in this pool
+    uint64_t first_id;   // pool-wide id of its first expert here
+    uint32_t open;       // the generation that is open afterwards
+    double leak;         // share of the reservoir's bytes on which its gate fired there
+    double leak_now;     // and as it is now: less where the threshold was raised; both NaN without
+} reef_import;
+
+/**
+ * Take in a generation of another pool that has the same generation 0, and commit: one transaction. It gets the
+ * number of the open generation, which must have trained nothing yet and is opened anew with the next number.
+ * On text where no other generation of this pool fires it computes what it computed there, to the bit.
+ *
+ * options  NULL for the defaults
+ * out      written; may be NULL
+ *
+ * Errors: INVALID another configuration or backbone, the open generation has trained, a vector model or a
+ * strategy that keeps one generation; NOT_FOUND, CORRUPT, VERSION of the file; FULL experts_max, the disk; IO;
+ * NO_MEMORY. After an error pool and trainer are as before.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
+                                                         const char *path,
+                                                         const reef_import_options *options,
+                                                         reef_import *out,
+                                                         reef_error *err);
+
 typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // trained
     uint64_t carried_bytes;      // accepted, not yet trained (part of a batch, or held back)

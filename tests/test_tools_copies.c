@@ -1,0 +1,281 @@
+// reef export and reef import as a user runs them: two pools from one, a generation that goes from one to the
+// other, what each mistake is called, and a daemon beside it.
+#include "data_file.h"
+#include "tools_world.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEXT_BYTES 3000
+
+// A pool that knows English, its copy, and the file of a generation that the pool has learned since.
+typedef struct copies {
+    char *directory, *pool, *copy, *file, *english, *code;
+} copies;
+
+static void check(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s", err->message);
+}
+
+static void learn(const char *pool, const char *kind) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    char *text = tiny_text(kind, TEXT_BYTES);
+    check(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
+    check(reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), &err);
+    check(reef_trainer_feed(trainer, "test", (const uint8_t *)text, TEXT_BYTES, NULL, NULL, &err),
+          &err);
+    check(reef_trainer_seal(trainer, NULL, NULL, &err), &err);
+    reef_trainer_close(trainer);
+    reef_store_close(store);
+    free(text);
+}
+
+static int setup(void **state) {
+    unsetenv("REEF_POOL");
+    copies *c = cli_alloc(1, sizeof(*c));
+    c->directory = test_directory_new();
+    c->pool = path_in(c->directory, "pool");
+    c->copy = path_in(c->directory, "copy");
+    c->file = path_in(c->directory, "c.safetensors");
+    c->english = path_in(c->directory, "english.txt");
+    c->code = path_in(c->directory, "code.c");
+    char *english = tiny_text("english", 800), *code = tiny_text("c", 800);
+    write_file(c->english, english);
+    write_file(c->code, code);
+    free(english);
+    free(code);
+    make_pool(c->pool);
+    learn(c->pool, "english");
+    *state = c;
+    return 0;
+}
+
+static int teardown(void **state) {
+    copies *c = *state;
+    test_directory_remove(c->directory);
+    free(c->pool);
+    free(c->copy);
+    free(c->file);
+    free(c->english);
+    free(c->code);
+    free(c);
+    return 0;
+}
+
+static bool sound(const char *pool) {
+    json_t *document = reef_json("verify", pool, NULL);
+    bool is = json_is_true(json_object_get(document, "sound"));
+    json_decref(document);
+    return is;
+}
+
+// Bits per byte of a text, and the share of it on which a generation fires.
+static double loss(const char *pool, const char *as_of, const char *text) {
+    json_t *document = reef_json("eval", pool, text, "--as-of", as_of, "--threads", "1", NULL);
+    const json_t *file = json_array_get(json_object_get(document, "files"), 0);
+    double bits = number(file, "bits_per_byte");
+    json_decref(document);
+    return bits;
+}
+
+static void export_both(const copies *c) {
+    json_decref(reef_json("export", "pool", c->pool, c->copy, NULL));
+    learn(c->pool, "c");
+    json_decref(reef_json("export", "generation", c->pool, "1", c->file, NULL));
+}
+
+static void says(int code, const char *words, const char *first, ...) {
+    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, first};
+    size_t count = 2;
+    va_list arguments;
+    va_start(arguments, first);
+    while ((argv[count] = va_arg(arguments, const char *)) != NULL) count++;
+    va_end(arguments);
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != code || strstr(code == 0 ? p.out : p.err, words) == NULL)
+        fail_msg("exit %d instead of %d, without \"%s\": %s%s", p.code, code, words, p.out, p.err);
+    program_release(&p);
+}
+
+static void a_generation_goes_from_one_pool_to_another(void **state) {
+    const copies *c = *state;
+    json_t *report = reef_json("export", "pool", c->pool, c->copy, NULL);
+    assert_true(json_is_true(json_object_get(report, "verified")));
+    assert_true(integer(report, "records") > 0);
+    assert_true(integer(report, "bytes_after") <= integer(report, "bytes_before"));
+    assert_string_equal(json_string_value(json_object_get(report, "copy")), c->copy);
+    json_decref(report);
+    double english = loss(c->copy, "0", c->english), code = loss(c->copy, "now", c->code);
+
+    learn(c->pool, "c");
+    json_t *file = reef_json("export", "generation", c->pool, "1", c->file, NULL);
+    assert_int_equal(integer(file, "generation"), 1);
+    assert_int_equal(integer(file, "builds_on"), 1);
+    assert_int_equal(integer(file, "experts"), TINY_SIDE_NEW * TINY_SIDE_NEW);
+    assert_true(integer(file, "trained_bytes") > 0);
+
+    json_t *plan = reef_json("import", c->copy, c->file, "--dry-run", NULL);
+    assert_true(json_is_false(json_object_get(plan, "done")));
+    assert_true(json_equal(json_object_get(plan, "file"), file));
+    assert_true(loss(c->copy, "now", c->code) == code);
+    json_t *done = reef_json("import", c->copy, c->file, NULL);
+    assert_true(json_is_true(json_object_get(done, "done")));
+    assert_int_equal(integer(done, "generation"), 1);
+    assert_int_equal(integer(done, "first_id"), TINY_SIDE * TINY_SIDE);
+    assert_int_equal(integer(done, "open"), 2);
+    assert_true(number(done, "leak") < 0.1);
+    assert_true(number(done, "leak_now") == number(done, "leak"));
+    json_decref(plan);
+    json_decref(done);
+    json_decref(file);
+
+    assert_true(loss(c->copy, "now", c->code) < code);
+    assert_true(loss(c->copy, "now", c->code) == loss(c->pool, "now", c->code));
+    assert_true(loss(c->copy, "now", c->english) == loss(c->pool, "now", c->english));
+    assert_true(loss(c->copy, "0", c->english) == english);
+    assert_true(sound(c->copy));
+    says(0, "imported=1 from=1", "timeline", c->copy, NULL);
+    json_t *generations = reef_json("generations", c->copy, NULL);
+    assert_int_equal(json_array_size(json_object_get(generations, "generations")), 3);
+    json_decref(generations);
+    learn(c->copy, "c"); // and it is trained like any other
+    assert_true(sound(c->copy));
+}
+
+static void people_can_read_what_was_done(void **state) {
+    const copies *c = *state;
+    export_both(c);
+    char *other = path_in(c->directory, "other");
+    says(0, "nothing is damaged", "export", "pool", c->pool, other, NULL);
+    says(0, "builds on   generation 0", "export", "generation", c->pool, "1", c->file, "--force",
+         NULL);
+    says(0, "% of what this pool remembers", "import", c->copy, c->file, "--dry-run", "--leak-max",
+         "0.01", NULL);
+    says(0, "would join  as generation 1, ids 16 to 24 in each layer; generation 2 would be open",
+         "import", c->copy, c->file, "--dry-run", NULL);
+    says(0, "imported    as generation 1, ids 16 to 24 in each layer; generation 2 is open",
+         "import", c->copy, c->file, NULL);
+    free(other);
+}
+
+static void mistakes_are_named(void **state) {
+    const copies *c = *state;
+    export_both(c);
+    says(64, "not empty", "export", "pool", c->pool, c->copy, NULL);
+    char *inside = path_in(c->pool, "copy"), *missing = path_in(c->directory, "missing");
+    says(64, "lies inside it", "export", "pool", c->pool, inside, NULL);
+    says(66, "no pool", "export", "pool", missing, c->copy, NULL);
+    says(64, "export needs one of: pool, generation", "export", c->pool, NULL);
+    says(64, "'x' is no generation", "export", "generation", c->pool, "x", missing, NULL);
+    says(64, "'99999999999999999999' is no generation", "export", "generation", c->pool,
+         "99999999999999999999", missing, NULL);
+    says(64, "generation 2 is open", "export", "generation", c->pool, "2", missing, NULL);
+    says(66, "no generation 9", "export", "generation", c->pool, "9", missing, NULL);
+    says(64, "--force", "export", "generation", c->pool, "1", c->file, NULL);
+    says(64, "leak-max", "import", c->copy, c->file, "--leak-max", "0", NULL);
+    says(66, "No such file", "import", c->copy, missing, NULL);
+    says(65, "no whole safetensors file", "import", c->copy, c->english, NULL);
+    says(64, "of this very pool", "import", c->pool, c->file, NULL);
+    learn(c->copy, "c");
+    learn(c->copy, "english");
+    assert_int_not_equal(access(missing, F_OK), 0);
+    assert_int_not_equal(access(inside, F_OK), 0);
+    free(inside);
+    free(missing);
+}
+
+static void a_copy_need_not_be_verified(void **state) {
+    const copies *c = *state;
+    json_t *report = reef_json("export", "pool", c->pool, c->copy, "--no-verify", NULL);
+    assert_true(json_is_false(json_object_get(report, "verified")));
+    assert_true(json_is_null(json_object_get(report, "records")));
+    json_decref(report);
+    assert_true(sound(c->copy));
+}
+
+// One bit of each block of expert rows, in pages that are free as well.
+static void damaged_records_are_told_of(void **state) {
+    const copies *c = *state;
+    static const uint8_t head[] = {'R', 'E', 'E', 'F', 1, REEF_DB_EXPERTS};
+    data_bytes file = data_file_load(c->pool);
+    size_t found = 0;
+    for (size_t at = 0; (at = data_file_find(&file, at, head, sizeof(head))) != SIZE_MAX; at++) {
+        file.data[at + 48 + 5] ^= 1;
+        found++;
+    }
+    assert_true(found > 0);
+    data_file_save(c->pool, &file, file.bytes);
+    free(file.data);
+    says(65, "records are damaged, as they are in the pool", "export", "pool", c->pool, c->copy,
+         NULL);
+    says(65, "experts (generation 0", "export", "generation", c->pool, "0", c->file, NULL);
+    assert_int_not_equal(access(c->file, F_OK), 0);
+}
+
+// ---- beside a daemon -----------------------------------------------------------------------------
+
+static pid_t start_daemon(const copies *c) {
+    char *source = cli_format("file:%s", c->code), *log = cli_format("%s/log", c->directory);
+    const char *argv[] = {REEFD_BINARY, "--pool",    c->copy, "--source", source,
+                          "--stay",     "--threads", "1",     NULL};
+    pid_t daemon = fork();
+    assert_true(daemon >= 0);
+    if (daemon == 0) {
+        int file = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        if (file < 0 || dup2(file, STDERR_FILENO) < 0) _exit(126);
+        execv(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    free(source);
+    free(log);
+    return daemon;
+}
+
+static void await_daemon(const copies *c) {
+    for (int i = 0; i < 600; i++) {
+        json_t *status = reef_json("status", c->copy, NULL);
+        bool runs = json_is_true(json_object_get(status, "daemon"));
+        json_decref(status);
+        if (runs) return;
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    fail_msg("the daemon does not answer");
+}
+
+static void beside_a_daemon_it_exports_and_does_not_import(void **state) {
+    const copies *c = *state;
+    int status;
+    char *other = path_in(c->directory, "other"), *file = path_in(c->directory, "file");
+    export_both(c);
+    pid_t daemon = start_daemon(c);
+    await_daemon(c);
+    says(75, "stop it first", "import", c->copy, c->file, NULL);
+    says(0, "nothing is damaged", "export", "pool", c->copy, other, NULL);
+    says(0, "generation  0", "export", "generation", c->copy, "0", file, NULL);
+    assert_int_equal(kill(daemon, SIGTERM), 0);
+    assert_int_equal(waitpid(daemon, &status, 0), daemon);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(sound(other));
+    assert_true(sound(c->copy));
+    free(other);
+    free(file);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_generation_goes_from_one_pool_to_another),
+        TEST(people_can_read_what_was_done),
+        TEST(mistakes_are_named),
+        TEST(a_copy_need_not_be_verified),
+        TEST(damaged_records_are_told_of),
+        TEST(beside_a_daemon_it_exports_and_does_not_import),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+// reef export: a pool as a compact pool of its own, or one sealed generation as a file.
+#include "commands.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const cli_option POOL_OPTIONS[] = {
+    {"no-verify", NULL, "do not read the copy back as a whole"},
+    {0},
+};
+
+const cli_manual export_pool_manual = {
+    .about = "Copies the last commit into a new pool, DIRECTORY, without the free pages of the "
+             "original; a\n"
+             "daemon goes on training meanwhile. The copy is on the disk and checked before it "
+             "takes its place;\n"
+             "then every record is read back, as by `reef verify`. It is a pool like any other: "
+             "train it, export\n"
+             "its generations, or keep it.",
+    .options = POOL_OPTIONS,
+    .example = "reef export pool reef.pool backup.pool",
+};
+
+static const cli_option GENERATION_OPTIONS[] = {
+    {"force", NULL, "replace FILE where it exists"},
+    {0},
+};
+
+const cli_manual export_generation_manual = {
+    .about =
+        "Writes sealed generation G to FILE, in the safetensors format: tensors, gate, rows of "
+        "experts and\n"
+        "flags, and as metadata all that `reef import` needs. Pools that were one until generation "
+        "0 was\n"
+        "sealed can exchange generations so: copy a pool with `reef export pool`, train both "
+        "apart, "
+        "join them.",
+    .options = GENERATION_OPTIONS,
+    .example = "reef export generation reef.pool 1 french.safetensors",
+};
+
+// ---- a pool --------------------------------------------------------------------------------------
+
+typedef struct copy_report {
+    reef_commit commit;
+    uint64_t bytes_before, bytes_after;
+    bool verified;
+    reef_check_report check; // where it was
+    double seconds;
+} copy_report;
+
+static uint64_t data_bytes(const char *pool) {
+    char *path = cli_format("%s/data.mdb", pool);
+    struct stat info;
+    uint64_t bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    free(path);
+    return bytes;
+}
+
+static reef_status verify_copy(const char *to, copy_report *report, reef_error *err) {
+    reef_status status = reef_store_verify(to, NULL, NULL, &report->check, err);
+    report->verified = status == REEF_OK;
+    if (status != REEF_OK || report->check.damaged == 0) return status;
+    return reef_fail(err, REEF_CORRUPT,
+                     "the copy %.120s was made, but %" PRIu64
+                     " of its records are damaged, as they are in the pool: see reef verify",
+                     to, report->check.damaged);
+}
+
+static reef_status copy_pool(const cli_call *cli, copy_report *report, reef_error *err) {
+    const char *to = cli->operands[0];
+    reef_store *store = NULL;
+    double started = cli_clock();
+    reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
+    if (status != REEF_OK) return status;
+    report->bytes_before = data_bytes(cli->pool);
+    status = reef_store_copy(store, to, &report->commit, err);
+    reef_store_close(store);
+    if (status == REEF_OK && cli_text(cli, "no-verify") == NULL)
+        status = verify_copy(to, report, err);
+    report->bytes_after = data_bytes(to);
+    report->seconds = cli_clock() - started;
+    return status;
+}
+
+static void print_copy(const cli_call *cli, const copy_report *report) {
+    char before[CLI_WORD_BYTES], after[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(report->commit.root, root);
+    printf("copied   %s to %s\n", cli->pool, cli->operands[0]);
+    printf("commit   %" PRIu64 ", step %" PRIu64 "\n", report->commit.number, report->commit.step);
+    printf("root     %s\n", root);
+    printf("size     %s before, %s after\n", cli_bytes(report->bytes_before, before),
+           cli_bytes(report->bytes_after, after));
+    if (report->verified)
+        printf("checked  %s records, nothing is damaged\n",
+               cli_count(report->check.records, before));
+    printf("took     %s\n", cli_duration(report->seconds, before));
+}
+
+reef_status cmd_export_pool(cli_call *cli, reef_error *err) {
+    copy_report report = {0};
+    reef_status status = copy_pool(cli, &report, err);
+    if (status != REEF_OK) return status;
+    if (!cli->json) {
+        print_copy(cli, &report);
+        return REEF_OK;
+    }
+    json_t *records =
+        report.verified ? json_integer((json_int_t)report.check.records) : json_null();
+    return cli_answer(cli,
+                      json_pack("{s:o, s:o, s:o, s:I, s:I, s:b, s:o, s:o}", "pool",
+                                cli_path(cli->pool), "copy", cli_path(cli->operands[0]), "commit",
+                                cli_commit_json(&report.commit), "bytes_before",
+                                (json_int_t)report.bytes_before, "bytes_after",
+                                (json_int_t)report.bytes_after, "verified", report.verified,
+                                "records", records, "seconds", cli_real(report.seconds)),
+                      err);
+}
+
+// ---- a generation --------------------------------------------------------------------------------
+
+static reef_status parse_generation(const char *text, uint32_t *out, reef_error *err) {
+    errno = 0;
+    unsigned long value = strtoul(text, NULL, 10);
+    bool number = *text != '\0' && text[strspn(text, "0123456789")] == '\0' && errno == 0;
+    if (!number || value >= REEF_GENERATION_COUNT_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "'%.64s' is no generation: its number, as in reef generations, comes "
+                         "before the file",
+                         text);
+    *out = (uint32_t)value;
+    return REEF_OK;
+}
+
+json_t *generation_file_json(const reef_generation_file *file, const char *path) {
+    char root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(file->info.root, root);
+    return json_pack(
+        "{s:o, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I}", "path", cli_path(path), "bytes",
+        (json_int_t)file->file_bytes, "generation", (json_int_t)file->info.generation, "side",
+        (json_int_t)file->info.side, "experts", (json_int_t)file->experts, "dtype",
+        reef_rows_dtype_text(file->info.dtype), "trained_bytes",
+        (json_int_t)(file->info.sealed_at - file->info.opened_at), "builds_on",
+        (json_int_t)file->builds_on, "root", root, "tensors", (json_int_t)file->tensor_count);
+}
+
+void generation_file_print(const reef_generation_file *file, const char *path) {
+    char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(file->info.root, root);
+    printf("file        %s, %s\n", path, cli_bytes(file->file_bytes, words));
+    printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
+           file->info.generation, file->info.side, file->info.side,
+           reef_rows_dtype_text(file->info.dtype));
+    printf("trained on  %s bytes\n", cli_count(file->info.sealed_at - file->info.opened_at, words));
+    if (file->builds_on == 1)
+        printf("builds on   generation 0\n");
+    else if (file->builds_on > 1)
+        printf("builds on   generations 0 to %" PRIu32 "\n", file->builds_on - 1);
+    printf("root        %s\n", root);
+}
+
+reef_status cmd_export_generation(cli_call *cli, reef_error *err) {
+    const char *path = cli->operands[1];
+    uint32_t generation = 0;
+    reef_generation_file file;
+    reef_store *store = NULL;
+    reef_status status = parse_generation(cli->operands[0], &generation, err);
+    if (status == REEF_OK)
+        status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
+    if (status != REEF_OK) return status;
+    status =
+        reef_generation_export(store, generation, path, cli_text(cli, "force") != NULL, &file, err);
+    reef_store_close(store);
+    if (status != REEF_OK) return status;
+    if (cli->json) return cli_answer(cli, generation_file_json(&file, path), err);
+    generation_file_print(&file, path);
+    return REEF_OK;
+}

@@ -1,0 +1,89 @@
+// Files in the safetensors format: named tensors behind a header in JSON.
+//
+//   0      8 bytes, little-endian: bytes of the header, padding included
+//   8      the header: one JSON object, padded with spaces to a multiple of 8
+//            "__metadata__": {text: text, ...}
+//            NAME: {"dtype": "F32", "shape": [rows, columns], "data_offsets": [begin, end]}, ...
+//   then   the data: tensors without gaps, offsets counted from here
+//
+// Only the types that generations have are known here: F32, BF16 and U8.
+#ifndef REEF_SAFETENSORS_H
+#define REEF_SAFETENSORS_H
+
+#include "reef_store.h"
+
+#include <jansson.h>
+
+#define REEF_SAFETENSORS_HEADER_BYTES_MAX (8u << 20) // configuration, and a root a generation
+#define REEF_TENSOR_RANK_MAX 4
+
+typedef struct reef_safetensor {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_dtype dtype; // REEF_F32, REEF_BF16 or REEF_BYTES
+    size_t rank;
+    uint64_t shape[REEF_TENSOR_RANK_MAX];
+    uint64_t begin, end; // in the data
+} reef_safetensor;
+
+/** Bytes of a tensor by its type and shape; UINT64_MAX when that is more than there can be. */
+uint64_t reef_safetensor_bytes(const reef_safetensor *tensor);
+
+// ---- writing -------------------------------------------------------------------------------------
+
+typedef struct reef_safetensors_writer reef_safetensors_writer;
+
+/**
+ * Begin a file: PATH.part with its header. Data follows in the order of `tensors`, whose offsets leave no gap.
+ *
+ * metadata  an object of texts; not taken over
+ * force     replace a file of that name once this one is whole
+ *
+ * Errors: INVALID there is one, or another is being written; NOT_FOUND no such directory; FULL; IO; NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_safetensors_create(reef_safetensors_writer **out,
+                                                    const char *path,
+                                                    bool force,
+                                                    const json_t *metadata,
+                                                    size_t tensor_count,
+                                                    const reef_safetensor *tensors,
+                                                    reef_error *err);
+/** The next bytes of the data. */
+REEF_MUST_CHECK reef_status reef_safetensors_write(reef_safetensors_writer *writer,
+                                                   const void *data,
+                                                   size_t bytes,
+                                                   reef_error *err);
+/** All data was written: to the disk with it, and to its place. Uses the writer up. file_bytes may be NULL. */
+REEF_MUST_CHECK reef_status reef_safetensors_finish(reef_safetensors_writer *writer,
+                                                    uint64_t *file_bytes,
+                                                    reef_error *err);
+/** Give up: nothing is left of the file. Accepts NULL. */
+void reef_safetensors_abandon(reef_safetensors_writer *writer);
+
+// ---- reading -------------------------------------------------------------------------------------
+
+typedef struct reef_safetensors {
+    char *path;
+    int fd;
+    json_t *metadata; // an object of texts
+    size_t tensor_count;
+    reef_safetensor *tensors; // in the order of the data
+    uint64_t data_at;         // where the data begins in the file
+    uint64_t data_bytes;
+} reef_safetensors;
+
+/**
+ * Open a file and check its header: sizes, names, types, and that the tensors fill the data without gap or
+ * overlap.
+ *
+ * Errors: NOT_FOUND; CORRUPT says what is wrong; IO; NO_MEMORY. `file` is then empty.
+ */
+REEF_MUST_CHECK reef_status reef_safetensors_open(reef_safetensors *file,
+                                                  const char *path,
+                                                  reef_error *err);
+void reef_safetensors_close(reef_safetensors *file); // accepts the zeroed file, and one not opened
+const reef_safetensor *reef_safetensors_find(const reef_safetensors *file, const char *name);
+/** Bytes of the data, which lie within it. CORRUPT when the file has become shorter. */
+REEF_MUST_CHECK reef_status reef_safetensors_read(
+    const reef_safetensors *file, uint64_t offset, void *out, size_t bytes, reef_error *err);
+
+#endif
