@@ -380,7 +380,7 @@ static void a_store_is_measured_on_what_was_really_written_and_read(void **state
     assert_int_equal(integer(sizes, "sealed_experts"), 256);
     assert_int_equal(integer(sizes, "growth_commits"), 8);
     assert_true(integer(sizes, "growth_reads") >= 3); // each reader at least once
-    assert_true(integer(sizes, "growth_live_bytes") > 512 * 16384);
+    assert_true(integer(sizes, "growth_live_bytes") > 128 * 131072);
     assert_true(integer(sizes, "written_bytes") > 0);
     json_decref(document);
 }

@@ -43,7 +43,7 @@ REEF_MUST_CHECK reef_status bench_store_training(const store_plan *plan,
 /** A pool with a large sealed generation and a small open one. */
 typedef struct store_pool {
     uint64_t sealed_experts, open_experts;
-    uint64_t pool_bytes, open_bytes; // of payload; open without its moments
+    uint64_t pool_bytes, open_bytes; // of payload; open with its moments
     uint64_t
         sealed_bytes_rewritten;    // payload of sealed records that commits after the sealing wrote
     double snapshot_ms;            // median, transaction and commit
@@ -54,7 +54,7 @@ REEF_MUST_CHECK reef_status bench_store_pool(const store_plan *plan,
                                              store_pool *out,
                                              reef_error *err);
 
-/** The file after many commits, with processes that read all of it, over and over. */
+/** The file after many commits, while readers come and go: each lives through one. */
 typedef struct store_growth {
     uint64_t commits, reads;
     uint64_t live_bytes, commit_bytes, file_bytes;

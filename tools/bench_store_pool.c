@@ -1,21 +1,12 @@
 // A large sealed generation beside a small open one: what a snapshot and opening cost then; and the file
-// after many commits with readers in other processes.
-//
-// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): glibc owns the name.
-#define _DEFAULT_SOURCE // MAP_ANONYMOUS
+// after many commits while readers come and go.
 #include "bench.h"
 #include "bench_layer.h"
 #include "bench_store.h"
 #include "cli.h"
 
-#include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #define TEXT_BYTES ((size_t)1 << 16)
 #define OPEN_SIDE 64 // 4,096 experts
@@ -79,6 +70,8 @@ static reef_status count_payload(reef_store *store,
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = tally_generation(txn, 0, &sealed, err);
     if (status == REEF_OK) status = tally_generation(txn, 1, &open, err);
+    if (status == REEF_OK)
+        status = reef_record_scan(txn, REEF_DB_MOMENTS, 1, on_record, &open, err);
     reef_txn_abort(txn);
     out->pool_bytes = sealed.bytes + open.bytes;
     out->open_bytes = open.bytes;
@@ -179,17 +172,9 @@ reef_status bench_store_pool(const store_plan *plan, store_pool *out, reef_error
 
 // ---- growth of the file --------------------------------------------------------------------------
 
-#define GROWTH_BLOCKS 512u
-#define GROWTH_CHANGED 32u // of them in a commit
-#define GROWTH_BLOCK_BYTES 16384u
-#define READER_REST_NS 2000000L // between two reads of a reader
-
-/** Between the processes. */
-typedef struct shared {
-    atomic_bool stop;
-    atomic_uint_least64_t reads;
-    atomic_uint_least64_t failed;
-} shared;
+#define GROWTH_BLOCKS 128u
+#define GROWTH_CHANGED 8u // of them in a commit
+#define GROWTH_BLOCK_BYTES REEF_BLOCK_BYTES_MAX
 
 static reef_status put_some(reef_txn *txn, uint64_t round, uint32_t count, reef_error *err) {
     uint64_t words[GROWTH_BLOCK_BYTES / sizeof(uint64_t)];
@@ -217,100 +202,64 @@ static reef_status commit_some(reef_store *store, uint64_t round, uint32_t count
     return status;
 }
 
-static reef_status read_all(reef_store *store, reef_error *err) {
-    reef_txn *txn = NULL;
-    tally t = {0};
-    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = tally_generation(txn, 0, &t, err);
-    reef_txn_abort(txn);
-    return status;
-}
-
-static void run_reader(const char *path, shared *s) {
-    reef_error err;
-    reef_store *store = NULL;
-    reef_status status = reef_store_open(&store, path, &(reef_store_options){0}, &err);
-    while (status == REEF_OK && !atomic_load(&s->stop)) {
-        status = read_all(store, &err);
-        atomic_fetch_add(&s->reads, 1);
-        nanosleep(&(struct timespec){.tv_nsec = READER_REST_NS}, NULL);
+// Every reader lives through one commit: as long as an evaluation, which copies what it needs and lets go,
+// may hold its transaction beside a writer that never rests.
+static reef_status turn_over(reef_store *store,
+                             uint64_t round,
+                             size_t count,
+                             reef_txn **readers,
+                             uint64_t *reads,
+                             reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < count && status == REEF_OK; i++) {
+        reef_commit seen;
+        reef_txn_abort(readers[i]);
+        readers[i] = NULL;
+        status = reef_txn_begin(&readers[i], store, REEF_TXN_READ, err);
+        if (status == REEF_OK) status = reef_commit_read(readers[i], &seen, err);
+        if (status == REEF_OK && seen.step != round)
+            status = reef_fail(err, REEF_CORRUPT, "a reader sees a commit that is not the last");
+        ++*reads;
     }
-    reef_store_close(store);
-    if (status != REEF_OK) atomic_fetch_add(&s->failed, 1);
+    return status;
 }
 
 static reef_status run_commits(const store_plan *plan,
-                               const char *path,
+                               reef_store *store,
                                store_growth *out,
                                reef_error *err) {
     cli_progress progress;
-    reef_store *store = NULL;
-    reef_status status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);
+    reef_txn **readers = cli_alloc((size_t)plan->readers + 1, sizeof(*readers));
+    reef_status status = REEF_OK;
     cli_progress_start(&progress, "committing", plan->commits, "commits");
     for (uint64_t i = 1; i <= plan->commits && status == REEF_OK; i++) {
         status = commit_some(store, i, GROWTH_CHANGED, err);
+        if (status == REEF_OK)
+            status = turn_over(store, i, (size_t)plan->readers, readers, &out->reads, err);
         cli_progress_show(&progress, i);
     }
     cli_progress_end(&progress);
-    reef_check_report report;
-    if (status == REEF_OK) status = reef_store_check(store, NULL, NULL, &report, err);
-    if (status == REEF_OK) {
-        out->live_bytes = report.used_bytes;
-        out->file_bytes = report.file_bytes;
-    }
-    reef_store_close(store);
-    return status;
-}
-
-static size_t start_readers(const store_plan *plan, const char *path, shared *s, pid_t *readers) {
-    size_t started = 0;
-    fflush(NULL); // or the children would print what is buffered again
-    for (; started < plan->readers; started++) {
-        readers[started] = fork();
-        if (readers[started] < 0) break;
-        if (readers[started] > 0) continue;
-        run_reader(path, s);
-        _exit(0);
-    }
-    return started;
-}
-
-static reef_status grow(
-    const store_plan *plan, const char *path, shared *s, store_growth *out, reef_error *err) {
-    pid_t *readers = cli_alloc((size_t)plan->readers + 1, sizeof(*readers));
-    size_t started = start_readers(plan, path, s, readers);
-    reef_status status =
-        started == plan->readers
-            ? run_commits(plan, path, out, err)
-            : reef_fail(err, REEF_NO_MEMORY, "cannot start a process: %s", strerror(errno));
-    atomic_store(&s->stop, true);
-    for (size_t i = 0; i < started; i++) (void)waitpid(readers[i], NULL, 0);
+    for (size_t i = 0; i < plan->readers; i++) reef_txn_abort(readers[i]);
     free(readers);
-    if (status == REEF_OK && atomic_load(&s->failed) > 0)
-        status =
-            reef_fail(err, REEF_IO, "%d of the readers could not read the pool", (int)s->failed);
     return status;
 }
 
 reef_status bench_store_growth(const store_plan *plan, store_growth *out, reef_error *err) {
     char *path = cli_format("%s/growth", plan->directory);
     reef_store *store = NULL;
+    reef_check_report report = {0};
     *out = (store_growth){.commits = plan->commits,
                           .commit_bytes = (uint64_t)GROWTH_CHANGED * GROWTH_BLOCK_BYTES};
-    shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (s == MAP_FAILED) {
-        free(path);
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to share with the readers");
-    }
     reef_status status =
         reef_store_open(&store, path, &(reef_store_options){.create = true, .write = true}, err);
     if (status == REEF_OK) status = commit_some(store, 0, GROWTH_BLOCKS, err);
-    reef_store_close(store); // the readers begin without it
-    if (status == REEF_OK) status = grow(plan, path, s, out, err);
-    out->reads = atomic_load(&s->reads);
+    if (status == REEF_OK) status = run_commits(plan, store, out, err);
+    if (status == REEF_OK) status = reef_store_check(store, NULL, NULL, &report, err);
+    reef_store_close(store);
+    out->live_bytes = report.used_bytes;
+    out->file_bytes = report.file_bytes;
     out->growth_vs_commit =
         ((double)out->file_bytes - (double)out->live_bytes) / (double)out->commit_bytes;
-    (void)munmap(s, sizeof(*s));
     free(path);
     return status;
 }

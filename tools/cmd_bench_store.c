@@ -12,7 +12,7 @@ static const cli_option OPTIONS[] = {
     {"seconds", "S", "how long to train for the overhead (default: 30)"},
     {"sealed-side", "N", "side of the sealed generation (default: 1024, a million experts)"},
     {"commits", "N", "commits while readers come and go (default: 10000)"},
-    {"readers", "N", "processes that read meanwhile (default: 16)"},
+    {"readers", "N", "that read meanwhile, each during one commit (default: 16)"},
     {0},
 };
 
