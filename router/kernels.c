@@ -154,3 +154,13 @@ void reef_adam_update(size_t D,
     };
     reef_kernels()->adam(D, param, adam_m, adam_v, grad, &step);
 }
+
+void reef_average_update(size_t D, float *average, const float *param, uint64_t count, float rate) {
+    assert(count >= 1);
+    double young = count == 1 ? 1 : 1 / (1 + 0.1 * (double)count);
+    float share = (float)fmax((double)rate, young);
+    if (share >= 1)
+        memcpy(average, param, D * sizeof *average); // of which a sum would be a rounding away
+    else
+        reef_kernels()->approach(D, average, param, share);
+}

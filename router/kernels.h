@@ -55,6 +55,7 @@ typedef struct reef_kernel_table {
                  float *adam_v,
                  const float *grad,
                  const adam_step *step);
+    void (*approach)(size_t D, float *average, const float *param, float share);
     /** The K <= D best of a row, best first and the lower index first among equals; D <= 65536.
      *  False when one is NaN. */
     bool (*topk)(size_t D, const float *row, size_t K, float *scores, uint16_t *indices);

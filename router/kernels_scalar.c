@@ -132,6 +132,10 @@ static void adam(size_t D,
     }
 }
 
+static void approach(size_t D, float *average, const float *param, float share) {
+    for (size_t d = 0; d < D; d++) average[d] += share * (param[d] - average[d]);
+}
+
 // Insertion into a sorted list. Equal scores keep the order of their indices, because a newcomer
 // stops behind the entries it does not exceed.
 static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
@@ -163,5 +167,6 @@ const reef_kernel_table reef_kernels_scalar = {
     .gelu = gelu,
     .gelu_backward = gelu_backward,
     .adam = adam,
+    .approach = approach,
     .topk = topk,
 };

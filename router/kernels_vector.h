@@ -171,6 +171,18 @@ static void adam(size_t D,
     }
 }
 
+static void approach(size_t D, float *average, const float *param, float share) {
+    size_t d = 0;
+    for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) {
+        vec old = load(average + d);
+        store(average + d, old + share * (load(param + d) - old));
+    }
+    if (d < D) {
+        vec old = load_some(D - d, average + d);
+        store_some(D - d, average + d, old + share * (load_some(D - d, param + d) - old));
+    }
+}
+
 // The best K of a row are found in three passes with few branches: a bound that at least K scores
 // reach, the few scores that reach it, and their order by counting. For K = 17 of 1,024 scores that
 // takes 0.3 us; comparing whole vectors with the worst of a sorted list and inserting what exceeds it
@@ -345,5 +357,6 @@ const reef_kernel_table VEC_TABLE = {
     .gelu = gelu,
     .gelu_backward = gelu_backward,
     .adam = adam,
+    .approach = approach,
     .topk = topk,
 };

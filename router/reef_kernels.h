@@ -129,6 +129,15 @@ REEF_API void reef_adam_update(size_t D,
                                uint64_t count,
                                const reef_adam *adam);
 
+/**
+ * Take D parameters, after their update number `count` >= 1, into their running average (Polyak & Juditsky
+ * 1992, with exponential weights): average += max(rate, 1 / (1 + count / 10)) * (param - average), rate in
+ * 0 .. 1. Young averages forget their first values sooner; with `count` 1, and with a rate of 1, it becomes
+ * the parameters to the bit.
+ */
+REEF_API void reef_average_update(
+    size_t D, float *average, const float *param, uint64_t count, float rate);
+
 // ---- workers -------------------------------------------------------------------------------------
 
 typedef struct reef_workers reef_workers;

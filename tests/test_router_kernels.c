@@ -498,6 +498,60 @@ static void adam_with_no_gradient_yet_moves_nothing(void **state) {
     for (size_t d = 0; d < 19; d++) assert_true(param[d] == (float)d);
 }
 
+static void check_average(size_t D, size_t offset) {
+    enum { LENGTH = CAPACITY + OFFSETS };
+    const float rate = 0.15f;
+    float param[LENGTH], average[LENGTH], first[LENGTH];
+    double expected[LENGTH];
+    uint64_t seed = D;
+    draw_floats(&seed, LENGTH, average, -1, 1);
+    memcpy(first, average, sizeof first);
+    for (uint64_t count = 1; count <= 80; count += count < 4 ? 1 : 19) {
+        draw_floats(&seed, LENGTH, param, -2, 2);
+        float moved[LENGTH], again[LENGTH];
+        memcpy(moved + 1, param + offset, D * sizeof *moved);
+        memcpy(again + 2, average + offset, D * sizeof *again);
+        reef_average_update(D, average + offset, param + offset, count, rate);
+        reef_average_update(D, again + 2, moved + 1, count, rate);
+        assert_memory_equal(average + offset, again + 2, D * sizeof *again); // wherever they lie
+        double share = fmax((double)rate, 1 / (1 + 0.1 * (double)count));
+        for (size_t d = offset; d < offset + D; d++) {
+            if (count == 1) assert_true(average[d] == param[d]);
+            expected[d] =
+                count == 1 ? param[d] : expected[d] + share * ((double)param[d] - expected[d]);
+            assert_true(fabs(average[d] - expected[d]) < 1e-6);
+        }
+    }
+    for (size_t d = 0; d < LENGTH; d++)
+        if (d < offset || d >= offset + D) assert_true(average[d] == first[d]);
+}
+
+static void an_average_follows_its_definition_in_double(void **state) {
+    (void)state;
+    for_every_size(check_average);
+}
+
+// Small integers and halves: every product and sum is exact, so the kernels must agree to the bit.
+static void check_exact_average(size_t D, size_t offset) {
+    enum { LENGTH = CAPACITY + OFFSETS };
+    float param[LENGTH], average[LENGTH], plain[LENGTH];
+    uint64_t seed = D + 1;
+    draw_ints(&seed, LENGTH, param, -50, 50);
+    draw_ints(&seed, LENGTH, average, -50, 50);
+    memcpy(plain, average, sizeof plain);
+    reef_average_update(D, average + offset, param + offset, 1000, 0.5f);
+    reef_kernels_scalar.approach(D, plain + offset, param + offset, 0.5f);
+    assert_memory_equal(average, plain, sizeof plain);
+    draw_floats(&seed, LENGTH, param, -1, 1);
+    reef_average_update(D, average + offset, param + offset, 1000, 1); // to the bit as well
+    assert_memory_equal(average + offset, param + offset, D * sizeof *param);
+}
+
+static void an_average_is_that_of_the_plain_kernel(void **state) {
+    (void)state;
+    for_every_size(check_exact_average);
+}
+
 // ---- denormal numbers, infinities and NaN --------------------------------------------------------
 
 #define UNIT 0x1p-149f // the smallest denormal; sums of whole multiples are exact
@@ -679,6 +733,8 @@ static int run_with(const char *kernels) {
         cmocka_unit_test(gelu_backward_agrees_with_finite_differences),
         cmocka_unit_test(adam_follows_the_algorithm_in_double),
         cmocka_unit_test(adam_with_no_gradient_yet_moves_nothing),
+        cmocka_unit_test(an_average_follows_its_definition_in_double),
+        cmocka_unit_test(an_average_is_that_of_the_plain_kernel),
         cmocka_unit_test(denormal_numbers_are_not_flushed_to_zero),
         cmocka_unit_test(what_is_not_finite_stays_where_it_belongs),
         cmocka_unit_test(topk_is_that_of_the_plain_kernel),

@@ -176,19 +176,60 @@ static void what_was_learned_stays_within_a_bound(void **state) {
     assert_sound(f);
 }
 
+// Bits per byte, as evaluated, of what is measured on: every eighth old window of a generation's text.
+static double held_out_bits(const lifelong *f, uint32_t generation, uint64_t *scored) {
+    reef_error err;
+    reef_model *model = NULL;
+    const reef_reservoir *sample = &f->trainer->reservoir;
+    double bits = 0.0;
+    size_t seen = 0;
+    *scored = 0;
+    ok(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
+    for (size_t slot = 0; slot < sample->old_slots; slot++) {
+        if (sample->sizes[slot] < 2 || sample->generations[slot] != generation) continue;
+        if (seen++ % 8 != 1) continue;
+        reef_score score = {0};
+        ok(reef_model_score(model, sample->bytes + slot * sample->window_bytes, sample->sizes[slot],
+                            NULL, &score, NULL, NULL, &err),
+           &err);
+        bits += score.bits;
+        *scored += score.bytes;
+    }
+    reef_model_close(model);
+    return bits / (double)*scored;
+}
+
+static void losses_are_those_of_evaluation(void **state) {
+    lifelong *f = *state;
+    reef_consolidation report;
+    uint64_t scored;
+    start(f, 1);
+    double before = held_out_bits(f, 4, &scored); // of the open generation, averages and all
+    consolidate(f, range(1, 2), &report);
+    double after = held_out_bits(f, 4, &scored);
+    const reef_consolidation_loss *loss = &report.losses[report.loss_count - 1];
+    assert_int_equal(loss->generation, 4);
+    assert_int_equal(loss->bytes, scored);
+    assert_true(scored > 0);
+    assert_true(fabs(loss->before - before) < 1e-9);
+    assert_true(fabs(loss->after - after) < 1e-9);
+    reef_consolidation_release(&report);
+}
+
 static void the_open_generation_and_its_optimiser_are_not_touched(void **state) {
     lifelong *f = *state;
     start(f, 1);
     const reef_gen *open = reef_open_generation(f->trainer);
     size_t values = open->value_count;
-    float *before = malloc(3 * values * sizeof *before);
+    float *before = malloc(4 * values * sizeof *before);
     assert_non_null(before);
     memcpy(before, open->values, values * sizeof *before);
-    memcpy(before + values, open->training + values, 2 * values * sizeof *before); // the moments
+    memcpy(before + values, open->training + values,
+           3 * values * sizeof *before); // moments and averages
     consolidate_only(f, range(1, 2));
     assert_ptr_equal(reef_open_generation(f->trainer), open);
     assert_memory_equal(before, open->values, values * sizeof *before);
-    assert_memory_equal(before + values, open->training + values, 2 * values * sizeof *before);
+    assert_memory_equal(before + values, open->training + values, 3 * values * sizeof *before);
     free(before);
 }
 
@@ -498,6 +539,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(states_before_the_range_stay_to_the_bit),
         TEST(what_was_learned_stays_within_a_bound),
+        TEST(losses_are_those_of_evaluation),
         TEST(the_open_generation_and_its_optimiser_are_not_touched),
         TEST(numbers_in_between_are_given_up_and_say_so),
         TEST(what_is_consolidated_can_be_consolidated_again),

@@ -28,7 +28,7 @@ typedef struct fixture {
     size_t row_values, hidden_values, vectors; // of the shape
     float *x, *y, *d_y, *d_x;
     float *gate, *hidden, *d_gate, *factors;
-    float *experts, *adam_m, *adam_v;
+    float *experts, *adam_m, *adam_v, *average;
     const void *block; // the experts, as rows
     uint32_t *counts;
     reef_expert_id *indices;
@@ -88,6 +88,7 @@ static void fixture_init(fixture *f, size_t rows, size_t p_count, size_t d_model
     f->block = f->experts;
     f->adam_m = zeros(experts * f->row_values, sizeof(float));
     f->adam_v = zeros(experts * f->row_values, sizeof(float));
+    f->average = random_floats(experts * f->row_values);
     f->counts = zeros(experts, sizeof(*f->counts));
     f->indices = zeros(rows * p_count, sizeof(*f->indices));
     // Few experts and many selections: the same expert comes up again, even for one token.
@@ -103,8 +104,8 @@ static void fixture_init(fixture *f, size_t rows, size_t p_count, size_t d_model
 }
 
 static void fixture_release(fixture *f) {
-    float *floats[] = {f->x,      f->y,       f->d_y,     f->d_x,    f->gate,  f->hidden,
-                       f->d_gate, f->factors, f->experts, f->adam_m, f->adam_v};
+    float *floats[] = {f->x,      f->y,       f->d_y,     f->d_x,    f->gate,   f->hidden,
+                       f->d_gate, f->factors, f->experts, f->adam_m, f->adam_v, f->average};
     for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++) free(floats[i]);
     free(f->counts);
     free(f->indices);
@@ -145,7 +146,7 @@ static void backward(fixture *f) {
 }
 
 static void update_with(fixture *f, reef_workers *workers, const reef_expert_update *update) {
-    reef_expert_moments moments = {f->adam_m, f->adam_v, f->counts};
+    reef_expert_moments moments = {f->adam_m, f->adam_v, f->average, f->counts};
     reef_expert_pairs_sort(&f->pairs, workers, f->rows, f->p_count, f->indices, f->active);
     reef_experts_update(workers, &f->shape, f->experts, &moments, &f->pairs, f->x, f->d_y, f->gate,
                         f->factors, update);
@@ -542,7 +543,7 @@ static void too_many_selections_for_32_bits_are_refused(void **state) {
 
 static void frozen_rows_do_not_change_by_one_bit(void **state) {
     fixture *f = *state;
-    float before[3][N * ROW_MAX];
+    float before[4][N * ROW_MAX];
     const size_t all_bytes = N * f->row_values * sizeof(float);
     forward(f);
     backward(f);
@@ -554,6 +555,7 @@ static void frozen_rows_do_not_change_by_one_bit(void **state) {
     memcpy(before[0], f->experts, all_bytes);
     memcpy(before[1], f->adam_m, all_bytes);
     memcpy(before[2], f->adam_v, all_bytes);
+    memcpy(before[3], f->average, all_bytes);
     update_with(f, NULL,
                 &(reef_expert_update){
                     .adam = ADAM, .flags = f->flags, .dirty = f->dirty, .usage = f->usage});
@@ -564,6 +566,7 @@ static void frozen_rows_do_not_change_by_one_bit(void **state) {
         assert_true((memcmp(before[0] + at, f->experts + at, bytes) != 0) == moved);
         assert_true((memcmp(before[1] + at, f->adam_m + at, bytes) != 0) == moved);
         assert_true((memcmp(before[2] + at, f->adam_v + at, bytes) != 0) == moved);
+        assert_true((memcmp(before[3] + at, f->average + at, bytes) != 0) == moved);
         assert_int_equal(f->counts[e], moved);
         assert_int_equal(f->dirty[e], moved);
         assert_true((f->usage[e].count > 0) == selected); // frozen experts are still used
@@ -680,6 +683,51 @@ static void lazy_adam_equals_dense_adam_with_the_row_s_own_count(void **state) {
     assert_true(least < most); // some rows did sit out
 }
 
+static void averages_are_of_the_rows_that_each_update_left(void **state) {
+    fixture *f = *state;
+    const size_t row = f->row_values;
+    float average[N * ROW_MAX];
+    uint32_t counts[N] = {0}, most = 0;
+    memcpy(average, f->average, N * row * sizeof(float));
+    for (size_t step = 0; step < 40; step++) {
+        for (size_t i = 0; i < ROWS * P; i++) f->indices[i] = random_u32() % N;
+        forward(f);
+        backward(f);
+        update_with(f, NULL, &(reef_expert_update){.adam = ADAM, .average_rate = 0.3f});
+        for (size_t e = 0; e < N; e++) {
+            if (f->counts[e] == counts[e]) continue; // not met
+            counts[e]++;
+            most = counts[e] > most ? counts[e] : most;
+            reef_average_update(row, average + e * row, f->experts + e * row, counts[e], 0.3f);
+        }
+        assert_memory_equal(average, f->average, N * row * sizeof(float));
+    }
+    assert_true(most > 30); // beyond where the rate given is the larger one
+    assert_memory_not_equal(average, f->experts, N * row * sizeof(float));
+}
+
+// The averages are a by-product: rows and moments are the same without.
+static void without_averages_the_rows_are_the_same(void **state) {
+    fixture *f = *state;
+    fixture other;
+    fixture_init(&other, ROWS, P, D, N);
+    free(other.average);
+    other.average = NULL;
+    for (size_t step = 0; step < 5; step++) {
+        fixture *both[] = {f, &other};
+        for (size_t i = 0; i < 2; i++) {
+            forward(both[i]);
+            backward(both[i]);
+            update_with(both[i], NULL, &(reef_expert_update){.adam = ADAM, .average_rate = 0.3f});
+        }
+    }
+    const size_t bytes = N * f->row_values * sizeof(float);
+    assert_memory_equal(f->experts, other.experts, bytes);
+    assert_memory_equal(f->adam_m, other.adam_m, bytes);
+    assert_memory_equal(f->adam_v, other.adam_v, bytes);
+    fixture_release(&other);
+}
+
 static void train_some_steps(fixture *f, size_t threads) {
     reef_workers *workers = NULL;
     assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
@@ -690,9 +738,12 @@ static void train_some_steps(fixture *f, size_t threads) {
             f->indices[i] = random_u32() % (i % 3 == 0 ? 200 : 5);
         forward(f);
         backward(f);
-        update_with(
-            f, workers,
-            &(reef_expert_update){.adam = ADAM, .clip = 1, .dirty = f->dirty, .usage = f->usage});
+        update_with(f, workers,
+                    &(reef_expert_update){.adam = ADAM,
+                                          .average_rate = 0.3f,
+                                          .clip = 1,
+                                          .dirty = f->dirty,
+                                          .usage = f->usage});
     }
     reef_workers_free(workers);
 }
@@ -708,6 +759,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
         assert_memory_equal(one.experts, many.experts, bytes);
         assert_memory_equal(one.adam_m, many.adam_m, bytes);
         assert_memory_equal(one.adam_v, many.adam_v, bytes);
+        assert_memory_equal(one.average, many.average, bytes);
         assert_memory_equal(one.counts, many.counts, one.expert_count * sizeof(*one.counts));
         assert_memory_equal(one.dirty, many.dirty, one.expert_count);
         assert_memory_equal(one.usage, many.usage, one.expert_count * sizeof(*one.usage));
@@ -736,6 +788,8 @@ static int run_with(reef_expert_kind kind, const char *name) {
         TEST(a_step_without_active_tokens_changes_nothing),
         TEST(too_many_selections_for_32_bits_are_refused),
         TEST(frozen_rows_do_not_change_by_one_bit),
+        TEST(averages_are_of_the_rows_that_each_update_left),
+        TEST(without_averages_the_rows_are_the_same),
         TEST(usage_totals_are_exact),
         TEST(usage_of_huge_scores_is_cut_and_exact_in_any_order),
         TEST(clipping_bounds_the_norm_of_each_row),

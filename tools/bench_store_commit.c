@@ -118,14 +118,17 @@ reef_status bench_store_commit(const store_plan *plan, store_commit *out, reef_e
 
 // ---- in a training -------------------------------------------------------------------------------
 
+// Of an open generation: rows, their averages and two moments, and the count of updates.
+static uint64_t expert_bytes(const reef_config *config) {
+    return (uint64_t)config->layers * (4 * 2 * config->d_model * sizeof(float) + 4);
+}
+
 // The default model with as many experts as make rows and moments of about `bytes`.
 static void size_model(reef_config *config, uint64_t bytes) {
     reef_config_default(config);
     strcpy(config->boundaries, "given");
-    uint64_t expert_bytes =
-        (uint64_t)config->layers * (3 * 2 * config->d_model * sizeof(float) + 4);
     config->side = 1;
-    while ((uint64_t)(config->side + 1) * (config->side + 1) * expert_bytes <= bytes)
+    while ((uint64_t)(config->side + 1) * (config->side + 1) * expert_bytes(config) <= bytes)
         config->side++;
     if (config->side < config->topk) config->side = config->topk;
 }
@@ -186,9 +189,9 @@ reef_status bench_store_training(const store_plan *plan, store_training *out, re
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     size_model(&config, plan->commit_bytes);
-    *out = (store_training){.interval = REEFD_COMMIT_SECONDS,
-                            .open_bytes = (uint64_t)config.side * config.side * config.layers *
-                                          (3 * 2 * config.d_model * sizeof(float) + 4)};
+    *out =
+        (store_training){.interval = REEFD_COMMIT_SECONDS,
+                         .open_bytes = (uint64_t)config.side * config.side * expert_bytes(&config)};
     reef_status status = reef_pool_init(path, &config, err);
     if (status == REEF_OK)
         status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);

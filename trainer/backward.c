@@ -249,6 +249,7 @@ static void update_experts(backward *b, const reef_pass_update *update) {
     reef_expert_pairs_sort(&b->pass->pairs, b->workers, b->rows, shape.P, tape->tape.indices, fire);
     reef_expert_update expert_update = {
         .adam = update->adam,
+        .average_rate = update->average_rate,
         .clip = update->clip,
         .flags = update->freeze == NULL
                      ? peer->flags

@@ -59,7 +59,7 @@
       "Adam's rate for dense parameters after warm-up")                                            \
     X(expert_rate, NUMBER, FIRST, "6", 0, 1000, "factor on the learning rate for rows of experts") \
     X(warmup, INTEGER, FIRST, "80", 0, 1e9, "steps of each generation over which the rate rises")  \
-    X(decay, INTEGER, FIRST, "50", 1, 1e9,                                                         \
+    X(decay, INTEGER, FIRST, "400", 1, 1e9,                                                        \
       "steps; rate = learning_rate / sqrt(1 + steps / decay)")                                     \
     X(beta1, NUMBER, FIRST, "0.9", 0, 0.999999, "Adam: memory of the mean gradient")               \
     X(beta2, NUMBER, FIRST, "0.98", 0, 0.999999, "Adam: memory of the squared gradient")           \
@@ -68,6 +68,8 @@
     X(clip, NUMBER, FIRST, "1", 0, 1e6, "bound on the norm of the dense gradient; 0 for none")     \
     X(bn_momentum, NUMBER, FIRST, "0.05", 0, 1,                                                    \
       "share of a batch in the running query statistics")                                          \
+    X(average, NUMBER, LATER, "0.01", 0, 1,                                                        \
+      "rate of the weights' running average, which is what is stored; 0: none; vector: none")      \
     X(boundaries, TEXT, LATER, "drift", 0, 0,                                                      \
       "where a generation ends: drift, given, budget or capacity")                                 \
     X(boundary_bytes, INTEGER, LATER, "1048576", 1, INTEGER_MAX,                                   \
@@ -669,6 +671,7 @@ static const struct earlier {
     const char *name, *value;
 } EARLIER[] = {
     {"adapt_ffw", "false"},
+    {"average", "0"},
     {"drift_share", "0"},
 };
 

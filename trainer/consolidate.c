@@ -269,7 +269,8 @@ static reef_status measure_generation(
 // their numbers in the list: it is their text.
 static reef_status measure(consolidation *c, bool after, reef_error *err) {
     reef_consolidation *report = c->report;
-    reef_gen_fold(reef_open_generation(c->trainer), &c->trainer->net.config); // as it is evaluated
+    reef_gen *open = reef_open_generation(c->trainer);
+    reef_gen_exchange(open, &c->trainer->net.config); // as it is evaluated
     memset(c->fired, 0, c->trainer->net.gen_count * sizeof *c->fired);
     c->fired_any = c->tokens = 0;
     reef_status status = REEF_OK;
@@ -278,6 +279,7 @@ static reef_status measure(consolidation *c, bool after, reef_error *err) {
         status = measure_generation(c, loss->generation, &loss->bytes,
                                     after ? &loss->after : &loss->before, err);
     }
+    reef_gen_exchange(open, &c->trainer->net.config);
     return status;
 }
 
@@ -432,7 +434,11 @@ static reef_status carry_out(consolidation *c, reef_error *err) {
     };
     reef_status status =
         reef_trainer_commit(c->trainer, NULL, err); // so that nothing depends on when
-    if (status == REEF_OK) status = reef_distil_run(&distil, &fresh, err);
+    if (status != REEF_OK) return status;
+    reef_gen *open = reef_open_generation(c->trainer);
+    reef_gen_exchange(open, &c->trainer->net.config); // the teacher is the model as it is evaluated
+    status = reef_distil_run(&distil, &fresh, err);
+    reef_gen_exchange(open, &c->trainer->net.config);
     if (status != REEF_OK) return status;
     report->gate_leak = (double)fresh->gate_leak;
     report->gate_detect = (double)fresh->gate_detect;

@@ -322,13 +322,14 @@ static reef_status enrol(school *s, reef_error *err) {
     info.dtype = REEF_F32;
     info.sealed = false;
     memset(info.root, 0, sizeof info.root);
-    reef_status status = reef_gen_new(&s->fresh, &net->config, &info, err);
+    reef_status status = reef_gen_new(&s->fresh, &s->pupil.net.config, &info, err);
     if (status != REEF_OK) return status;
-    reef_gen_initialise(s->fresh, &net->config, reef_open_generation(d->trainer));
+    reef_gen_initialise(s->fresh, &s->pupil.net.config, reef_open_generation(d->trainer));
     return reef_distil_start(d, s->fresh, err);
 }
 
-// The pool's open generation as it was committed, sealed, so that a pass treats it as any other.
+// The pool's open generation as it was committed, sealed, so that a pass treats it as any other. Without
+// what training needs beside it: what is stored as its weights is what is evaluated.
 static reef_status copy_open(school *s, reef_error *err) {
     const reef_net *net = &s->distil->trainer->net;
     uint32_t number = (uint32_t)net->gen_count - 1;
@@ -336,7 +337,7 @@ static reef_status copy_open(school *s, reef_error *err) {
     reef_gen *copy = NULL;
     reef_status status = reef_txn_begin(&txn, s->distil->trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
-    status = reef_persist_load(&copy, txn, &net->config, number, number, true, false, err);
+    status = reef_persist_load(&copy, txn, &net->config, number, number, false, false, err);
     reef_txn_abort(txn);
     if (status == REEF_OK) status = reef_gen_seal(&s->open, copy, &net->config, REEF_F32, err);
     reef_gen_free(copy);
@@ -388,6 +389,7 @@ reef_status reef_distil_run(const reef_distil *distil, reef_gen **out, reef_erro
     s->pupil.net.config = distil->trainer->net.config;
     s->pupil.net.config.warmup = 0; // the rate of each step is set by rate_at
     s->pupil.net.config.decay = UINT32_MAX;
+    s->pupil.net.config.average = 0.0f; // a rate that falls to 0 leaves nothing to average away
     s->pupil.workers = distil->trainer->workers;
     s->teacher = &distil->trainer->net;
     reef_status status = allocate(s, err);

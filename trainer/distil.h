@@ -2,7 +2,7 @@
 //
 // The teacher is the model as it is, the pupil the same with a new generation in place of those; the text
 // is what the reservoir has kept (Hinton et al. 2015). The pool's generations are only read, and the open
-// one as it was last committed; the result belongs to no pool yet.
+// one as it was last committed, which is as it is evaluated; the result belongs to no pool yet.
 #ifndef REEF_DISTIL_H
 #define REEF_DISTIL_H
 
@@ -18,7 +18,8 @@ typedef struct reef_lesson {
 
 typedef struct reef_distil {
     reef_trainer
-        *trainer;         // its net, reservoir, workers and pass; nothing of what is stored changes
+        *trainer; // its net, reservoir, workers and pass; nothing of what is stored changes;
+                  // the open generation's weights are its averages
     uint32_t first, last; // the generations that are consolidated
     uint32_t side;
     reef_dtype dtype;

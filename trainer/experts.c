@@ -468,6 +468,9 @@ static void expert_update(const update_pass *pass, size_t begin, size_t end, flo
     reef_adam_update(row_values, pass->experts + row, pass->moments->adam_m + row,
                      pass->moments->adam_v + row, row_grad,
                      clip_scale(row_values, row_grad, update->clip), *updates, &update->adam);
+    if (pass->moments->average)
+        reef_average_update(row_values, pass->moments->average + row, pass->experts + row, *updates,
+                            update->average_rate);
     if (update->dirty) update->dirty[expert] = 1;
 }
 
@@ -498,6 +501,7 @@ REEF_PREFETCH_ONLY static inline void expert_prefetch(const update_pass *pass, r
     prefetch_values(pass->experts + row, pass->row_values);
     prefetch_values(pass->moments->adam_m + row, pass->row_values);
     prefetch_values(pass->moments->adam_v + row, pass->row_values);
+    if (pass->moments->average) prefetch_values(pass->moments->average + row, pass->row_values);
 }
 
 static void update_piece(void *context, size_t piece) {

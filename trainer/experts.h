@@ -92,10 +92,11 @@ void reef_experts_backward(const reef_expert_shape *shape,
                            const reef_expert_rows *experts,
                            const uint8_t *active);
 
-/** Adam state of the experts of one layer of the open generation. */
+/** What training keeps beside the rows of one layer of the open generation. */
 typedef struct reef_expert_moments {
     float *adam_m;    // (N, row values)
     float *adam_v;    // (N, row values)
+    float *average;   // (N, row values) of each row over its updates; NULL: none is kept
     uint32_t *counts; // (N) updates of each row: lazy Adam's own bias correction
 } reef_expert_moments;
 
@@ -151,7 +152,8 @@ typedef struct reef_expert_pull {
 
 typedef struct reef_expert_update {
     reef_adam adam;
-    float clip; // bound on the norm of one row's gradient; 0 for none
+    float average_rate; // of the running average, where one is kept
+    float clip;         // bound on the norm of one row's gradient; 0 for none
     const uint8_t
         *flags;     // (N) or NULL; non-zero: frozen, not one bit of the row or its moments changes
     uint8_t *dirty; // (N) or NULL: set to 1 for every row that changed
@@ -162,7 +164,7 @@ typedef struct reef_expert_update {
 
 /**
  * The gradient of every selected expert, summed over its pairs in token order from the factors that
- * backward left, and its Adam step. `gate` (rows, P) counts for the usage only.
+ * backward left, its Adam step, and the step of its average. `gate` (rows, P) counts for the usage only.
  * Fixed pieces over experts, no reduction between them: same bits for any number of threads.
  * `pairs` must have been sorted for the same indices.
  */

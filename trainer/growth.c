@@ -137,6 +137,29 @@ static reef_status report_boundary(reef_trainer *trainer,
         distance_text(opening, distance));
 }
 
+// The sealed twin of the open generation, whose weights are its averages by now, and the generation after it.
+static reef_status seal_open(reef_trainer *trainer,
+                             const reef_opening *opening,
+                             reef_sealing *out,
+                             reef_gen **sealed,
+                             reef_gen **next,
+                             reef_error *err) {
+    reef_net *net = &trainer->net;
+    reef_gen *open = reef_open_generation(trainer);
+    // Copies the unfolded query.
+    reef_status status = reef_growth_next(next, trainer, &open->info, open, opening->side, err);
+    if (status == REEF_OK) status = reef_net_reserve(net, net->gen_count + 1, err);
+    if (status == REEF_OK) status = reef_step_reserve(trainer, net->gen_count + 1, err);
+    if (status == REEF_OK)
+        status = measure_sample(trainer, net->gen_count, &out->loss_before, &out->loss_bytes, err);
+    if (status != REEF_OK) return status;
+    // Of the batches as training met them: that is what later ones are compared with.
+    reef_drift_level(&trainer->drift, &open->reference_median, &open->reference_spread);
+    open->info.sealed_step = trainer->step;
+    open->info.sealed_at = trainer->stream_bytes;
+    return reef_gen_seal(sealed, open, &net->config, out->dtype, err);
+}
+
 // Memory only: the next commit writes the sealed generation and the new one in one transaction, so a
 // full disk or a crash here costs nothing. An error after the generations were swapped (no memory) leaves
 // a trainer that is only good for reef_trainer_close.
@@ -157,21 +180,14 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
         return begun;
     }
     reef_status status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
-    if (status == REEF_OK)
-        status = reef_growth_next(&next, trainer, &open->info, open, opening->side,
-                                  err); // copies the unfolded query
-    if (status == REEF_OK) status = reef_net_reserve(net, net->gen_count + 1, err);
-    if (status == REEF_OK) status = reef_step_reserve(trainer, net->gen_count + 1, err);
-    if (status != REEF_OK) goto cleanup;
+    if (status != REEF_OK) return status;
     *out = (reef_sealing){.generation = open->info.generation, .dtype = dtype};
-    reef_gen_fold(open, config); // as it is evaluated
-    status = measure_sample(trainer, net->gen_count, &out->loss_before, &out->loss_bytes, err);
-    if (status != REEF_OK) goto cleanup;
-    reef_drift_level(&trainer->drift, &open->reference_median, &open->reference_spread);
-    open->info.sealed_step = trainer->step;
-    open->info.sealed_at = trainer->stream_bytes;
-    status = reef_gen_seal(&sealed, open, config, dtype, err);
-    if (status != REEF_OK) goto cleanup;
+    reef_gen_exchange(open, config); // as it is evaluated, and stays
+    status = seal_open(trainer, opening, out, &sealed, &next, err);
+    if (status != REEF_OK) {
+        reef_gen_exchange(open, config); // it goes on training
+        goto cleanup;
+    }
 
     reef_pass_forget_generation(&trainer->pass, net->gen_count - 1);
     reef_gen_free(open);

@@ -83,6 +83,7 @@ reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config) {
 
 typedef struct layout {
     reef_gen *gen; // NULL while counting
+    bool averages; // where the generation is open: of all that train
     size_t tensor_count, value_count, trained_count;
 } layout;
 
@@ -103,6 +104,7 @@ static void add(layout *out, size_t offset, size_t count, bool trained, const ch
             tensor->grad = gen->training + out->trained_count;
             tensor->adam_m = tensor->grad + gen->value_count;
             tensor->adam_v = tensor->adam_m + gen->value_count;
+            if (out->averages) tensor->average = tensor->adam_v + gen->value_count;
             *view_at(&gen->grads, offset) = tensor->grad;
         }
     }
@@ -241,6 +243,7 @@ void reef_gen_drop_rows(reef_gen *gen) {
 static reef_status allocate_peer(reef_peer *peer,
                                  const reef_gen *gen,
                                  const reef_expert_shape *shape,
+                                 bool averages,
                                  reef_error *err) {
     size_t N = (size_t)gen->info.side * gen->info.side, values = N * reef_expert_row_values(shape);
     reef_dtype dtype = gen->info.dtype;
@@ -256,9 +259,10 @@ static reef_status allocate_peer(reef_peer *peer,
         peer->usage = calloc(N, sizeof(reef_usage));
         peer->moments.adam_m = reef_huge_new(values, sizeof(float));
         peer->moments.adam_v = reef_huge_new(values, sizeof(float));
+        if (averages) peer->moments.average = reef_huge_new(values, sizeof(float));
         peer->moments.counts = calloc(N, sizeof(uint32_t));
         ok = ok && peer->flags && peer->dirty && peer->usage && peer->moments.adam_m &&
-             peer->moments.adam_v && peer->moments.counts;
+             peer->moments.adam_v && (peer->moments.average || !averages) && peer->moments.counts;
     }
     if (!ok)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts of width %zu", N,
@@ -304,17 +308,19 @@ reef_status reef_gen_new(reef_gen **out,
     gen->value_count = count.value_count;
     gen->tensors = calloc(count.tensor_count, sizeof *gen->tensors);
     gen->values = calloc(count.value_count, sizeof *gen->values);
-    if (gen->open) gen->training = calloc(3 * count.value_count, sizeof *gen->training);
+    bool averages = config->average > 0.0f;
+    if (gen->open)
+        gen->training = calloc((averages ? 4 : 3) * count.value_count, sizeof *gen->training);
     if (gen->tensors == NULL || gen->values == NULL || (gen->open && gen->training == NULL)) {
         status = reef_fail(err, REEF_NO_MEMORY, "no memory for %zu parameters", count.value_count);
         goto cleanup;
     }
-    lay_out(&(layout){.gen = gen}, config, info);
+    lay_out(&(layout){.gen = gen, .averages = averages}, config, info);
 
     reef_expert_shape experts = reef_gen_expert_shape(config);
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_is_peer(config, l)) continue;
-        status = allocate_peer(&gen->peers[l], gen, &experts, err);
+        status = allocate_peer(&gen->peers[l], gen, &experts, averages, err);
         if (status != REEF_OK) goto cleanup;
     }
     if (gen->open) {
@@ -339,6 +345,7 @@ static void release_peer(reef_peer *peer) {
     free(peer->usage);
     reef_huge_free(peer->moments.adam_m, values, sizeof(float));
     reef_huge_free(peer->moments.adam_v, values, sizeof(float));
+    reef_huge_free(peer->moments.average, values, sizeof(float));
     free(peer->moments.counts);
     *peer = (reef_peer){0};
 }
@@ -476,6 +483,52 @@ void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_ge
         initialise_experts(&gen->peers[l], 0, config, l, up, seed);
         memset(gen->peers[l].dirty, 1, gen->peers[l].expert_count);
     }
+    reef_gen_average_reset(gen);
+}
+
+// ---- averages ------------------------------------------------------------------------------------
+
+static void exchange(float *a, float *b, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        float kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
+// Over every array of weights that has an average, which `visit` gets second.
+static void visit_averages(reef_gen *gen, void (*visit)(float *, float *, size_t)) {
+    assert(gen->open);
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        reef_tensor *tensor = &gen->tensors[i];
+        if (tensor->average != NULL) visit(tensor->data, tensor->average, tensor->count);
+    }
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        reef_peer *peer = &gen->peers[l];
+        if (peer->moments.average != NULL)
+            visit(peer->experts, peer->moments.average, peer->expert_count * peer->row_values);
+    }
+}
+
+static void begin_average(float *weights, float *average, size_t count) {
+    copy(average, weights, count);
+}
+
+void reef_gen_average_reset(reef_gen *gen) {
+    visit_averages(gen, begin_average);
+}
+
+void reef_gen_exchange(reef_gen *gen, const reef_config *config) {
+    visit_averages(gen, exchange);
+    reef_gen_fold(gen, config);
+}
+
+void reef_gen_average_adopt(reef_gen *gen, const reef_config *config) {
+    reef_gen_exchange(gen, config);
+    reef_gen_average_reset(gen);
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
+        if (gen->peers[l].moments.average != NULL)
+            memset(gen->peers[l].dirty, 1, gen->peers[l].expert_count);
 }
 
 // ---- sealing and growing -------------------------------------------------------------------------
@@ -508,6 +561,7 @@ static void copy_tensors(reef_gen *to, const reef_gen *from, bool moments) {
         if (!moments || tensor->adam_m == NULL) continue;
         copy(tensor->adam_m, old->adam_m, count);
         copy(tensor->adam_v, old->adam_v, count);
+        if (tensor->average != NULL) copy(tensor->average, old->average, count);
     }
 }
 
@@ -584,6 +638,15 @@ static void copy_gate(reef_gate *to, const reef_gate *from) {
     to->loss_reference = from->loss_reference;
 }
 
+static void copy_row_averages(reef_gen *to, const reef_gen *from) {
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        const reef_peer *old = &from->peers[l];
+        if (old->moments.average == NULL) continue;
+        copy(to->peers[l].moments.average, old->moments.average,
+             old->expert_count * old->row_values);
+    }
+}
+
 reef_status reef_gen_grow(reef_gen **out,
                           const reef_gen *open,
                           const reef_config *config,
@@ -615,6 +678,8 @@ reef_status reef_gen_grow(reef_gen **out,
         initialise_experts(peer, N, config, l, 0.0f, seed);
         memset(peer->dirty, 1, peer->expert_count);
     }
+    reef_gen_average_reset(grown); // of new rows and sub-keys
+    copy_row_averages(grown, open);
     copy_tensors(grown, open, true);
     copy_gate(&grown->gate, &open->gate);
     grown->gate_leak = open->gate_leak;

@@ -3,8 +3,8 @@
 //
 // A net is a list of generations. Generation 0 owns the backbone; later ones own deltas of embedding
 // and head. Each owns one PEER layer (router and experts) per block whose FFW is 'p'. A generation in
-// memory is either sealed (batch norm folded, nothing but values) or open (gradients, moments, flags,
-// usage). Only the last may be open.
+// memory is either sealed (batch norm folded, nothing but values) or open (gradients, moments, averages,
+// flags, usage). Only the last may be open.
 #ifndef REEF_MODEL_H
 #define REEF_MODEL_H
 
@@ -22,6 +22,7 @@ typedef struct reef_tensor {
     float *data;
     float *grad; // NULL unless open and trained
     float *adam_m, *adam_v;
+    float *average; // of `data` over the updates; NULL where there is no gradient or no average
     double grad_squares; // sum of grad's squares, which clipping needs; of the last step
 } reef_tensor;
 
@@ -74,7 +75,7 @@ typedef struct reef_gen {
     reef_tensor *tensors;
     size_t tensor_count;
     float *values;   // the block that the tensors' data lie in
-    float *training; // open: gradients, then adam_m, then adam_v
+    float *training; // open: gradients, then adam_m, then adam_v, then averages
     size_t value_count;
     reef_weights weights, grads;
     reef_router_params folded[REEF_LAYER_COUNT_MAX]; // open: routers as they are evaluated
@@ -152,6 +153,17 @@ REEF_MUST_CHECK reef_status reef_gen_grow(reef_gen **out,
                                           const reef_config *config,
                                           uint32_t side,
                                           reef_error *err);
+
+/**
+ * Exchange the weights of an open generation with their averages, and fold: training moves the former, the
+ * latter are what it is evaluated, sealed and stored as. Twice changes nothing; without averages it only folds.
+ */
+void reef_gen_exchange(reef_gen *gen, const reef_config *config);
+
+/** The averages of an open generation begin at its weights as they are. */
+void reef_gen_average_reset(reef_gen *gen);
+/** The averages of an open generation become its weights, from which training goes on. Folds. */
+void reef_gen_average_adopt(reef_gen *gen, const reef_config *config);
 
 /** Refresh `folded` of an open generation from its running statistics; its corrections are merged anew. */
 void reef_gen_fold(reef_gen *gen, const reef_config *config);
@@ -280,6 +292,7 @@ void reef_pass_forget_generation(reef_pass *pass, size_t g);
 /** What the optimiser does with expert rows while they are in cache. */
 typedef struct reef_pass_update {
     reef_adam adam; // for expert rows
+    float average_rate;
     float clip;
     bool freeze_experts;           // compute gradients of dense tensors only (gradient checks)
     const reef_expert_pull *pulls; // (layers) or NULL: a penalty on change of rows

@@ -1,14 +1,15 @@
 // Records of a generation, all little-endian as this machine holds them:
 //
-//   tensors   NAME               the floats of the tensor
+//   tensors   NAME               the floats of the tensor; of an open generation their averages, if any
 //             gate               bias, decay, start, threshold, leak, detect, prior, loss weight and
 //                                loss reference (9 floats; 7 where the loss has no weight)
 //             gate_weights       (4, 65536) floats
 //             reference          median and spread of the prequential loss at sealing (2 doubles)
-//   moments   NAME               adam_m then adam_v of the tensor
-//             layer, block       adam_m (rows, R), adam_v (rows, R), counts (rows) uint32
+//   moments   NAME               adam_m, then adam_v of the tensor; with averages then what training moves
+//             layer, block       adam_m (rows, R), adam_v (rows, R), with averages the rows that training
+//                                moves (rows, R), counts (rows) uint32
 //   experts   layer, block       rows [w_down, w_up] or [w_down, w_up, w_gate]: R values, float or,
-//                                once sealed so, bf16
+//                                once sealed so, bf16; of an open generation their averages, if any
 //   flags     layer, block       one byte per expert
 //   usage     layer, block       count and score per expert, two uint64; what they grew by as a delta of
 //                                the time of the commit, see store/usage_windows.c
@@ -26,6 +27,7 @@
 #define GATE_FLOATS_FIRST 6 // of gates that were fitted when the prior had one value for all
 #define GATE_PRIOR_FIRST 64.0f
 #define SLOT_HEADER_BYTES 16
+#define MOMENT_PLANES_MAX 3 // arrays of the weights' shape in a record of moments: with averages
 
 // ---- dense tensors -------------------------------------------------------------------------------
 
@@ -120,11 +122,16 @@ static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, ree
 static reef_status put_tensors(reef_txn *txn, const reef_gen *gen, reef_error *err) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
         const reef_tensor *tensor = &gen->tensors[i];
-        reef_status status = put_tensor(txn, gen->info.generation, tensor->name, REEF_F32,
-                                        tensor->data, tensor->count * sizeof(float), err);
+        const float *values = tensor->average != NULL ? tensor->average : tensor->data;
+        reef_status status = put_tensor(txn, gen->info.generation, tensor->name, REEF_F32, values,
+                                        tensor->count * sizeof(float), err);
         if (status != REEF_OK) return status;
     }
     return put_gate(txn, gen, err);
+}
+
+static size_t moment_planes(const float *average) {
+    return average != NULL ? MOMENT_PLANES_MAX : MOMENT_PLANES_MAX - 1;
 }
 
 static reef_status put_tensor_moments(reef_txn *txn,
@@ -137,8 +144,10 @@ static reef_status put_tensor_moments(reef_txn *txn,
         size_t bytes = tensor->count * sizeof(float);
         memcpy(buffer, tensor->adam_m, bytes);
         memcpy(buffer + tensor->count, tensor->adam_v, bytes);
+        memcpy(buffer + 2 * tensor->count, tensor->data, bytes);
         reef_key key = tensor_key(REEF_DB_MOMENTS, gen->info.generation, tensor->name);
-        reef_status status = reef_record_put(txn, &key, REEF_F32, buffer, 2 * bytes, err);
+        reef_status status = reef_record_put(txn, &key, REEF_F32, buffer,
+                                             moment_planes(tensor->average) * bytes, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -154,6 +163,24 @@ static reef_status read_or_zero(
     return REEF_OK;
 }
 
+// Moments of a tensor or block, for which `weights` (floats) are stored. Without a record training begins with
+// zeros, and where there are averages with what these are.
+static reef_status read_moments(reef_txn *txn,
+                                const reef_key *key,
+                                float *buffer,
+                                size_t bytes,
+                                const float *weights,
+                                size_t floats,
+                                bool averaged,
+                                reef_error *err) {
+    reef_status status = reef_record_read(txn, key, buffer, bytes, err);
+    if (status != REEF_NOT_FOUND) return status;
+    memset(buffer, 0, bytes);
+    if (averaged) memcpy(buffer + 2 * floats, weights, floats * sizeof(float));
+    return REEF_OK;
+}
+
+// After read_tensors: what that read are the averages, if there are any.
 static reef_status read_tensor_moments(
     reef_txn *txn, uint32_t records, reef_gen *gen, float *buffer, reef_error *err) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
@@ -161,10 +188,15 @@ static reef_status read_tensor_moments(
         if (tensor->adam_m == NULL) continue;
         size_t bytes = tensor->count * sizeof(float);
         reef_key key = tensor_key(REEF_DB_MOMENTS, records, tensor->name);
-        reef_status status = read_or_zero(txn, &key, buffer, 2 * bytes, err);
+        reef_status status =
+            read_moments(txn, &key, buffer, moment_planes(tensor->average) * bytes, tensor->data,
+                         tensor->count, tensor->average != NULL, err);
         if (status != REEF_OK) return status;
         memcpy(tensor->adam_m, buffer, bytes);
         memcpy(tensor->adam_v, buffer + tensor->count, bytes);
+        if (tensor->average == NULL) continue;
+        memcpy(tensor->average, tensor->data, bytes);
+        memcpy(tensor->data, buffer + 2 * tensor->count, bytes);
     }
     return REEF_OK;
 }
@@ -182,11 +214,12 @@ static size_t tensor_count_max(const reef_gen *gen) {
 typedef struct block {
     uint32_t records, layer, index;
     size_t first, rows, row_values;
-    float *buffer; // (rows * (2*row_values + 1)) floats
+    float *buffer; // (rows * (MOMENT_PLANES_MAX * row_values + 1)) floats
 } block;
 
-static size_t moment_bytes(const block *b) {
-    return b->rows * (2 * b->row_values * sizeof(float) + sizeof(uint32_t));
+static size_t moment_bytes(const block *b, const reef_peer *peer) {
+    size_t row_bytes = b->row_values * sizeof(float);
+    return b->rows * (moment_planes(peer->moments.average) * row_bytes + sizeof(uint32_t));
 }
 
 // Where the block's rows lie in memory, and how many bytes they are.
@@ -206,14 +239,18 @@ static reef_status put_block(reef_txn *txn,
                              reef_error *err) {
     size_t at = b->first * b->row_values, floats = b->rows * b->row_values, bytes;
     reef_key key = block_key(b, REEF_DB_EXPERTS);
-    const char *rows = block_rows(b, peer, &bytes);
-    reef_status status = reef_record_put(txn, &key, peer->rows.dtype, rows, bytes, err);
-    if (status != REEF_OK || peer->moments.adam_m == NULL) return status;
-    memcpy(b->buffer, peer->moments.adam_m + at, floats * sizeof(float));
-    memcpy(b->buffer + floats, peer->moments.adam_v + at, floats * sizeof(float));
-    memcpy(b->buffer + 2 * floats, peer->moments.counts + b->first, b->rows * sizeof(uint32_t));
+    const reef_expert_moments *moments = &peer->moments;
+    const void *rows = block_rows(b, peer, &bytes);
+    const void *stored = moments->average != NULL ? moments->average + at : rows;
+    reef_status status = reef_record_put(txn, &key, peer->rows.dtype, stored, bytes, err);
+    if (status != REEF_OK || moments->adam_m == NULL) return status;
+    memcpy(b->buffer, moments->adam_m + at, bytes);
+    memcpy(b->buffer + floats, moments->adam_v + at, bytes);
+    memcpy(b->buffer + 2 * floats, rows, bytes); // without averages the counts take its place
+    memcpy(b->buffer + moment_planes(moments->average) * floats, moments->counts + b->first,
+           b->rows * sizeof(uint32_t));
     key = block_key(b, REEF_DB_MOMENTS);
-    return reef_record_put(txn, &key, REEF_F32, b->buffer, moment_bytes(b), err);
+    return reef_record_put(txn, &key, REEF_F32, b->buffer, moment_bytes(b, peer), err);
 }
 
 static reef_status put_flags(reef_txn *txn,
@@ -232,11 +269,18 @@ static reef_status read_block(
     reef_status status = reef_record_read(txn, &key, rows, bytes, err);
     if (status != REEF_OK || !training) return status;
     key = block_key(b, REEF_DB_MOMENTS);
-    status = read_or_zero(txn, &key, b->buffer, moment_bytes(b), err);
+    status = read_moments(txn, &key, b->buffer, moment_bytes(b, peer), (const float *)rows, floats,
+                          peer->moments.average != NULL, err);
     if (status != REEF_OK) return status;
-    memcpy(peer->moments.adam_m + at, b->buffer, floats * sizeof(float));
-    memcpy(peer->moments.adam_v + at, b->buffer + floats, floats * sizeof(float));
-    memcpy(peer->moments.counts + b->first, b->buffer + 2 * floats, b->rows * sizeof(uint32_t));
+    reef_expert_moments *moments = &peer->moments;
+    memcpy(moments->adam_m + at, b->buffer, bytes);
+    memcpy(moments->adam_v + at, b->buffer + floats, bytes);
+    if (moments->average != NULL) {
+        memcpy(moments->average + at, rows, bytes);
+        memcpy(rows, b->buffer + 2 * floats, bytes);
+    }
+    memcpy(moments->counts + b->first, b->buffer + moment_planes(moments->average) * floats,
+           b->rows * sizeof(uint32_t));
     key = block_key(b, REEF_DB_FLAGS);
     status = reef_record_read(txn, &key, peer->flags + b->first, b->rows, err);
     if (status != REEF_OK) return status;
@@ -327,8 +371,9 @@ static reef_status moments_buffer(float **out,
                                   const reef_gen *gen,
                                   reef_error *err) {
     size_t row_values = row_values_of(config);
-    size_t floats = reef_block_rows(row_values * sizeof(float)) * (2 * row_values + 1);
-    size_t tensor = 2 * tensor_count_max(gen);
+    size_t floats =
+        reef_block_rows(row_values * sizeof(float)) * (MOMENT_PLANES_MAX * row_values + 1);
+    size_t tensor = MOMENT_PLANES_MAX * tensor_count_max(gen);
     *out = malloc((floats > tensor ? floats : tensor) * sizeof **out);
     if (*out == NULL)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for moments of generation %u",

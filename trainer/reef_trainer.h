@@ -53,6 +53,7 @@ typedef struct reef_config {
     float beta1, beta2, epsilon;
     float clip; // global norm of dense gradients; 0 for none
     float bn_momentum;
+    float average; // rate of the weights' running average, which is the model; 0: none
     // lifelong policy
     char boundaries[16];     // where a generation ends: "drift", "given", "budget" or "capacity"
     uint64_t boundary_bytes; // budget: from one boundary to the next, rounded up to whole batches

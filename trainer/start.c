@@ -265,6 +265,7 @@ reef_status reef_start_generation(reef_trainer *trainer,
         if (reef_layer_is_peer(config, l)) status = copy_layer(&s, l, &copied, err);
     release(&s);
     if (status != REEF_OK) return status;
+    reef_gen_average_reset(reef_open_generation(trainer)); // it has not trained yet
     return reef_state_event(trainer, err, "start",
                             "\"subkeys\": \"%s\", \"copied\": %zu, \"bytes\": %zu",
                             config->subkeys_new, copied, batches * reef_batch_bytes(config));

@@ -300,6 +300,7 @@ reef_status reef_step_task_free(reef_trainer *trainer,
     status = reef_step_decide(trainer, bytes, &moving, &answered, err);
     reef_firing_release(&moving);
     if (status != REEF_OK) return status;
+    // With the weights that training moves, as the losses that it is compared with; not their averages.
     reef_gen_fold(reef_open_generation(trainer), &trainer->net.config);
     reef_batch batch = make_batch(trainer, trainer->net.config.batch, 0, false);
     if (!answered)
@@ -322,7 +323,7 @@ static float learning_rate(const reef_config *config, uint64_t task_step) {
 typedef struct dense_update {
     reef_gen *gen;
     reef_adam adam;
-    float scale;
+    float scale, average_rate;
     uint64_t count;
 } dense_update;
 
@@ -340,6 +341,9 @@ static void update_tensor(void *context, size_t piece) {
         float *grad = tensor->grad + at;
         reef_adam_update(count, tensor->data + at, tensor->adam_m + at, tensor->adam_v + at, grad,
                          update->scale, update->count, &update->adam);
+        if (tensor->average != NULL)
+            reef_average_update(count, tensor->average + at, tensor->data + at, update->count,
+                                update->average_rate);
         memset(grad, 0, count * sizeof *grad);
     }
 }
@@ -370,6 +374,7 @@ static void update_dense(reef_trainer *trainer, reef_gen *gen) {
         .gen = gen,
         .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},
         .scale = config->clip > 0.0f && norm > config->clip ? config->clip / norm : 1.0f,
+        .average_rate = config->average,
         .count = trainer->generation_step + 1,
     };
     reef_workers_run(trainer->workers, gen->tensor_count, update_tensor, &update);
@@ -396,6 +401,7 @@ void reef_step_backward(reef_trainer *trainer) {
     reef_pass_update update = {
         .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},
+        .average_rate = config->average,
         .clip = config->clip,
     };
     reef_strategy_update(trainer, &update);

@@ -21,6 +21,7 @@ reef_status reef_grid_boundary(reef_trainer *trainer, reef_error *err) {
         reef_growth_enlarge(trainer, reef_grid_side(before, config->side_new), NULL, err);
     if (status != REEF_OK) return status;
     reef_gen *gen = reef_open_generation(trainer);
+    reef_gen_average_adopt(gen, config); // what stands still is what is evaluated
     for (uint32_t l = 0; l < config->layers; l++)
         if (gen->peers[l].expert_count > 0) memset(gen->peers[l].flags, 1, old);
     trainer->strategy.grid_side = before;

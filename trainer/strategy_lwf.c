@@ -66,7 +66,7 @@ reef_status reef_lwf_boundary(reef_trainer *trainer, reef_error *err) {
     reef_status status = reef_lwf_prepare(trainer, err);
     if (status != REEF_OK) return status;
     reef_gen *teacher = trainer->strategy.teacher;
-    reef_gen_fold(open, config);
+    reef_gen_exchange(open, config); // the model as it is evaluated
     copy_dense(teacher, open);
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; l < config->layers; l++) {
@@ -78,6 +78,7 @@ reef_status reef_lwf_boundary(reef_trainer *trainer, reef_error *err) {
         memcpy(teacher->peers[l].experts, peer->experts,
                peer->expert_count * peer->row_values * sizeof(float));
     }
+    reef_gen_exchange(open, config);
     return REEF_OK;
 }
 

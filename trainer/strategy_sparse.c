@@ -65,8 +65,8 @@ reef_status reef_sparse_boundary(reef_trainer *trainer, reef_error *err) {
     size_t count;
     reef_status status = reef_sparse_prepare(trainer, err);
     if (status != REEF_OK) return status;
-    reef_gen_fold(reef_open_generation(trainer),
-                  &trainer->net.config); // routes as it will from now on
+    // Routes as it will from now on; what stands still is what is evaluated.
+    reef_gen_average_adopt(reef_open_generation(trainer), &trainer->net.config);
     status = reef_strategy_sample(trainer, BACKGROUND_WINDOWS_MAX, count_window, &count, err);
     if (status == REEF_OK) trainer->strategy.background_windows = (uint32_t)count;
     return status;

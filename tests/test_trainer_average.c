@@ -1,0 +1,483 @@
+// Averaged weights: what is averaged, that it is what readers evaluate and sealing keeps, and that training
+// moves the same weights as without.
+#include "learner.h"
+#include "lifelong.h"
+#include "start.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RATE 0.05f
+#define LOGIT_BYTES ((size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float))
+
+static int setup(void **state) {
+    lifelong_setup(state);
+    lifelong *f = *state;
+    f->config.average = RATE;
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "gate",
+           "off"); // so that sealing fits no gate, which would change the output
+    return 0;
+}
+
+static reef_gen *gen_of(const lifelong *f) {
+    return reef_open_generation(f->trainer);
+}
+
+static void seal(lifelong *f) {
+    reef_error err;
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+}
+
+static float *floats(size_t count) {
+    float *out = calloc(count, sizeof *out);
+    assert_non_null(out);
+    return out;
+}
+
+// Is everything of `weights` the same as in `averages`?
+static bool same(const float *weights, const float *averages, size_t count) {
+    return memcmp(weights, averages, count * sizeof *weights) == 0;
+}
+
+static bool averages_are_the_weights(const reef_gen *gen) {
+    bool all = true;
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        if (tensor->average) all = all && same(tensor->data, tensor->average, tensor->count);
+    }
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *peer = &gen->peers[l];
+        all = all &&
+              same(peer->experts, peer->moments.average, peer->expert_count * peer->row_values);
+    }
+    return all;
+}
+
+// ---- what is averaged ----------------------------------------------------------------------------
+
+// A second record of the averages of the open generation, in double.
+typedef struct plain {
+    double *values, *rows[2];
+    uint32_t *counts[2];
+    uint64_t steps;
+} plain;
+
+static void plain_init(plain *p, const reef_gen *gen) {
+    *p = (plain){.values = calloc(gen->value_count, sizeof *p->values)};
+    assert_non_null(p->values);
+    for (size_t i = 0; i < gen->value_count; i++) p->values[i] = (double)gen->values[i];
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *peer = &gen->peers[l];
+        size_t count = peer->expert_count * peer->row_values;
+        p->rows[l] = calloc(count, sizeof(double));
+        p->counts[l] = calloc(peer->expert_count, sizeof(uint32_t));
+        assert_true(p->rows[l] != NULL && p->counts[l] != NULL);
+        for (size_t i = 0; i < count; i++) p->rows[l][i] = (double)peer->experts[i];
+    }
+}
+
+static void plain_release(plain *p) {
+    free(p->values);
+    for (uint32_t l = 0; l < 2; l++) {
+        free(p->rows[l]);
+        free(p->counts[l]);
+    }
+}
+
+static void plain_move(double *average, const float *weights, size_t count, uint64_t updates) {
+    double share = fmax((double)RATE, 1 / (1 + 0.1 * (double)updates));
+    if (updates == 1) share = 1;
+    for (size_t i = 0; i < count; i++) average[i] += share * ((double)weights[i] - average[i]);
+}
+
+static void plain_step(plain *p, const lifelong *f) {
+    const reef_gen *gen = gen_of(f);
+    if (f->trainer->generation_step == p->steps) return;
+    assert_int_equal(f->trainer->generation_step, ++p->steps);
+    plain_move(p->values, gen->values, gen->value_count, p->steps);
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *peer = &gen->peers[l];
+        size_t row = peer->row_values;
+        for (size_t n = 0; n < peer->expert_count; n++) {
+            if (peer->moments.counts[n] == p->counts[l][n]) continue;
+            assert_int_equal(peer->moments.counts[n], ++p->counts[l][n]);
+            plain_move(p->rows[l] + n * row, peer->experts + n * row, row, p->counts[l][n]);
+        }
+    }
+}
+
+static void assert_close(const double *expected, const float *average, size_t count) {
+    for (size_t i = 0; i < count; i++) assert_true(fabs(expected[i] - (double)average[i]) < 1e-5);
+}
+
+static void averages_follow_a_plain_record_of_them(void **state) {
+    lifelong *f = *state;
+    plain p;
+    make_pool(f, 2);
+    const reef_gen *gen = gen_of(f);
+    assert_true(averages_are_the_weights(gen));
+    plain_init(&p, gen);
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < 250; i++) {
+        feed_kind(f, 0, LIFELONG_BATCH, i);
+        plain_step(&p, f);
+    }
+    assert_int_equal(p.steps, 249);
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        bool statistics = strstr(tensor->name, "bn_mean") || strstr(tensor->name, "bn_var");
+        assert_int_equal(tensor->average == NULL, statistics);
+        if (statistics) continue;
+        assert_close(p.values + (tensor->data - gen->values), tensor->average, tensor->count);
+        assert_false(same(tensor->data, tensor->average, tensor->count));
+    }
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *peer = &gen->peers[l];
+        assert_close(p.rows[l], peer->moments.average, peer->expert_count * peer->row_values);
+        for (size_t n = 0; n < peer->expert_count; n++)
+            most = p.counts[l][n] > most ? p.counts[l][n] : most;
+    }
+    assert_true(most > 200); // from 190 updates on, the rate itself is the share
+    plain_release(&p);
+}
+
+// ---- what is stored ------------------------------------------------------------------------------
+
+// The payload of a record, copied.
+static char *stored(const lifelong *f, const reef_key *key, size_t bytes) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    char *out = calloc(bytes, 1);
+    assert_non_null(out);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    reef_status status = reef_record_read(txn, key, out, bytes, &err); // of exactly that size
+    reef_txn_abort(txn);
+    ok(status, &err);
+    return out;
+}
+
+static void assert_records(const lifelong *f, bool averages) {
+    const reef_gen *gen = gen_of(f);
+    size_t planes = averages ? 3 : 2;
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        size_t bytes = tensor->count * sizeof(float);
+        reef_key key = {.db = REEF_DB_TENSORS, .name = tensor->name};
+        char *values = stored(f, &key, bytes);
+        assert_memory_equal(values, tensor->average ? tensor->average : tensor->data, bytes);
+        free(values);
+        if (tensor->adam_m == NULL) continue;
+        assert_int_equal(tensor->average != NULL, averages);
+        key.db = REEF_DB_MOMENTS;
+        char *moments = stored(f, &key, planes * bytes);
+        assert_memory_equal(moments, tensor->adam_m, bytes);
+        assert_memory_equal(moments + bytes, tensor->adam_v, bytes);
+        if (averages) assert_memory_equal(moments + 2 * bytes, tensor->data, bytes);
+        free(moments);
+    }
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *peer = &gen->peers[l];
+        size_t N = peer->expert_count, bytes = N * peer->row_values * sizeof(float);
+        reef_key key = {.db = REEF_DB_EXPERTS, .layer = l};
+        char *rows = stored(f, &key, bytes);
+        assert_int_equal(peer->moments.average != NULL, averages);
+        assert_memory_equal(rows, averages ? peer->moments.average : peer->experts, bytes);
+        free(rows);
+        key.db = REEF_DB_MOMENTS;
+        char *moments = stored(f, &key, planes * bytes + N * sizeof(uint32_t));
+        assert_memory_equal(moments, peer->moments.adam_m, bytes);
+        assert_memory_equal(moments + bytes, peer->moments.adam_v, bytes);
+        if (averages) assert_memory_equal(moments + 2 * bytes, peer->experts, bytes);
+        assert_memory_equal(moments + planes * bytes, peer->moments.counts, N * sizeof(uint32_t));
+        free(moments);
+    }
+}
+
+// The averages are a by-product: training moves the same bits as without, and there is no trace of them in
+// the records of a pool that keeps none.
+static void training_moves_the_same_weights_as_without(void **state) {
+    lifelong *f = *state;
+    void *own = NULL;
+    setup(&own);
+    lifelong *without = own;
+    without->config.average = 0.0f;
+    make_pool(f, 2);
+    make_pool(without, 1);
+    feed_kind(f, 0, 6000, 1);
+    feed_kind(without, 0, 6000, 1);
+    commit(f);
+    commit(without);
+    const reef_gen *a = gen_of(f), *b = gen_of(without);
+    assert_int_equal(a->value_count, b->value_count);
+    assert_true(same(a->values, b->values, a->value_count));
+    assert_true(same(a->training, b->training, 3 * a->value_count)); // gradients, moments
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *p = &a->peers[l], *q = &b->peers[l];
+        size_t count = p->expert_count * p->row_values;
+        assert_true(same(p->experts, q->experts, count));
+        assert_true(same(p->moments.adam_v, q->moments.adam_v, count));
+    }
+    assert_records(f, true);
+    assert_records(without, false);
+    lifelong_teardown(&own);
+}
+
+// Another pool whose plain weights are the averages of this one computes the same.
+static void readers_evaluate_the_averages(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    void *own = NULL;
+    float *averaged = new_logits(), *as_weights = new_logits(), *raw = new_logits();
+    setup(&own);
+    lifelong *twin = own;
+    twin->config.average = 0.0f;
+    make_pool(f, 1);
+    make_pool(twin, 1);
+    feed_kind(f, 0, 6000, 1);
+    feed_kind(twin, 0, 6000, 1);
+    commit(f);
+    commit(twin);
+    logits_of(f->store, "now", 0, averaged);
+    logits_of(twin->store, "now", 0, raw);
+    assert_memory_not_equal(averaged, raw, LOGIT_BYTES);
+
+    const reef_gen *from = gen_of(f);
+    reef_gen *to = gen_of(twin);
+    for (size_t i = 0; i < to->tensor_count; i++) {
+        const reef_tensor *tensor = &from->tensors[i];
+        memcpy(to->tensors[i].data, tensor->average ? tensor->average : tensor->data,
+               tensor->count * sizeof(float));
+    }
+    for (uint32_t l = 0; l < 2; l++) {
+        reef_peer *peer = &to->peers[l];
+        memcpy(peer->experts, from->peers[l].moments.average,
+               peer->expert_count * peer->row_values * sizeof(float));
+        memset(peer->dirty, 1, peer->expert_count);
+    }
+    commit(twin);
+    logits_of(twin->store, "now", 0, as_weights);
+    assert_memory_equal(averaged, as_weights, LOGIT_BYTES);
+
+    // A snapshot holds them as well, and keeps them.
+    ok(reef_trainer_snapshot(f->trainer, "then", NULL, &err), &err);
+    feed_kind(f, 1, 2000, 1);
+    commit(f);
+    logits_of(f->store, "then", 0, as_weights);
+    assert_memory_equal(averaged, as_weights, LOGIT_BYTES);
+    lifelong_teardown(&own);
+    free(averaged);
+    free(as_weights);
+    free(raw);
+}
+
+// ---- interruptions -------------------------------------------------------------------------------
+
+static void pause_here(lifelong *f, bool reopen, size_t threads) {
+    commit(f);
+    if (!reopen) return;
+    feed_kind(f, 3, 700, 9); // is forgotten
+    close_pool(f);
+    open_pool(f, threads);
+}
+
+// A whole life, the open generation grown once on the way; its root.
+static reef_commit live(lifelong *f, bool interrupted, size_t threads) {
+    reef_error err;
+    make_pool(f, threads);
+    feed_kind(f, 0, 3000, 1);
+    pause_here(f, interrupted, threads);
+    feed_kind(f, 0, 3000, 2);
+    seal(f);
+    pause_here(f, interrupted, threads);
+    feed_kind(f, 1, 2000, 3);
+    pause_here(f, interrupted, threads);
+    feed_kind(f, 1, 2000, 4);
+    ok(reef_trainer_grow(f->trainer, 6, &err), &err);
+    pause_here(f, interrupted, threads);
+    feed_kind(f, 1, 2000, 5);
+    seal(f);
+    feed_kind(f, 2, 1000, 5);
+    return commit(f);
+}
+
+static void interruptions_and_threads_leave_no_trace(void **state) {
+    lifelong *f = *state;
+    choose(&f->config, "subkeys_new", "queries");
+    choose(&f->config, "copy_experts", "5");
+    reef_commit straight = live(f, false, 1);
+    for (size_t threads = 1; threads <= 3; threads += 2) {
+        void *own = NULL;
+        setup(&own);
+        lifelong *other = own;
+        other->config = f->config;
+        assert_memory_equal(live(other, true, threads).root, straight.root, REEF_HASH_BYTES);
+        lifelong_teardown(&own);
+    }
+}
+
+// ---- boundaries ----------------------------------------------------------------------------------
+
+static void sealing_keeps_what_was_evaluated(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    float *open = new_logits(), *sealed = new_logits();
+    const char *const AS_OF[] = {"0", "1"};
+    make_pool(f, 2);
+    for (int g = 0; g < 2; g++) {
+        feed_kind(f, g, 6000, 1);
+        commit(f);
+        assert_false(averages_are_the_weights(gen_of(f)));
+        logits_of(f->store, AS_OF[g], g, open);
+        ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
+        assert_true(sealing.loss_before == sealing.loss_after);
+        logits_of(f->store, AS_OF[g], g, sealed);
+        assert_memory_equal(open, sealed, LOGIT_BYTES);
+        feed_kind(f, g + 1, 2000, 1);
+        commit(f);
+        logits_of(f->store, AS_OF[g], g, sealed);
+        assert_memory_equal(open, sealed, LOGIT_BYTES);
+    }
+    free(open);
+    free(sealed);
+}
+
+static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_sealing sealing;
+    reef_opening opening = {.reason = "command", .side = 4, .gap = NAN, .distance = NAN};
+    make_pool(f, 1);
+    feed_kind(f, 0, 2000, 1);
+    reef_gen *gen = gen_of(f);
+    size_t rows = gen->peers[1].expert_count * gen->peers[1].row_values;
+    float *values = floats(gen->value_count), *experts = floats(rows);
+    memcpy(values, gen->values, gen->value_count * sizeof *values);
+    memcpy(experts, gen->peers[1].experts, rows * sizeof *experts);
+    gen->info.generation = REEF_GENERATION_COUNT_MAX - 1; // there can be no further one
+    assert_int_equal(reef_growth_boundary(f->trainer, &opening, REEF_F32, &sealing, &err),
+                     REEF_FULL);
+    gen->info.generation = 0;
+    assert_ptr_equal(gen_of(f), gen);
+    assert_true(same(values, gen->values, gen->value_count));
+    assert_true(same(experts, gen->peers[1].experts, rows));
+    assert_false(averages_are_the_weights(gen));
+    free(values);
+    free(experts);
+}
+
+// Whatever gives an untrained generation its first values, its averages begin there.
+static void averages_begin_at_the_first_values(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    uint8_t fresh[4 * LIFELONG_BATCH + 1]; // the last byte is what follows
+    choose(&f->config, "subkeys_new", "queries");
+    choose(&f->config, "copy_experts", "5");
+    make_pool(f, 1);
+    feed_kind(f, 0, 4 * LIFELONG_BATCH + 1, 1); // nothing is left for the next generation
+    seal(f);
+    reef_gen *gen = gen_of(f);
+    assert_true(averages_are_the_weights(gen));
+    float key = gen->weights.routers[0].sub_keys_a[0];
+    lifelong_text(fresh, sizeof fresh, 1, 1);
+    ok(reef_start_generation(f->trainer, fresh, sizeof fresh - 1, &err), &err);
+    assert_true(gen->weights.routers[0].sub_keys_a[0] != key);
+    size_t changed = 0;
+    for (size_t n = 0; n < gen->peers[0].expert_count; n++) changed += gen->peers[0].dirty[n];
+    assert_int_equal(changed, 5);
+    assert_true(averages_are_the_weights(gen));
+    feed_kind(f, 1, LIFELONG_BATCH + 1, 1);
+    assert_int_equal(f->trainer->generation_step, 1);
+    assert_true(averages_are_the_weights(gen)); // the first update as well
+    feed_kind(f, 1, LIFELONG_BATCH, 1);
+    assert_false(averages_are_the_weights(gen));
+}
+
+static void growth_keeps_averages_and_begins_new_ones(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_gen *grown = NULL;
+    make_pool(f, 1);
+    feed_kind(f, 0, 3000, 1);
+    const reef_gen *old = gen_of(f);
+    ok(reef_gen_grow(&grown, old, &f->config, 8, &err), &err);
+    for (size_t i = 0; i < grown->tensor_count; i++) {
+        const reef_tensor *tensor = &grown->tensors[i], *was = &old->tensors[i];
+        if (tensor->average == NULL) continue;
+        assert_true(same(tensor->average, was->average, was->count));
+        assert_true(same(tensor->average + was->count, tensor->data + was->count,
+                         tensor->count - was->count));
+    }
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *peer = &grown->peers[l];
+        const float *average = peer->moments.average;
+        size_t kept = 36 * peer->row_values, all = 64 * peer->row_values;
+        assert_true(same(average, old->peers[l].moments.average, kept));
+        assert_true(same(average + kept, peer->experts + kept, all - kept));
+    }
+    reef_gen_free(grown);
+}
+
+// What stands still from a boundary on has to be what new rows are trained on top of.
+static void what_a_strategy_freezes_is_what_is_evaluated(void **state) {
+    static const char *const NAMES[] = {"grid", "sparse-memory"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        void *own = NULL;
+        setup(&own);
+        lifelong *f = own;
+        float *before = new_logits(), *after = new_logits();
+        choose(&f->config, "strategy", NAMES[i]);
+        choose(&f->config, "sparse_slots", "3");
+        make_pool(f, 1);
+        feed_kind(f, 0, 3000, 1);
+        commit(f);
+        logits_of(f->store, "now", 0, before);
+        assert_false(averages_are_the_weights(gen_of(f)));
+        seal(f);
+        assert_true(averages_are_the_weights(gen_of(f)));
+        assert_records(f, true); // also of rows that only the boundary changed
+        logits_of(f->store, "now", 0, after);
+        if (i == 1) assert_memory_equal(before, after, LOGIT_BYTES); // the grid has new sub-keys
+        feed_kind(f, 1, 1000, 1);
+        const reef_gen *gen = gen_of(f);
+        for (size_t t = 0; t < gen->tensor_count; t++) {
+            const reef_tensor *tensor = &gen->tensors[t];
+            if (tensor->average)
+                assert_true(same(tensor->data, tensor->average, tensor->trained_at));
+        }
+        assert_false(averages_are_the_weights(gen)); // of rows that train on
+        reef_commit straight = commit(f);
+        close_pool(f);
+        open_pool(f, 1);
+        assert_memory_equal(commit(f).root, straight.root, REEF_HASH_BYTES);
+        assert_records(f, true);
+        free(before);
+        free(after);
+        lifelong_teardown(&own);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(averages_follow_a_plain_record_of_them),
+        TEST(training_moves_the_same_weights_as_without),
+        TEST(readers_evaluate_the_averages),
+        TEST(interruptions_and_threads_leave_no_trace),
+        TEST(sealing_keeps_what_was_evaluated),
+        TEST(a_boundary_that_fails_leaves_the_weights_that_train),
+        TEST(averages_begin_at_the_first_values),
+        TEST(growth_keeps_averages_and_begins_new_ones),
+        TEST(what_a_strategy_freezes_is_what_is_evaluated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
