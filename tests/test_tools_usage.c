@@ -333,6 +333,7 @@ static void the_bench_finds_a_simulated_day_exact(void **state) {
     assert_true(integer(document, "windows_days") >= 3);
     double each = json_real_value(json_object_get(document, "usage_bytes_per_expert"));
     assert_true(each >= 16 && each <= 40);
+    assert_true(json_real_value(json_object_get(document, "seconds")) > 0);
     json_decref(document);
     program_release(&p);
 }

@@ -374,8 +374,7 @@ static void print_findings(const plan *p, const findings *f) {
 static json_t *findings_json(const plan *p, const findings *f) {
     const reef_usage_level_stat *levels = f->stat.levels;
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, "
-                     "s:I, s:I, s:o, "
-                     "s:o}",
+                     "s:I, s:I, s:o, s:o, s:o}",
                      "days", (json_int_t)p->days, "commits", (json_int_t)p->commits, "experts",
                      (json_int_t)p->experts, "used", (json_int_t)p->used, "interval_seconds",
                      (json_int_t)p->interval, "usage_bytes_per_expert",
