@@ -294,16 +294,18 @@ static void it_is_recognised_although_the_open_gate_still_fires(void **state) {
     feed_a_domain_again(*state, 0.998f);
 }
 
-// Letters at random, of which a share that changes from batch to batch is replaced by one letter: text whose loss
-// varies much, so that one batch of nothing but letters at random would pass for an unlucky one of it.
-static void feed_letters(lifelong *f, size_t batches, bool diluted) {
-    uint32_t state = diluted ? 7 : 8;
+// Letters at random, of which a share that changes from batch to batch is replaced by others: text whose loss
+// varies much. With one letter, a batch of nothing but letters at random would pass for an unlucky one of it,
+// and with many for a lucky one.
+static void feed_letters(lifelong *f, size_t batches, const char *others) {
+    uint32_t state = others != NULL ? 7 : 8, count = others != NULL ? (uint32_t)strlen(others) : 0;
     uint8_t batch[LIFELONG_BATCH];
     for (size_t i = 0; i < batches; i++) {
-        uint32_t share = diluted ? 40 + (uint32_t)(i * 37 % 160) : 0; // of 256
+        uint32_t share = others != NULL ? 40 + (uint32_t)(i * 37 % 160) : 0; // of 256
         for (size_t t = 0; t < LIFELONG_BATCH; t++) {
             state = state * 1664525u + 1013904223u;
-            batch[t] = (state >> 8 & 255) < share ? 'a' : (uint8_t)("abcdefgh"[state >> 29]);
+            batch[t] = (uint8_t)((state >> 8 & 255) < share ? others[(state >> 16) % count]
+                                                            : "abcdefgh"[state >> 29]);
         }
         feed(f, batch, LIFELONG_BATCH);
     }
@@ -314,18 +316,18 @@ static void feed_letters(lifelong *f, size_t batches, bool diluted) {
 static void feed_what_an_old_gate_claims(lifelong *f, bool interrupted) {
     make_pool(f, 1);
     feed_kind(f, 1, 16000, 3);
-    feed_letters(f, 250, true);
+    feed_letters(f, 250, "a");
     assert_int_equal(status_of(f).generation, 1);
     feed_kind(f, 2, 8000, 3);
     assert_int_equal(status_of(f).generation, 2);
     for (size_t i = 0; i < 16; i++) {
-        feed_letters(f, 1, false);
+        feed_letters(f, 1, NULL);
         if (!interrupted) continue;
         commit(f); // also after the first of them were taken for the old ones
         close_pool(f);
         open_pool(f, 1);
     }
-    feed_letters(f, 40, false);
+    feed_letters(f, 40, NULL);
 }
 
 static void what_an_old_gate_claims_but_does_not_explain_is_learned(void **state) {
@@ -340,6 +342,22 @@ static void what_an_old_gate_claims_but_does_not_explain_is_learned(void **state
     assert_memory_equal(commit(&other).root, commit(f).root, REEF_HASH_BYTES);
     close_pool(&other);
     temp_dir_remove(other.dir);
+}
+
+// The open generation's batches vary so much that letters at random are nothing unusual for it; but its gate
+// leaves them to generation 0, which knows them better.
+static void what_the_open_gate_leaves_to_older_ones_is_not_trained_on(void **state) {
+    lifelong *f = *state;
+    make_pool(f, 1);
+    feed_letters(f, 250, NULL);
+    feed_letters(f, 250, "IJKLMNOPQRSTUVWXYZijklmnopqrstuvwxyz0123456789+-");
+    reef_trainer_status then = status_of(f);
+    assert_int_equal(then.generation, 1);
+    feed_letters(f, 40, NULL);
+    reef_trainer_status now = status_of(f);
+    assert_int_equal(now.generation, 1);
+    assert_true(then.skipped_bytes <= 4 * LIFELONG_BATCH);
+    assert_true(now.skipped_bytes - then.skipped_bytes >= 36 * LIFELONG_BATCH);
 }
 
 static void what_is_left_unexplained_adds_up_and_is_forgotten_again(void **state) {
@@ -607,6 +625,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(it_is_recognised_although_the_open_gate_still_fires, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(what_an_old_gate_claims_but_does_not_explain_is_learned,
+                                        setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(what_the_open_gate_leaves_to_older_ones_is_not_trained_on,
                                         setup, lifelong_teardown),
         cmocka_unit_test(what_is_left_unexplained_adds_up_and_is_forgotten_again),
         cmocka_unit_test_setup_teardown(the_running_statistics_of_queries_move, setup,

@@ -72,6 +72,7 @@ struct reef_trainer {
     uint8_t *reading;     // (2 + generations, windows * T) a text read aside: tokens, targets, fire
     size_t fire_capacity; // generations that fire, margins and reading have room for
     size_t rehearse_windows, retain_windows; // of the batch that was last looked at
+    size_t open_claims; // bytes of it that the open generation's own gate would have fired on
     double last_bits;
     float learning_rate;
 

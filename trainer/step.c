@@ -248,6 +248,15 @@ bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {
     return trainer->fire[g * batch_stride(trainer) + t] != 0;
 }
 
+// Of the new bytes of the batch that was decided about last.
+static size_t claims_of_open(const reef_trainer *trainer) {
+    size_t open = trainer->net.gen_count - 1, count = reef_batch_bytes(&trainer->net.config);
+    size_t claims = 0;
+    if (open == 0) return count;
+    for (size_t t = 0; t < count; t++) claims += reef_step_fires(trainer, open, t);
+    return claims;
+}
+
 // The open generation trains with its gate forced open, and counts as one of those that fire.
 static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
     const reef_config *config = &trainer->net.config;
@@ -269,6 +278,7 @@ reef_status reef_step_forward(reef_trainer *trainer,
     bool answered; // not with the open generation's gate forced open
     reef_status status = reef_step_decide(trainer, bytes, firing, &answered, err);
     if (status != REEF_OK) return status;
+    trainer->open_claims = claims_of_open(trainer);
     force_open(trainer, 0, config->batch);
     trainer->rehearse_windows = reef_replay_add(trainer);
     status = add_rehearsal(trainer, err);

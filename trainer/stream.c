@@ -12,7 +12,8 @@
 // A batch that the open generation does not explain but the older ones do, under their own gates and about as
 // well as they did their own data, is a domain that came back: it is skipped, not trained on. The last condition
 // matters where a gate claims what it has never seen: English, to a gate that knows it from comments in source
-// code only.
+// code only. The same is asked of a batch that the open generation does explain, where its own gate would leave
+// most of it to the older ones: to a generation whose batches vary much hardly anything is unlikely.
 //
 // A mark (mark.h) is a boundary at exactly its place. What is held is trained before it. The rest, fewer
 // bytes than a batch and its next byte, is skipped with the mark's line: the generations on both sides see
@@ -182,16 +183,20 @@ static reef_status explain(reef_trainer *trainer,
     return REEF_OK;
 }
 
-// Is this batch, which the open generation does not explain, of a domain that came back? Asked twice:
-// with the gates as the stream left them, and with all gates at the beginning of a stream, since the
-// open one's mean stays high for some hundred bytes after its domain has ended.
-static reef_status is_recognised(
-    reef_trainer *trainer, const uint8_t *bytes, double forced_bits, bool *out, reef_error *err) {
+// Is this batch of a domain that came back? One that the open generation does not explain is asked about twice:
+// with the gates as the stream left them, and with all gates at the beginning of a stream, since the open one's
+// mean stays high for some hundred bytes after its domain has ended. The training batch has to be read again.
+static reef_status is_recognised(reef_trainer *trainer,
+                                 const uint8_t *bytes,
+                                 double forced_bits,
+                                 bool suspicious,
+                                 bool *out,
+                                 reef_error *err) {
     *out = false;
     if (trainer->net.gen_count == 1) return REEF_OK;
     double sum = trainer->ahead.unexplained, again = sum;
     reef_status status = explain(trainer, bytes, &trainer->before, forced_bits, &sum, out, err);
-    if (status == REEF_OK && !*out) {
+    if (status == REEF_OK && !*out && suspicious) {
         reef_firing fresh = {0};
         status = reef_firing_init(&fresh, &trainer->net, err);
         if (status == REEF_OK)
@@ -209,15 +214,25 @@ static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
     return status == REEF_OK ? reef_state_point(trainer, bits, err) : status;
 }
 
+static bool watches_drift(const reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    return strcmp(config->boundaries, "drift") == 0 &&
+           reef_strategy_has_boundaries(&trainer->strategy) &&
+           reef_task_step(trainer) >= config->drift_warmup;
+}
+
 static bool is_suspicious(const reef_trainer *trainer, double bits) {
     const reef_config *config = &trainer->net.config;
-    if (strcmp(config->boundaries, "drift") != 0 ||
-        !reef_strategy_has_boundaries(&trainer->strategy) ||
-        reef_task_step(trainer) < config->drift_warmup)
-        return false;
+    if (!watches_drift(trainer)) return false;
     double median, spread;
     reef_drift_level(&trainer->drift, &median, &spread);
     return bits > reef_drift_limit(median, spread, config);
+}
+
+// Would most of the batch, whose forward pass has just been run, be answered by older generations?
+static bool is_left_to_older(const reef_trainer *trainer) {
+    return watches_drift(trainer) &&
+           2 * trainer->open_claims < reef_batch_bytes(&trainer->net.config);
 }
 
 // A batch that nothing speaks against; its forward pass has just been run.
@@ -226,6 +241,16 @@ static reef_status train_on(reef_trainer *trainer, double bits, reef_error *err)
     if (status != REEF_OK) return status;
     const char *reason = reef_policy_due(trainer);
     return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);
+}
+
+// Forward of the batch that is looked at once more, after another pass has overwritten what it left.
+static reef_status read_again(reef_trainer *trainer,
+                              const uint8_t *bytes,
+                              double *bits,
+                              reef_error *err) {
+    reef_status status = reef_firing_copy(&trainer->ahead, &trainer->before, err);
+    return status == REEF_OK ? reef_step_forward(trainer, bytes, &trainer->ahead, bits, err)
+                             : status;
 }
 
 // How many suspicious batches make a boundary. A foreign page in a long book is no new book: the change has
@@ -251,20 +276,19 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     if (status != REEF_OK) return status;
     trainer->last_bits = bits;
 
-    bool suspicious = is_suspicious(trainer, bits);
+    bool suspicious = is_suspicious(trainer, bits), recognised = false;
+    bool asks = suspicious || is_left_to_older(trainer);
+    if (asks) status = is_recognised(trainer, bytes, bits, suspicious, &recognised, err);
+    if (status != REEF_OK) return status;
+    // Batches held before it straddled the change; this one is looked at again after them.
+    if (recognised)
+        return trainer->held_batches > 0 ? release_held(trainer, steps, err)
+                                         : skip(trainer, bits, err);
     if (!suspicious) trainer->ahead.unexplained = 0.0;
     if (!suspicious && trainer->held_batches == 0) {
+        if (asks) status = read_again(trainer, bytes, &bits, err);
         ++*steps;
-        return train_on(trainer, bits, err);
-    }
-    if (suspicious) {
-        bool recognised;
-        status = is_recognised(trainer, bytes, bits, &recognised, err);
-        if (status != REEF_OK) return status;
-        // Batches held before it straddled the change; this one is looked at again after them.
-        if (recognised)
-            return trainer->held_batches > 0 ? release_held(trainer, steps, err)
-                                             : skip(trainer, bits, err);
+        return status == REEF_OK ? train_on(trainer, bits, err) : status;
     }
     status = hold(trainer, bits, suspicious, err);
     if (status != REEF_OK) return status;
