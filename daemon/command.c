@@ -1,6 +1,7 @@
 // Commands and their answers; see command.h. Parsing is strict: a misspelt argument that was silently
 // ignored could freeze the wrong experts for good.
 #include "command.h"
+#include "pool_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -208,19 +209,6 @@ json_t *reef_commit_json(const reef_commit_view *view) {
     return object;
 }
 
-static json_t *snapshot_json(const reef_snapshot *snapshot) {
-    json_t *object = json_object();
-    json_object_set_new(object, "name", reef_json_text(snapshot->name));
-    json_object_set_new(object, "commit", count_json(snapshot->commit));
-    json_object_set_new(object, "step", count_json(snapshot->step));
-    json_object_set_new(object, "stream_bytes", count_json(snapshot->stream_bytes));
-    json_object_set_new(object, "unix_ms", count_json(snapshot->unix_ms));
-    json_object_set_new(object, "sealed_generations", count_json(snapshot->sealed_count));
-    json_object_set_new(object, "open_generation", count_json(snapshot->open_generation));
-    set_root(object, snapshot->root);
-    return object;
-}
-
 static json_t *removal_json(const reef_request *request) {
     json_t *object = json_object(), *names = json_array();
     for (size_t i = 0; i < request->name_count; i++)
@@ -266,7 +254,7 @@ json_t *reef_command_answer(const reef_request *request) {
     case REEF_REQUEST_COMMIT:
         return reef_answer_result(reef_commit_json(&request->last));
     case REEF_REQUEST_SNAPSHOT:
-        return reef_answer_result(snapshot_json(&request->snapshot));
+        return reef_answer_result(reef_snapshot_json(&request->snapshot));
     case REEF_REQUEST_SNAPSHOT_REMOVE:
         return reef_answer_result(removal_json(request));
     case REEF_REQUEST_FREEZE:

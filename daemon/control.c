@@ -93,6 +93,12 @@ static void answer_failure(reef_client *client, const reef_error *err) {
     answer(client, reef_answer_error(err));
 }
 
+static void on_answer(reef_request *request) {
+    reef_client *client = request->owner;
+    client->pending = NULL;
+    answer(client, reef_command_answer(request));
+}
+
 static void hand_over(reef_client *client, reef_request *request) {
     reef_error err = {.status = REEF_NO_MEMORY};
     reef_request *copy = malloc(sizeof(*copy));
@@ -100,6 +106,7 @@ static void hand_over(reef_client *client, reef_request *request) {
     if (copy) {
         *copy = *request;
         copy->owner = client;
+        copy->on_answer = on_answer;
         client->pending = copy;
         status = reef_training_request(client->control->training, copy, &err);
     } else {
@@ -110,21 +117,6 @@ static void hand_over(reef_client *client, reef_request *request) {
     reef_request_release(request);
     free(copy);
     answer_failure(client, &err);
-}
-
-void reef_control_answer(reef_control *control) {
-    reef_request *request = reef_training_answered(control->training);
-    while (request) {
-        reef_request *next = request->next;
-        reef_client *client = request->owner;
-        if (client) {
-            client->pending = NULL;
-            answer(client, reef_command_answer(request));
-        }
-        reef_request_release(request);
-        free(request);
-        request = next;
-    }
 }
 
 // ---- lines ---------------------------------------------------------------------------------------

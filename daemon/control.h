@@ -41,8 +41,6 @@ typedef struct reef_control {
 REEF_MUST_CHECK reef_status reef_control_open(reef_control *control,
                                               const struct sockaddr_un *address,
                                               reef_error *err);
-/** Answer the requests that the trainer is done with. */
-void reef_control_answer(reef_control *control);
 /** Let go of clients that have been idle for too long. */
 void reef_control_tick(reef_control *control);
 /** Close the socket and every client; requests that are still out are forgotten. */

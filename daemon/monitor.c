@@ -125,6 +125,7 @@ json_t *reef_monitor_status(reef_monitor *monitor) {
                         reef_json_number((double)(uv_hrtime() - monitor->started_ns) / 1e9));
     json_object_set_new(object, "threads", json_integer((json_int_t)monitor->threads));
     json_object_set_new(object, "kernels", json_string(reef_kernels_name()));
+    json_object_set_new(object, "http", monitor->http ? json_string(monitor->http) : json_null());
     json_object_set_new(object, "sources", sources_json(monitor));
     json_object_set_new(object, "queue_bytes", json_integer((json_int_t)view.queue_bytes));
     json_object_set_new(object, "bytes_per_s", reef_json_number(rate));

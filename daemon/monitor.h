@@ -21,6 +21,7 @@ typedef struct reef_monitor {
     reef_training *training;
     reef_progress *progress; // (source_count); the caller's
     uint64_t started_ns;
+    const char *http; // where HTTP is answered, or NULL
     // its own
     struct {
         uint64_t ns, accepted;

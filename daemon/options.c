@@ -48,6 +48,12 @@ static const char HELP[] =
     "  --commit-seconds S    commit after S seconds (default 10; 0: not by time)\n"
     "  --commit-retries N    tries after a commit failed, with growing pauses (default 5)\n"
     "  --socket PATH         control socket (default: reefd.sock in the pool's directory)\n"
+    "  --http [ADDRESS:]PORT answer HTTP: status, metrics, scores (default: not; ADDRESS "
+    "127.0.0.1;\n"
+    "                        port 0: any that is free; `reef status` says which)\n"
+    "  --http-token FILE     who sends this token may change things; needed where other machines "
+    "can\n"
+    "                        reach ADDRESS\n"
     "  --stay                keep serving the socket after the last source has ended\n"
     "  --json-log            messages, events and progress as one JSON object a line\n"
     "  --quiet               errors only\n"
@@ -75,6 +81,8 @@ enum {
     OPT_SECONDS,
     OPT_RETRIES,
     OPT_SOCKET,
+    OPT_HTTP,
+    OPT_HTTP_TOKEN,
     OPT_STAY,
     OPT_JSON,
     OPT_QUIET,
@@ -91,6 +99,8 @@ static const struct option LONG_OPTIONS[] = {
     {"commit-seconds", required_argument, NULL, OPT_SECONDS},
     {"commit-retries", required_argument, NULL, OPT_RETRIES},
     {"socket", required_argument, NULL, OPT_SOCKET},
+    {"http", required_argument, NULL, OPT_HTTP},
+    {"http-token", required_argument, NULL, OPT_HTTP_TOKEN},
     {"stay", no_argument, NULL, OPT_STAY},
     {"json-log", no_argument, NULL, OPT_JSON},
     {"quiet", no_argument, NULL, OPT_QUIET},
@@ -164,6 +174,12 @@ static reef_status take_option(reef_options *options, int which, reef_error *err
     case OPT_SOCKET:
         options->socket = optarg;
         break;
+    case OPT_HTTP:
+        options->http = optarg;
+        break;
+    case OPT_HTTP_TOKEN:
+        options->http_token = optarg;
+        break;
     case OPT_STAY:
         options->stay = true;
         break;
@@ -192,6 +208,9 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
         return reef_fail(
             err, REEF_INVALID,
             "nothing to read: give --source file:PATH or --source -; see reefd --help");
+    if (options->http_token && !options->http)
+        return reef_fail(err, REEF_INVALID,
+                         "--http-token without --http: say where to listen; see reefd --help");
     return REEF_OK;
 }
 

@@ -27,7 +27,9 @@ typedef struct reef_options {
     uint64_t commit_steps; // 0: not by steps
     double commit_seconds; // 0: not by time
     uint32_t commit_retries;
-    const char *socket; // NULL: inside the pool
+    const char *socket;     // NULL: inside the pool
+    const char *http;       // where to listen, or NULL: nowhere
+    const char *http_token; // a file, or NULL
     bool stay, json_log, quiet;
 } reef_options;
 

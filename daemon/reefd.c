@@ -5,12 +5,15 @@
 // ours: the loop (reading, socket, signals, progress), which never computes or waits for the disk, and
 // the trainer's (training.c). The loop ends when the trainer's thread has.
 #include "control.h"
+#include "http.h"
+#include "http_routes.h"
 #include "input.h"
 #include "monitor.h"
 #include "options.h"
 #include "reef_program.h"
 #include "reef_trainer.h"
 #include "report.h"
+#include "serving.h"
 #include "training.h"
 
 #include <fcntl.h>
@@ -38,6 +41,9 @@ typedef struct reef_daemon {
     reef_reader reader;
     reef_monitor monitor;
     reef_control control;
+    reef_serving *serving; // with --http
+    reef_routes routes;
+    reef_http *http;
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t tick;
@@ -87,6 +93,7 @@ static void on_tick(uv_timer_t *timer) {
     reef_daemon *daemon = timer->data;
     reef_monitor_sample(&daemon->monitor);
     reef_control_tick(&daemon->control);
+    if (daemon->http) reef_http_tick(daemon->http);
     bool rewritten = daemon->report.terminal && !daemon->report.json;
     if (!rewritten && uv_hrtime() - daemon->progress_ns < PROGRESS_LINE_NS) return;
     daemon->progress_ns = uv_hrtime();
@@ -98,6 +105,8 @@ static void close_all(reef_daemon *daemon) {
     daemon->stopping = true;
     reef_reader_stop(&daemon->reader);
     reef_control_close(&daemon->control);
+    reef_http_close(daemon->http);
+    daemon->http = NULL;
     uv_close((uv_handle_t *)&daemon->tick, NULL);
     uv_close((uv_handle_t *)&daemon->wake, NULL);
     // The signals stay caught to the very end, without keeping the loop alive: see run().
@@ -107,12 +116,13 @@ static void close_all(reef_daemon *daemon) {
 
 static void on_wake(uv_async_t *handle) {
     reef_daemon *daemon = handle->data;
-    reef_control_answer(&daemon->control);
+    reef_training_answer(daemon->training);
+    if (daemon->serving) reef_routes_answer(&daemon->routes);
     reef_reader_resume(&daemon->reader);
     reef_training_view view;
     reef_training_view_read(daemon->training, &view, NULL);
     if (!view.ended || daemon->closing) return;
-    reef_control_answer(&daemon->control); // what was answered since, and with the end
+    reef_training_answer(daemon->training); // what was answered since, and with the end
     close_all(daemon);
 }
 
@@ -201,6 +211,30 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
                                err);
 }
 
+// Serving and HTTP, where they were asked for.
+static reef_status open_http(reef_daemon *daemon, reef_error *err) {
+    const reef_options *options = &daemon->options;
+    if (!options->http) return REEF_OK;
+    reef_status status = reef_http_open(&daemon->http,
+                                        &(reef_http_options){.loop = &daemon->loop,
+                                                             .listen = options->http,
+                                                             .token_file = options->http_token,
+                                                             .handle = reef_routes_handle,
+                                                             .forget = reef_routes_forget,
+                                                             .context = &daemon->routes},
+                                        err);
+    if (status == REEF_OK)
+        status = reef_serving_start(&daemon->serving,
+                                    &(reef_serving_options){.store = daemon->store,
+                                                            .threads = 1,
+                                                            .memory_bytes = options->memory_bytes,
+                                                            .wake = &daemon->wake},
+                                    err);
+    if (status != REEF_OK) return status;
+    daemon->monitor.http = reef_http_address(daemon->http);
+    return REEF_OK;
+}
+
 // Wire the parts to each other. The socket is bound before the trainer's thread exists, because the
 // file mode mask that keeps it private belongs to the whole process.
 static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
@@ -210,7 +244,8 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->control.context = daemon;
     reef_status status = reef_control_open(&daemon->control, &daemon->address, err);
     if (status != REEF_OK) return status;
-    status = start_training(daemon, err);
+    status = open_http(daemon, err);
+    if (status == REEF_OK) status = start_training(daemon, err);
     if (status != REEF_OK) {
         (void)unlink(daemon->address.sun_path); // the process ends here, nothing else will
         return status;
@@ -228,16 +263,22 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
                                    .count = daemon->source_count,
                                    .on_error = on_read_error,
                                    .context = daemon};
+    daemon->routes = (reef_routes){.monitor = &daemon->monitor,
+                                   .training = daemon->training,
+                                   .serving = daemon->serving,
+                                   .on_stop = stop,
+                                   .context = daemon};
     return REEF_OK;
 }
 
 static void report_start(reef_daemon *daemon) {
-    reef_report_event(
-        &daemon->report,
-        json_pack("{s:s, s:o, s:o, s:I, s:I, s:s}", "event", "started", "pool",
-                  reef_json_text(daemon->options.pool), "socket",
-                  reef_json_text(daemon->address.sun_path), "pid", (json_int_t)getpid(), "threads",
-                  (json_int_t)daemon->monitor.threads, "kernels", reef_kernels_name()));
+    reef_report_event(&daemon->report,
+                      json_pack("{s:s, s:o, s:o, s:s?, s:I, s:I, s:s}", "event", "started", "pool",
+                                reef_json_text(daemon->options.pool), "socket",
+                                reef_json_text(daemon->address.sun_path), "http",
+                                daemon->monitor.http, "pid", (json_int_t)getpid(), "threads",
+                                (json_int_t)daemon->monitor.threads, "kernels",
+                                reef_kernels_name()));
 }
 
 static void report_end(reef_daemon *daemon, const reef_training_view *view) {
@@ -275,6 +316,7 @@ static reef_status finish(reef_daemon *daemon) {
 
 static void release(reef_daemon *daemon) {
     reef_training_join(daemon->training);
+    reef_serving_stop(daemon->serving);
     reef_trainer_close(daemon->trainer);
     reef_store_close(daemon->store);
     for (size_t i = 0; i < daemon->source_count; i++) reef_input_close(&daemon->sources[i]);

@@ -123,12 +123,18 @@ reef_status reef_training_request(reef_training *training, reef_request *request
     return ended ? reef_fail(err, REEF_BUSY, "the daemon is ending") : REEF_OK;
 }
 
-reef_request *reef_training_answered(reef_training *training) {
+void reef_training_answer(reef_training *training) {
     uv_mutex_lock(&training->lock);
     reef_request *list = training->answered;
     training->answered = NULL;
     uv_mutex_unlock(&training->lock);
-    return list;
+    while (list) {
+        reef_request *next = list->next;
+        if (list->owner) list->on_answer(list);
+        reef_request_release(list);
+        free(list);
+        list = next;
+    }
 }
 
 void reef_training_view_read(reef_training *training,
@@ -265,6 +271,15 @@ static void refresh_view(reef_training *training) {
     uv_mutex_unlock(&training->lock);
 }
 
+static void count_commit(reef_commit_times *times, double seconds) {
+    static const double BOUNDS[REEF_COMMIT_BUCKETS] = REEF_COMMIT_BOUNDS;
+    size_t bucket = 0;
+    while (bucket < REEF_COMMIT_BUCKETS && seconds > BOUNDS[bucket]) bucket++;
+    if (bucket < REEF_COMMIT_BUCKETS) times->buckets[bucket]++;
+    times->count++;
+    times->seconds += seconds;
+}
+
 static void note_commit(reef_training *training, const reef_commit *commit, double ms) {
     training->committed_ns = uv_hrtime();
     training->commit_steps = 0;
@@ -272,6 +287,7 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     training->compacting = true;
     uv_mutex_lock(&training->lock);
     training->view.last = (reef_commit_view){.commit = *commit, .ms = ms};
+    count_commit(&training->view.commits, ms / 1e3);
     training->view.failing[0] = 0;
     uv_mutex_unlock(&training->lock);
 }

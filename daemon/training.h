@@ -51,7 +51,7 @@ typedef struct reef_commit_view {
     double ms; // 0 for one that an earlier process made
 } reef_commit_view;
 
-/** Something that only the trainer can do. Made by the loop, lent to the trainer until answered. */
+/** Something that only the trainer can do. On the heap; made by the loop, the training's until answered. */
 typedef struct reef_request {
     reef_request_kind kind;
     char seal_dtype[8];                     // seal; empty for the configuration's choice
@@ -69,6 +69,8 @@ typedef struct reef_request {
     reef_commit_view last;
     // the loop's own
     void *owner; // who waits for it; NULL when they went away
+    void (*on_answer)(
+        struct reef_request *request); // called on the loop's thread while there is an owner
     struct reef_request *next;
 } reef_request;
 
@@ -88,10 +90,23 @@ typedef struct reef_training_options {
     uv_async_t *wake; // sent when the loop should look: room, answers, the end
 } reef_training_options;
 
+// Upper bounds in seconds of the histogram of commits; what took longer is in `count` alone.
+#define REEF_COMMIT_BOUNDS                                                                         \
+    { 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5 }
+#define REEF_COMMIT_BUCKETS 10
+
+/** How long commits took, since the process started. */
+typedef struct reef_commit_times {
+    uint64_t buckets[REEF_COMMIT_BUCKETS]; // each: above the bound before it, and at most its own
+    uint64_t count;
+    double seconds;
+} reef_commit_times;
+
 typedef struct reef_training_view {
     reef_training_state state;
     reef_trainer_status trainer;
     reef_commit_view last;
+    reef_commit_times commits;
     uint64_t queue_bytes;
     char failing[256]; // why the last commit failed, while it is tried again; empty otherwise
     bool ended;
@@ -127,8 +142,9 @@ void reef_training_stop(reef_training *training);
 REEF_MUST_CHECK reef_status reef_training_request(reef_training *training,
                                                   reef_request *request,
                                                   reef_error *err);
-/** The requests answered since the last call, as a list. After the end also those left unserved. */
-reef_request *reef_training_answered(reef_training *training);
+/** Call `on_answer` of the requests served since the last call, and free them; after the end also of those
+ *  left unserved. */
+void reef_training_answer(reef_training *training);
 /** A copy of where things stand. `progress` (source count) may be NULL. */
 void reef_training_view_read(reef_training *training,
                              reef_training_view *view,

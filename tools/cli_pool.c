@@ -3,6 +3,7 @@
 // Every transaction here is short: what is read is copied, so that a long evaluation never keeps the
 // daemon from reusing pages.
 #include "cli.h"
+#include "pool_json.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -78,47 +79,20 @@ bool cli_layer_is_peer(const reef_config *config, uint32_t layer) {
 }
 
 uint32_t cli_peer_layers(const reef_config *config) {
-    if (reef_config_is_vector(config)) return 1;
-    uint32_t count = 0;
-    for (uint32_t layer = 0; layer < config->layers; layer++)
-        count += cli_layer_is_peer(config, layer);
-    return count;
+    return reef_config_peer_layers(config);
 }
 
 uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation *generation) {
-    return (uint64_t)generation->side * generation->side * cli_peer_layers(&pool->config);
+    return reef_generation_experts(generation, cli_peer_layers(&pool->config));
 }
 
 uint32_t cli_generation_heir(const cli_pool *pool, const reef_generation *generation) {
-    uint32_t g = generation->generation;
-    while (g + 1 < pool->generation_count && reef_generation_is_empty(&pool->generations[g])) g++;
-    return g;
+    return reef_generation_heir(pool->generations, pool->generation_count, generation->generation);
 }
 
 json_t *cli_generation_json(const cli_pool *pool, const reef_generation *generation) {
-    char root[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(generation->root, root);
-    json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I}", "generation",
-        (json_int_t)generation->generation, "parent", (json_int_t)generation->parent, "side",
-        (json_int_t)generation->side, "experts",
-        (json_int_t)cli_generation_experts(pool, generation), "first_id",
-        (json_int_t)generation->first_id, "dtype", reef_rows_dtype_text(generation->dtype),
-        "sealed", generation->sealed, "opened_step", (json_int_t)generation->opened_step,
-        "opened_at", (json_int_t)generation->opened_at);
-    // What an open generation does not have yet is null.
-    json_object_set_new(object, "sealed_step",
-                        generation->sealed ? json_integer((json_int_t)generation->sealed_step)
-                                           : json_null());
-    json_object_set_new(object, "sealed_at",
-                        generation->sealed ? json_integer((json_int_t)generation->sealed_at)
-                                           : json_null());
-    json_object_set_new(object, "root", generation->sealed ? json_string(root) : json_null());
-    json_object_set_new(object, "consolidated_into",
-                        reef_generation_is_empty(generation)
-                            ? json_integer((json_int_t)cli_generation_heir(pool, generation))
-                            : json_null());
-    return object;
+    return reef_generation_json(pool->generations, pool->generation_count, generation->generation,
+                                cli_peer_layers(&pool->config));
 }
 
 json_t *cli_commit_json(const reef_commit *commit) {

@@ -1,5 +1,6 @@
 // reef snapshot: keep states of a pool under a name, and look at them.
 #include "commands.h"
+#include "pool_json.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -27,18 +28,6 @@ const cli_manual snapshot_show_manual = {
     .example = "reef snapshot show reef.pool before-upgrade",
 };
 
-json_t *snapshot_json(const reef_snapshot *snapshot) {
-    char root[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(snapshot->root, root);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:b}", "name", snapshot->name,
-                     "commit", (json_int_t)snapshot->commit, "step", (json_int_t)snapshot->step,
-                     "stream_bytes", (json_int_t)snapshot->stream_bytes, "unix_ms",
-                     (json_int_t)snapshot->unix_ms, "root", root, "sealed_generations",
-                     (json_int_t)snapshot->sealed_count, "open_generation",
-                     (json_int_t)snapshot->open_generation, "shared_generations",
-                     (json_int_t)snapshot->shared_count, "exact", snapshot->exact);
-}
-
 typedef reef_status (*snapshot_look_up)(reef_txn *txn,
                                         const char *name,
                                         reef_snapshot *out,
@@ -65,7 +54,7 @@ static reef_status create(reef_trainer *trainer,
     reef_snapshot snapshot;
     const char *name = json_string_value(json_object_get(arguments, "name"));
     reef_status status = reef_trainer_snapshot(trainer, name, &snapshot, err);
-    if (status == REEF_OK) *result = snapshot_json(&snapshot);
+    if (status == REEF_OK) *result = reef_snapshot_json(&snapshot);
     return status;
 }
 
@@ -101,7 +90,7 @@ reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
     if (cli->json)
         return cli_answer(cli,
                           json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
-                                    cli->dry_run ? json_null() : snapshot_json(&snapshot)),
+                                    cli->dry_run ? json_null() : reef_snapshot_json(&snapshot)),
                           err);
     if (cli->dry_run)
         printf("would make snapshot %s\n", name);
@@ -123,7 +112,7 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     listing *list = context;
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     list->count++;
-    json_array_append_new(list->array, snapshot_json(snapshot));
+    json_array_append_new(list->array, reef_snapshot_json(snapshot));
     cli_table_cell(list->table, "%s", snapshot->name);
     cli_table_cell(list->table, "%" PRIu64, snapshot->step);
     cli_table_cell(list->table, "%s", cli_count(snapshot->stream_bytes, words));
@@ -165,7 +154,7 @@ reef_status cmd_snapshot_show(cli_call *cli, reef_error *err) {
         status = read_snapshot(&pool, reef_snapshot_find, cli->operands[0], &snapshot, err);
     cli_pool_close(&pool);
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, snapshot_json(&snapshot), err);
+    if (cli->json) return cli_answer(cli, reef_snapshot_json(&snapshot), err);
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(snapshot.root, root);
     printf("snapshot          %s\n", snapshot.name);

@@ -1,5 +1,6 @@
 // reef snapshot diff: what lies between two states of a pool.
 #include "commands.h"
+#include "pool_json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -67,11 +68,12 @@ static json_t *tensors_json(const reef_state_change *change) {
 static json_t *change_json(const reef_state_change *change) {
     const reef_snapshot *before = &change->before, *after = &change->after;
     return json_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:I, s:o}", "before", snapshot_json(before),
-        "after", snapshot_json(after), "steps", (json_int_t)after->step - (json_int_t)before->step,
-        "stream_bytes", (json_int_t)after->stream_bytes - (json_int_t)before->stream_bytes,
-        "generation", (json_int_t)change->generation, "generation_state", generation_state(change),
-        "sealed", change->sealed_gone ? json_array() : sealed_json(change), "unsealed",
+        "{s:o, s:o, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:I, s:o}", "before",
+        reef_snapshot_json(before), "after", reef_snapshot_json(after), "steps",
+        (json_int_t)after->step - (json_int_t)before->step, "stream_bytes",
+        (json_int_t)after->stream_bytes - (json_int_t)before->stream_bytes, "generation",
+        (json_int_t)change->generation, "generation_state", generation_state(change), "sealed",
+        change->sealed_gone ? json_array() : sealed_json(change), "unsealed",
         change->sealed_gone ? sealed_json(change) : json_array(), "experts", experts_json(change),
         "tensors_compared", (json_int_t)change->tensors_compared, "tensors", tensors_json(change));
 }

@@ -3,6 +3,7 @@
 // Both make a list of names first; what is on it goes in one transaction, through the daemon where one
 // runs. A snapshot that is made meanwhile is on no list.
 #include "commands.h"
+#include "pool_json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -152,7 +153,7 @@ static reef_status answer(cli_call *cli, const choices *list, reef_error *err) {
     json_t *removed = json_array(), *kept = json_array();
     for (size_t i = 0; i < list->count; i++)
         json_array_append_new(list->all[i].goes ? removed : kept,
-                              snapshot_json(&list->all[i].snapshot));
+                              reef_snapshot_json(&list->all[i].snapshot));
     return cli_answer(
         cli, json_pack("{s:b, s:o, s:o}", "done", !cli->dry_run, "removed", removed, "kept", kept),
         err);

@@ -1,5 +1,6 @@
 // reef snapshot restore: go back to a snapshot, in a new pool or in the same one.
 #include "commands.h"
+#include "pool_json.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -72,7 +73,7 @@ static json_t *restoration_json(const cli_call *cli, const reef_restoration *don
     const reef_restore_plan *plan = &done->plan;
     return json_pack("{s:b, s:b, s:o, s:o, s:I, s:I, s:o, s:o}", "done", !cli->dry_run, "in_place",
                      in_place, "pool", cli_path(in_place ? cli->pool : cli->operands[1]),
-                     "snapshot", snapshot_json(&plan->snapshot), "sealed_gone",
+                     "snapshot", reef_snapshot_json(&plan->snapshot), "sealed_gone",
                      (json_int_t)plan->sealed_gone, "snapshots_gone", (json_int_t)plan->needy_count,
                      "kept_as", in_place ? json_string(done->kept_as) : json_null(), "commit",
                      cli->dry_run ? json_null() : cli_commit_json(&done->commit));

@@ -51,9 +51,6 @@
 CLI_RUN_LIST(CLI_DECLARE)
 #undef CLI_DECLARE
 
-/** A snapshot as it stands in every answer; the caller's. */
-json_t *snapshot_json(const reef_snapshot *snapshot);
-
 /** The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them too. */
 REEF_MUST_CHECK reef_status generations_list(cli_pool *pool,
                                              cli_table **table,

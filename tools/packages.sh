@@ -28,6 +28,7 @@ need_build_packages() {
     need_module openblas libopenblas-dev
     need_module libuv libuv1-dev
     need_module jansson libjansson-dev
+    need_module libmicrohttpd libmicrohttpd-dev
     need_module libxxhash libxxhash-dev
     need_module zlib zlib1g-dev
     need_module cmocka libcmocka-dev

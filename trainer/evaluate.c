@@ -19,6 +19,7 @@
 #define LN2 0.6931471805599453
 
 struct reef_model {
+    reef_commit commit;        // that it was read at
     reef_vector_model *vector; // NULL in a language model; else `net` is the configuration only
     reef_net net;
     reef_pass pass;
@@ -112,6 +113,7 @@ static reef_status load_net(reef_model *model, const char *as_of, reef_error *er
     reef_status status = reef_txn_begin(&txn, model->residency.store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &net->config, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &model->commit, err);
     if (status == REEF_OK) status = select_state(&chosen, txn, as_of, err);
     if (status == REEF_OK && reef_config_is_vector(&net->config)) {
         status = load_vector(model, txn, &chosen, err);
@@ -185,6 +187,10 @@ void reef_model_close(reef_model *model) {
 
 const reef_config *reef_model_config(const reef_model *model) {
     return &model->net.config;
+}
+
+const reef_commit *reef_model_commit(const reef_model *model) {
+    return &model->commit;
 }
 
 uint32_t reef_model_generation_count(const reef_model *model) {

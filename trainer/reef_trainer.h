@@ -530,6 +530,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_open(reef_model **out,
                                                      reef_error *err);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL
 REEF_API const reef_config *reef_model_config(const reef_model *model);
+/** The commit that was the last one when the state was read; the state itself may be an earlier one. */
+REEF_API const reef_commit *reef_model_commit(const reef_model *model);
 REEF_API uint32_t reef_model_generation_count(const reef_model *model);
 REEF_API uint64_t reef_model_parameter_count(const reef_model *model);
 

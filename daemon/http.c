@@ -1,0 +1,472 @@
+// Connections of the HTTP side; see http.h.
+//
+// Time is limited three times, each limit absolute, so a byte now and then buys nothing: from the connection
+// or the last answer to the end of a header, from there to the end of the body, and for taking the answer.
+// A connection whose time is up is shut down, and MHD, which reads its end, forgets it. While a request is
+// deferred nothing is asked of its client.
+#include "http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ADDRESS_BYTES_MAX 80
+#define BODY_ROOM_FIRST 4096
+
+struct reef_http_connection {
+    struct MHD_Connection *connection;
+    uint64_t since_ms; // when its phase began
+    bool waits_for_us; // its request is deferred
+    reef_http_connection *next, *previous;
+};
+
+struct reef_http {
+    reef_http_options options;
+    struct MHD_Daemon *daemon;
+    uv_poll_t poll;
+    uv_timer_t timer;
+    char address[ADDRESS_BYTES_MAX];
+    uint8_t token[REEF_HTTP_TOKEN_BYTES_MAX];
+    size_t token_bytes; // 0: none
+    reef_http_connection *connections;
+    size_t connection_count;
+    unsigned open_handles; // of the loop
+    bool running, closing;
+    bool is_public; // can be reached from other machines
+};
+
+// ---- the loop ------------------------------------------------------------------------------------
+
+static void on_timer(uv_timer_t *timer);
+
+// MHD works off what is ready and says when it wants to be asked again. It is never entered twice: an answer
+// that is given from within it is worked off by the call that is under way.
+static void run(reef_http *http) {
+    if (http->running || http->closing) return;
+    http->running = true;
+    (void)MHD_run(http->daemon);
+    http->running = false;
+    MHD_UNSIGNED_LONG_LONG wait_ms;
+    if (MHD_get_timeout(http->daemon, &wait_ms) == MHD_YES)
+        (void)uv_timer_start(&http->timer, on_timer, wait_ms, 0);
+    else
+        (void)uv_timer_stop(&http->timer);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    run(timer->data);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events) {
+    (void)status;
+    (void)events;
+    run(poll->data);
+}
+
+static uint64_t now_ms(const reef_http *http) {
+    return uv_now(http->options.loop);
+}
+
+// ---- requests ------------------------------------------------------------------------------------
+
+static reef_http_connection *peer_of(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static reef_http_request *request_new(reef_http *http,
+                                      struct MHD_Connection *connection,
+                                      const char *method,
+                                      const char *path) {
+    reef_http_request *request = calloc(1, sizeof(*request));
+    if (!request) return NULL;
+    request->http = http;
+    request->connection = connection;
+    request->method = method;
+    request->path = path;
+    request->peer = peer_of(connection);
+    return request;
+}
+
+static bool append_body(reef_http_request *request, const char *bytes, size_t count) {
+    while (request->body_room - request->body_bytes < count) {
+        size_t room = request->body_room ? 2 * request->body_room : BODY_ROOM_FIRST;
+        uint8_t *body = realloc(request->body, room);
+        if (!body) return false;
+        request->body = body;
+        request->body_room = room;
+    }
+    memcpy(request->body + request->body_bytes, bytes, count);
+    request->body_bytes += count;
+    return true;
+}
+
+void reef_http_answer(
+    reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes) {
+    request->code = code;
+    request->answer = MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE);
+    if (!request->answer) {
+        free(body);
+    } else {
+        (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+        (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+        (void)MHD_add_response_header(request->answer, "X-Content-Type-Options", "nosniff");
+        if (code == MHD_HTTP_UNAUTHORIZED)
+            (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+                                          "Bearer");
+        if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
+            (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    }
+    if (!request->deferred) return; // on_request sends it
+    request->deferred = false;
+    if (request->peer) request->peer->waits_for_us = false;
+    MHD_resume_connection(request->connection);
+    run(request->http);
+}
+
+static enum MHD_Result send_answer(reef_http_request *request) {
+    if (!request->answer) return MHD_NO; // no memory for it: the connection is closed
+    if (request->peer) request->peer->since_ms = now_ms(request->http);
+    enum MHD_Result result =
+        MHD_queue_response(request->connection, request->code, request->answer);
+    MHD_destroy_response(request->answer);
+    request->answer = NULL;
+    return result;
+}
+
+static void refuse_body(reef_http_request *request) {
+    static const char FORMAT[] =
+        "{\"error\": {\"status\": \"invalid\", \"message\": \"the body has "
+        "more than the %u bytes that are allowed\"}}\n";
+    size_t room = sizeof(FORMAT) + 16;
+    char *text = malloc(room);
+    if (!text) return; // the connection is closed
+    int bytes = snprintf(text, room, FORMAT, REEF_HTTP_BODY_BYTES_MAX);
+    reef_http_answer(request, MHD_HTTP_CONTENT_TOO_LARGE, "application/json", text, (size_t)bytes);
+}
+
+static bool declares_too_much(struct MHD_Connection *connection) {
+    const char *length =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return length && strtoull(length, NULL, 10) > REEF_HTTP_BODY_BYTES_MAX;
+}
+
+// Called by MHD once with the header, then with pieces of the body, then with nothing; and once more when a
+// deferred request goes on.
+static enum MHD_Result on_request(void *context,
+                                  struct MHD_Connection *connection,
+                                  const char *path,
+                                  const char *method,
+                                  const char *version,
+                                  const char *upload,
+                                  size_t *upload_bytes,
+                                  void **state) {
+    (void)version;
+    reef_http *http = context;
+    reef_http_request *request = *state;
+    if (!request) {
+        request = *state = request_new(http, connection, method, path);
+        if (!request) return MHD_NO;
+        if (request->peer) request->peer->since_ms = now_ms(http);
+        if (!declares_too_much(connection)) return MHD_YES;
+        refuse_body(request);
+        return send_answer(request);
+    }
+    if (request->answer) return send_answer(request); // a deferred one
+    if (*upload_bytes) {
+        bool fits = request->body_bytes + *upload_bytes <= REEF_HTTP_BODY_BYTES_MAX;
+        if (!fits || !append_body(request, upload, *upload_bytes)) return MHD_NO;
+        *upload_bytes = 0;
+        return MHD_YES;
+    }
+    http->options.handle(http->options.context, request);
+    if (!request->deferred) return send_answer(request);
+    if (request->peer) request->peer->waits_for_us = true;
+    MHD_suspend_connection(connection);
+    return MHD_YES;
+}
+
+static void on_completed(void *context,
+                         struct MHD_Connection *connection,
+                         void **state,
+                         enum MHD_RequestTerminationCode why) {
+    (void)connection;
+    (void)why;
+    reef_http *http = context;
+    reef_http_request *request = *state;
+    if (!request) return;
+    if (request->deferred) http->options.forget(http->options.context, request);
+    if (request->answer) MHD_destroy_response(request->answer);
+    if (request->peer) {
+        request->peer->since_ms = now_ms(http);
+        request->peer->waits_for_us = false;
+    }
+    free(request->body);
+    free(request);
+    *state = NULL;
+}
+
+// ---- connections ---------------------------------------------------------------------------------
+
+static void on_connection(void *context,
+                          struct MHD_Connection *connection,
+                          void **socket_context,
+                          enum MHD_ConnectionNotificationCode what) {
+    reef_http *http = context;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        reef_http_connection *peer = calloc(1, sizeof(*peer));
+        *socket_context = peer;
+        if (!peer) return; // served, with no limit but MHD's own on silence
+        *peer = (reef_http_connection){
+            .connection = connection, .since_ms = now_ms(http), .next = http->connections};
+        if (http->connections) http->connections->previous = peer;
+        http->connections = peer;
+        http->connection_count++;
+        return;
+    }
+    reef_http_connection *peer = *socket_context;
+    if (!peer) return;
+    *(peer->previous ? &peer->previous->next : &http->connections) = peer->next;
+    if (peer->next) peer->next->previous = peer->previous;
+    http->connection_count--;
+    free(peer);
+    *socket_context = NULL;
+}
+
+void reef_http_tick(reef_http *http) {
+    uint64_t now = now_ms(http);
+    for (reef_http_connection *peer = http->connections; peer; peer = peer->next) {
+        if (peer->waits_for_us || now - peer->since_ms <= REEF_HTTP_PHASE_MS_MAX) continue;
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(peer->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        if (info) (void)shutdown(info->connect_fd, SHUT_RDWR);
+    }
+    run(http);
+}
+
+size_t reef_http_connection_count(const reef_http *http) {
+    return http->connection_count;
+}
+
+// ---- who may ask ---------------------------------------------------------------------------------
+
+static reef_status token_failure(const char *path, const char *why, reef_error *err) {
+    return reef_fail(
+        err, REEF_INVALID,
+        "the token file '%.160s' %s; make one with: (umask 077; openssl rand -hex 32 > "
+        "FILE)",
+        path, why);
+}
+
+static reef_status check_token_file(int fd, const char *path, reef_error *err) {
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return reef_fail(err, REEF_IO, "cannot look at the token file '%.160s': %s", path,
+                         strerror(errno));
+    if (!S_ISREG(info.st_mode)) return token_failure(path, "is no file", err);
+    if (info.st_mode & 077)
+        return token_failure(path, "may be read or written by others (chmod 600)", err);
+    return REEF_OK;
+}
+
+static reef_status take_token(reef_http *http, int fd, const char *path, reef_error *err) {
+    char text[REEF_HTTP_TOKEN_BYTES_MAX + 2]; // with the end of its line, and one more
+    ssize_t count = read(fd, text, sizeof(text));
+    if (count < 0)
+        return reef_fail(err, REEF_IO, "cannot read the token file '%.160s': %s", path,
+                         strerror(errno));
+    size_t bytes = (size_t)count;
+    if (bytes && text[bytes - 1] == '\n') bytes--;
+    if (bytes < REEF_HTTP_TOKEN_BYTES_MIN || bytes > REEF_HTTP_TOKEN_BYTES_MAX)
+        return token_failure(path, "holds no token of 16 to 256 bytes", err);
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] <= ' ' || text[i] > '~')
+            return token_failure(path, "holds more than one line of printable characters", err);
+    memcpy(http->token, text, bytes);
+    http->token_bytes = bytes;
+    return REEF_OK;
+}
+
+static reef_status read_token(reef_http *http, const char *path, reef_error *err) {
+    if (!path) return REEF_OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return reef_fail(err, errno == ENOENT ? REEF_NOT_FOUND : REEF_IO,
+                         "cannot open the token file '%.160s': %s", path, strerror(errno));
+    reef_status status = check_token_file(fd, path, err);
+    if (status == REEF_OK) status = take_token(http, fd, path, err);
+    close(fd);
+    return status;
+}
+
+bool reef_http_has_token(const reef_http_request *request) {
+    const reef_http *http = request->http;
+    const char *given = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
+                                                    MHD_HTTP_HEADER_AUTHORIZATION);
+    if (!http->token_bytes || !given || strncmp(given, "Bearer ", 7) != 0) return false;
+    given += 7;
+    // Every byte is looked at, whatever the ones before it were.
+    size_t bytes = strlen(given);
+    unsigned differs = bytes != http->token_bytes;
+    for (size_t i = 0; i < http->token_bytes; i++)
+        differs |= http->token[i] ^ (uint8_t)(i < bytes ? given[i] : 0);
+    return differs == 0;
+}
+
+const char *reef_http_query(const reef_http_request *request, const char *name) {
+    return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+// ---- opening -------------------------------------------------------------------------------------
+
+static reef_status address_failure(const char *listen, reef_error *err) {
+    return reef_fail(err, REEF_INVALID,
+                     "--http '%.80s' is no place to listen: PORT, ADDRESS:PORT or [ADDRESS]:PORT",
+                     listen);
+}
+
+static reef_status parse_address(const char *listen,
+                                 struct sockaddr_storage *out,
+                                 reef_error *err) {
+    char host[ADDRESS_BYTES_MAX] = "127.0.0.1";
+    const char *colon = strrchr(listen, ':'), *port = colon ? colon + 1 : listen;
+    if (colon) {
+        bool brackets = listen[0] == '[' && colon > listen + 1 && colon[-1] == ']';
+        const char *begin = listen + brackets, *end = colon - brackets;
+        if (end <= begin || (size_t)(end - begin) >= sizeof(host))
+            return address_failure(listen, err);
+        snprintf(host, sizeof(host), "%.*s", (int)(end - begin), begin);
+    }
+    char *end = NULL;
+    unsigned long number = strtoul(port, &end, 10);
+    if (port[0] < '0' || port[0] > '9' || *end || number > 65535)
+        return address_failure(listen, err);
+    struct addrinfo *found = NULL, hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                                            .ai_socktype = SOCK_STREAM};
+    if (getaddrinfo(host, port, &hints, &found) != 0) return address_failure(listen, err);
+    memcpy(out, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return REEF_OK;
+}
+
+static bool is_loopback(const struct sockaddr_storage *address) {
+    if (address->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+// What is really listened on, for people and for those who asked for any free port.
+static void note_address(reef_http *http, const struct sockaddr_storage *asked) {
+    char host[INET6_ADDRSTRLEN] = "";
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    unsigned port = info ? info->port : 0;
+    if (asked->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)asked;
+        (void)inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
+        snprintf(http->address, sizeof(http->address), "%s:%u", host, port);
+    } else {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)asked;
+        (void)inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
+        snprintf(http->address, sizeof(http->address), "[%s]:%u", host, port);
+    }
+}
+
+static reef_status start(reef_http *http, const struct sockaddr_storage *address, reef_error *err) {
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    if (address->ss_family == AF_INET6) flags |= MHD_USE_IPv6;
+    errno = 0;
+    http->daemon =
+        MHD_start_daemon(flags, 0, NULL, NULL, on_request, http, MHD_OPTION_SOCK_ADDR, address,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)REEF_HTTP_CONNECTIONS_MAX,
+                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REEF_HTTP_HEADER_BYTES_MAX,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(REEF_HTTP_PHASE_MS_MAX / 1000),
+                         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+                         MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
+    if (http->daemon) return REEF_OK;
+    return reef_fail(err, errno == EADDRINUSE ? REEF_BUSY : REEF_IO,
+                     "cannot listen on --http %.80s: %s", http->options.listen,
+                     errno ? strerror(errno) : "libmicrohttpd refused");
+}
+
+static reef_status join_loop(reef_http *http, reef_error *err) {
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    int code = info ? uv_poll_init(http->options.loop, &http->poll, info->epoll_fd) : UV_EINVAL;
+    if (!code) {
+        http->open_handles++;
+        http->poll.data = http;
+        code = uv_timer_init(http->options.loop, &http->timer); // cannot fail
+        http->open_handles++;
+        http->timer.data = http;
+        code = uv_poll_start(&http->poll, UV_READABLE, on_poll);
+    }
+    if (!code) return REEF_OK;
+    return reef_fail(err, REEF_IO, "cannot watch the HTTP connections: %s", uv_strerror(code));
+}
+
+reef_status reef_http_open(reef_http **out, const reef_http_options *options, reef_error *err) {
+    *out = NULL;
+    struct sockaddr_storage address = {0};
+    reef_http *http = calloc(1, sizeof(*http));
+    if (!http) return reef_fail(err, REEF_NO_MEMORY, "no memory for HTTP");
+    http->options = *options;
+    reef_status status = parse_address(options->listen, &address, err);
+    if (status == REEF_OK) status = read_token(http, options->token_file, err);
+    if (status == REEF_OK && !is_loopback(&address) && !http->token_bytes)
+        status =
+            reef_fail(err, REEF_INVALID,
+                      "--http %.80s can be reached from other machines: give --http-token FILE "
+                      "as well",
+                      options->listen);
+    if (status == REEF_OK) status = start(http, &address, err);
+    if (status == REEF_OK) status = join_loop(http, err);
+    if (status != REEF_OK) {
+        reef_http_close(http);
+        return status;
+    }
+    http->is_public = !is_loopback(&address);
+    note_address(http, &address);
+    *out = http;
+    return REEF_OK;
+}
+
+const char *reef_http_address(const reef_http *http) {
+    return http->address;
+}
+
+bool reef_http_is_public(const reef_http *http) {
+    return http->is_public;
+}
+
+static void on_closed(uv_handle_t *handle) {
+    reef_http *http = handle->data;
+    if (--http->open_handles == 0) free(http);
+}
+
+void reef_http_close(reef_http *http) {
+    if (!http || http->closing) return;
+    http->closing = true;
+    // MHD wants no suspended connection when it stops.
+    for (reef_http_connection *peer = http->connections; peer; peer = peer->next)
+        if (peer->waits_for_us) {
+            peer->waits_for_us = false;
+            MHD_resume_connection(peer->connection);
+        }
+    if (http->daemon) MHD_stop_daemon(http->daemon);
+    memset(http->token, 0, sizeof(http->token));
+    if (!http->open_handles) {
+        free(http);
+        return;
+    }
+    (void)uv_poll_stop(&http->poll);
+    uv_close((uv_handle_t *)&http->poll, on_closed);
+    uv_close((uv_handle_t *)&http->timer, on_closed);
+}

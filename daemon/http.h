@@ -1,0 +1,89 @@
+// HTTP on the loop's thread: libmicrohttpd driven by libuv. This file knows connections and their limits;
+// what is asked and answered is http_routes.c's.
+//
+//   epoll descriptor of MHD --- uv_poll ---> MHD_run <--- uv_timer --- MHD_get_timeout
+//
+// A request is read whole (bounded), then answered at once, or suspended until a thread has its answer
+// (serving.h). A client costs bounded memory and a bounded time, whatever it sends or leaves undone.
+#ifndef REEF_HTTP_H
+#define REEF_HTTP_H
+
+#include "reef_error.h"
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <uv.h>
+
+#define REEF_HTTP_CONNECTIONS_MAX 256
+#define REEF_HTTP_HEADER_BYTES_MAX 32768 // of one request, its line included
+#define REEF_HTTP_BODY_BYTES_MAX (1u << 20)
+#define REEF_HTTP_PHASE_MS_MAX                                                                     \
+    6000 // to send the header; again for the body; again to take the answer
+#define REEF_HTTP_TOKEN_BYTES_MIN 16
+#define REEF_HTTP_TOKEN_BYTES_MAX 256
+
+typedef struct reef_http reef_http;
+typedef struct reef_http_connection reef_http_connection;
+
+/** A request that has been read whole. */
+typedef struct reef_http_request {
+    reef_http *http;
+    struct MHD_Connection *connection;
+    const char *method, *path;
+    uint8_t *body; // on the heap, the request's
+    size_t body_bytes, body_room;
+    struct MHD_Response *answer; // with `code`, once there is one
+    unsigned code;
+    bool deferred; // suspended: reef_http_answer comes later
+    // of who handles it
+    void *routes;
+    void *work; // what a deferred request waits for
+    void (*forget)(void *work);
+    reef_http_connection *peer;
+} reef_http_request;
+
+typedef struct reef_http_options {
+    uv_loop_t *loop;
+    const char *listen;     // "PORT", "ADDRESS:PORT" or "[ADDRESS]:PORT"; port 0: any that is free
+    const char *token_file; // NULL: none
+    /** Answer a request by reef_http_answer, or set `deferred` and do it later. */
+    void (*handle)(void *context, reef_http_request *request);
+    /** The client of a deferred request went away; its answer must not be sent any more. */
+    void (*forget)(void *context, reef_http_request *request);
+    void *context;
+} reef_http_options;
+
+/**
+ * Listen. An address that is not of this machine alone needs a token.
+ *
+ * Errors: INVALID an address that is none, a token file with permissions for others, or a token too short or
+ * too long; NOT_FOUND no token file; BUSY the port is taken; IO.
+ */
+REEF_MUST_CHECK reef_status reef_http_open(reef_http **out,
+                                           const reef_http_options *options,
+                                           reef_error *err);
+/** "127.0.0.1:8080", with the port that is really listened on. */
+const char *reef_http_address(const reef_http *http);
+/** Whether other machines can reach it. */
+bool reef_http_is_public(const reef_http *http);
+size_t reef_http_connection_count(const reef_http *http);
+/** Let go of clients whose time is up; call at a steady pace. */
+void reef_http_tick(reef_http *http);
+/** Accepts NULL. Deferred requests are forgotten. */
+void reef_http_close(reef_http *http);
+
+/** Whether the request carries the token; false when there is none to carry. In constant time. */
+bool reef_http_has_token(const reef_http_request *request);
+/** Value of `?name=...`, or NULL. */
+const char *reef_http_query(const reef_http_request *request, const char *name);
+/**
+ * Answer with `bytes` of `body`, which must be on the heap and is taken. On the loop's thread; a deferred
+ * request goes on from here.
+ */
+void reef_http_answer(
+    reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes);
+
+#endif

@@ -1,0 +1,390 @@
+// What the serving thread answers; see http_jobs.h. Each job is a short read of the pool, or one pass of the
+// model over a text whose size the routes have bounded.
+#include "http_jobs.h"
+
+#include "pool_json.h"
+#include "report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GENERATE_BYTES_DEFAULT 256
+#define GENERATE_BYTES_MAX 4096
+#define VECTORS_MAX 4096
+#define EVENTS_DEFAULT 100
+#define POINTS_DEFAULT 500
+#define COUNT_MAX 100000
+
+static json_t *count_json(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+// A whole number from the query, where numbers are text.
+static reef_status read_count(
+    const reef_job *job, const char *name, uint64_t fallback, uint64_t *out, reef_error *err) {
+    const char *text = json_string_value(json_object_get(job->arguments, name));
+    *out = fallback;
+    if (!text) return REEF_OK;
+    char *end = NULL;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || value < 1 || value > COUNT_MAX)
+        return reef_fail(err, REEF_INVALID, "%s=%.40s is not a whole number from 1 to %d", name,
+                         text, COUNT_MAX);
+    *out = value;
+    return REEF_OK;
+}
+
+// The model for a job that wants one for texts, or one for vectors.
+static reef_status model_of(
+    reef_serving *serving, const reef_job *job, bool vectors, reef_model **model, reef_error *err) {
+    reef_status status = reef_serving_model(serving, job->as_of, model, err);
+    if (status != REEF_OK || reef_config_is_vector(reef_model_config(*model)) == vectors)
+        return status;
+    return reef_fail(err, REEF_INVALID, "%s",
+                     vectors ? "this pool's model reads text: POST /v1/score"
+                             : "this pool's model reads vectors: POST /v1/predict");
+}
+
+static void set_state(json_t *object, const reef_job *job, const reef_model *model) {
+    json_object_set_new(object, "as_of", reef_json_text(job->as_of));
+    json_object_set_new(object, "commit", count_json(reef_model_commit(model)->number));
+}
+
+// ---- score ---------------------------------------------------------------------------------------
+
+// One record a line; the end of a line is predicted, too, and belongs to it.
+static json_t *records_json(const uint8_t *bytes, size_t count, const float *bits) {
+    json_t *records = json_array();
+    for (size_t at = 0; at < count;) {
+        const uint8_t *end = memchr(bytes + at, '\n', count - at);
+        size_t next = end ? (size_t)(end - bytes) + 1 : count;
+        double sum = 0;
+        for (size_t i = at; i < next; i++) sum += (double)bits[i];
+        json_array_append_new(records, json_pack("{s:I, s:I, s:o, s:o}", "offset", (json_int_t)at,
+                                                 "bytes", (json_int_t)(next - at), "bits",
+                                                 reef_json_number(sum), "bits_per_byte",
+                                                 reef_json_number(sum / (double)(next - at))));
+        at = next;
+    }
+    return records;
+}
+
+static json_t *surprise_json(size_t count, const float *bits) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, reef_json_number((double)bits[i]));
+    return list;
+}
+
+reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_model *model;
+    reef_score score = {0};
+    if (job->body_bytes < 2)
+        return reef_fail(err, REEF_INVALID,
+                         "the body has %zu bytes: a loss needs a byte to predict and one before it",
+                         job->body_bytes);
+    reef_status status = model_of(serving, job, false, &model, err);
+    if (status != REEF_OK) return status;
+    float *bits = malloc(job->body_bytes * sizeof(*bits));
+    if (!bits)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to score %zu bytes", job->body_bytes);
+    status = reef_model_score(model, job->body, job->body_bytes, bits, &score, NULL, NULL, err);
+    if (status == REEF_OK) {
+        job->result = json_object();
+        set_state(job->result, job, model);
+        json_object_set_new(job->result, "bytes", count_json(score.bytes));
+        json_object_set_new(job->result, "bits", reef_json_number(score.bits));
+        json_object_set_new(job->result, "bits_per_byte", reef_json_number(score.bits_per_byte));
+        json_object_set_new(job->result, "records", records_json(job->body, job->body_bytes, bits));
+        if (json_object_get(job->arguments, "per_byte"))
+            json_object_set_new(job->result, "surprise", surprise_json(job->body_bytes, bits));
+    }
+    free(bits);
+    return status;
+}
+
+// ---- generate ------------------------------------------------------------------------------------
+
+// The body as an object; "as_of" in it, where a query would be awkward.
+static reef_status parse_body(reef_job *job, json_t **out, reef_error *err) {
+    json_error_t why;
+    *out = json_loadb((const char *)job->body, job->body_bytes, JSON_REJECT_DUPLICATES, &why);
+    if (json_is_object(*out)) return REEF_OK;
+    reef_status status = reef_fail(err, REEF_INVALID, "the body is no JSON object%s%s",
+                                   *out ? "" : ": ", *out ? "" : why.text);
+    json_decref(*out);
+    *out = NULL;
+    return status;
+}
+
+static reef_status generate(reef_model *model,
+                            reef_job *job,
+                            const char *prompt,
+                            size_t prompt_bytes,
+                            size_t count,
+                            const reef_sampling *sampling,
+                            reef_error *err) {
+    uint8_t *out = calloc(count + 1, 1);
+    if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu bytes", count);
+    reef_status status = reef_model_generate(model, (const uint8_t *)prompt, prompt_bytes, count,
+                                             sampling, out, err);
+    if (status == REEF_OK) {
+        for (size_t i = 0; i < count; i++)
+            if (!out[i]) out[i] = '?'; // text ends at a zero
+        job->result = json_object();
+        set_state(job->result, job, model);
+        json_object_set_new(job->result, "bytes", count_json(count));
+        json_object_set_new(job->result, "text", reef_json_text((const char *)out));
+    }
+    free(out);
+    return status;
+}
+
+reef_status reef_job_generate(reef_serving *serving, reef_job *job, reef_error *err) {
+    json_t *body;
+    json_error_t why;
+    reef_model *model = NULL;
+    const char *prompt = NULL;
+    size_t prompt_bytes = 0;
+    json_int_t count = GENERATE_BYTES_DEFAULT, seed = 1;
+    double temperature = 1, top_p = 1;
+    reef_status status = parse_body(job, &body, err);
+    if (status != REEF_OK) return status;
+    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F}", "prompt", &prompt,
+                       &prompt_bytes, "bytes", &count, "seed", &seed, "temperature", &temperature,
+                       "top_p", &top_p))
+        status = reef_fail(err, REEF_INVALID, "the body is not understood: %s", why.text);
+    else if (prompt_bytes < 1)
+        status =
+            reef_fail(err, REEF_INVALID, "the prompt is empty: give at least a byte to go on from");
+    else if (count < 1 || count > GENERATE_BYTES_MAX)
+        status = reef_fail(err, REEF_INVALID, "bytes %" JSON_INTEGER_FORMAT " is not from 1 to %d",
+                           count, GENERATE_BYTES_MAX);
+    else if (!(temperature >= 0 && temperature <= 100) || !(top_p > 0 && top_p <= 1))
+        status = reef_fail(err, REEF_INVALID,
+                           "temperature %g is not in [0, 100], or top_p %g not in (0, 1]",
+                           temperature, top_p);
+    if (status == REEF_OK) status = model_of(serving, job, false, &model, err);
+    if (status == REEF_OK)
+        status = generate(model, job, prompt, prompt_bytes, (size_t)count,
+                          &(reef_sampling){.seed = (uint64_t)seed,
+                                           .temperature = (float)temperature,
+                                           .top_p = (float)top_p},
+                          err);
+    json_decref(body);
+    return status;
+}
+
+// ---- predict -------------------------------------------------------------------------------------
+
+static reef_status take_vectors(float *out, const json_t *rows, size_t inputs, reef_error *err) {
+    size_t r, c;
+    const json_t *row, *cell;
+    json_array_foreach(rows, r, row) {
+        if (json_array_size(row) != inputs)
+            return reef_fail(err, REEF_INVALID, "vector %zu has %zu values, the model takes %zu", r,
+                             json_array_size(row), inputs);
+        json_array_foreach(row, c, cell) {
+            if (!json_is_number(cell))
+                return reef_fail(err, REEF_INVALID, "value %zu of vector %zu is no number", c, r);
+            out[r * inputs + c] = (float)json_number_value(cell);
+        }
+    }
+    return REEF_OK;
+}
+
+static json_t *prediction_json(const reef_job *job,
+                               const reef_model *model,
+                               size_t count,
+                               const int32_t *labels,
+                               const float *scores) {
+    size_t classes = reef_model_class_count(model);
+    int32_t *known = calloc(classes + 1, sizeof(*known));
+    if (!known) return NULL;
+    reef_model_classes(model, known);
+    json_t *object = json_object(), *names = json_array(), *best = json_array(),
+           *all = json_array();
+    for (size_t c = 0; c < classes; c++) json_array_append_new(names, json_integer(known[c]));
+    for (size_t r = 0; r < count; r++) {
+        json_t *row = json_array();
+        for (size_t c = 0; c < classes; c++)
+            json_array_append_new(row, reef_json_number((double)scores[r * classes + c]));
+        json_array_append_new(all, row);
+        json_array_append_new(best, classes ? json_integer(labels[r]) : json_null());
+    }
+    free(known);
+    set_state(object, job, model);
+    json_object_set_new(object, "classes", names);
+    json_object_set_new(object, "labels", best);
+    json_object_set_new(object, "scores", all);
+    return object;
+}
+
+static reef_status predict(reef_model *model, reef_job *job, const json_t *rows, reef_error *err) {
+    size_t count = json_array_size(rows), inputs = reef_model_config(model)->inputs;
+    size_t classes = reef_model_class_count(model);
+    float *vectors = calloc(count * inputs, sizeof(*vectors));
+    float *scores = calloc(count * classes + 1, sizeof(*scores));
+    int32_t *labels = calloc(count, sizeof(*labels));
+    reef_status status = vectors && scores && labels
+                             ? take_vectors(vectors, rows, inputs, err)
+                             : reef_fail(err, REEF_NO_MEMORY, "no memory for %zu vectors", count);
+    if (status == REEF_OK)
+        status = reef_model_predict(model, count, vectors, labels, scores, NULL, err);
+    if (status == REEF_OK) {
+        job->result = prediction_json(job, model, count, labels, scores);
+        if (!job->result) status = reef_fail(err, REEF_NO_MEMORY, "no memory for an answer");
+    }
+    free(labels);
+    free(scores);
+    free(vectors);
+    return status;
+}
+
+reef_status reef_job_predict(reef_serving *serving, reef_job *job, reef_error *err) {
+    json_t *body, *rows = NULL;
+    json_error_t why;
+    reef_model *model = NULL;
+    reef_status status = parse_body(job, &body, err);
+    if (status != REEF_OK) return status;
+    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:o}", "vectors", &rows))
+        status = reef_fail(err, REEF_INVALID, "the body is not understood: %s", why.text);
+    else if (json_array_size(rows) < 1 || json_array_size(rows) > VECTORS_MAX)
+        status =
+            reef_fail(err, REEF_INVALID, "\"vectors\" is no list of 1 to %d vectors", VECTORS_MAX);
+    if (status == REEF_OK) status = model_of(serving, job, true, &model, err);
+    if (status == REEF_OK) status = predict(model, job, rows, err);
+    json_decref(body);
+    return status;
+}
+
+// ---- records of the pool -------------------------------------------------------------------------
+
+static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *err) {
+    reef_config config;
+    uint32_t count;
+    reef_status status = reef_config_read(txn, &config, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
+    if (status != REEF_OK) return status;
+    reef_generation *all = calloc(count, sizeof(*all));
+    if (!all) return reef_fail(err, REEF_NO_MEMORY, "no memory for %u generations", count);
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++)
+        status = reef_generation_read(txn, g, &all[g], err);
+    json_t *list = json_array();
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++)
+        json_array_append_new(
+            list, reef_generation_json(all, count, g, reef_config_peer_layers(&config)));
+    json_object_set_new(result, "generations", list);
+    json_object_set_new(result, "strategy", json_string(config.strategy));
+    free(all);
+    return status;
+}
+
+static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    (void)err;
+    json_array_append_new(context, reef_snapshot_json(snapshot));
+    return REEF_OK;
+}
+
+static reef_status on_event(void *context,
+                            const reef_key *key,
+                            const reef_view *view,
+                            reef_error *err) {
+    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    if (!event)
+        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
+                         key->sequence);
+    json_array_append_new(context, event);
+    return REEF_OK;
+}
+
+static reef_status begin(reef_serving *serving, reef_job *job, reef_txn **txn, reef_error *err) {
+    job->result = json_object();
+    return reef_txn_begin(txn, reef_serving_store(serving), REEF_TXN_READ, err);
+}
+
+reef_status reef_job_generations(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = begin(serving, job, &txn, err);
+    if (status == REEF_OK) status = read_generations(txn, job->result, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_job_snapshots(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_txn *txn = NULL;
+    json_t *list = json_array();
+    reef_status status = begin(serving, job, &txn, err);
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, list, err);
+    reef_txn_abort(txn);
+    json_object_set_new(job->result, "snapshots", list);
+    return status;
+}
+
+reef_status reef_job_timeline(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_txn *txn = NULL;
+    uint64_t last;
+    reef_status status = read_count(job, "last", EVENTS_DEFAULT, &last, err);
+    if (status != REEF_OK) return status;
+    json_t *list = json_array();
+    status = begin(serving, job, &txn, err);
+    if (status == REEF_OK)
+        status = reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, list, err);
+    reef_txn_abort(txn);
+    json_t *shown = json_array();
+    size_t count = json_array_size(list);
+    for (size_t i = count > last ? count - last : 0; i < count; i++)
+        json_array_append(shown, json_array_get(list, i));
+    json_decref(list);
+    json_object_set_new(job->result, "events", shown);
+    return status;
+}
+
+// The series in `points` equal parts of its steps, each the mean over it.
+typedef struct series {
+    reef_point *points;
+    size_t count, room;
+} series;
+
+static reef_status on_point(void *context, const reef_point *point, reef_error *err) {
+    series *all = context;
+    if (all->count == all->room) {
+        size_t room = all->room ? 2 * all->room : 4096;
+        reef_point *points = realloc(all->points, room * sizeof(*points));
+        if (!points) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu points", room);
+        all->points = points;
+        all->room = room;
+    }
+    all->points[all->count++] = *point;
+    return REEF_OK;
+}
+
+static json_t *mean_point(const reef_point *points, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += (double)points[i].bits_per_byte;
+    const reef_point *last = &points[count - 1];
+    return json_pack("{s:I, s:I, s:I, s:o}", "step", (json_int_t)last->step, "stream_bytes",
+                     (json_int_t)last->stream_bytes, "generation", (json_int_t)last->generation,
+                     "loss", reef_json_number(sum / (double)count));
+}
+
+reef_status reef_job_series(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_txn *txn = NULL;
+    series all = {0};
+    uint64_t wanted;
+    reef_status status = read_count(job, "points", POINTS_DEFAULT, &wanted, err);
+    if (status != REEF_OK) return status;
+    status = begin(serving, job, &txn, err);
+    if (status == REEF_OK) status = reef_series_scan(txn, on_point, &all, err);
+    reef_txn_abort(txn);
+    json_t *list = json_array();
+    size_t parts = all.count < wanted ? all.count : (size_t)wanted;
+    for (size_t i = 0; i < parts; i++) {
+        size_t first = i * all.count / parts, end = (i + 1) * all.count / parts;
+        json_array_append_new(list, mean_point(all.points + first, end - first));
+    }
+    free(all.points);
+    json_object_set_new(job->result, "points", list);
+    return status;
+}

@@ -1,0 +1,342 @@
+// Routes; see http_routes.h.
+//
+// Over loopback everyone on the machine may read; a change needs the token, wherever it comes from. Where
+// other machines can reach the address every route but the two for orchestrators needs it. A page of another
+// site must not reach the loopback address under a name of its own, so there the Host is checked.
+#include "http_routes.h"
+
+#include "command.h"
+#include "http_jobs.h"
+#include "metrics.h"
+#include "report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define JSON "application/json"
+#define TEXT "text/plain; charset=utf-8"
+#define PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
+
+typedef enum route_access { ACCESS_ALL, ACCESS_READ, ACCESS_CHANGE } route_access;
+typedef void (*handler)(reef_routes *routes, reef_http_request *request);
+
+typedef struct route {
+    const char *method, *path;
+    route_access needs;
+    handler handle;    // answered by the loop, or
+    reef_job_run run;  // by the serving thread
+    const char *query; // names of what may stand in the query, each followed by a space
+} route;
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static void send_text(
+    reef_routes *routes, reef_http_request *request, unsigned code, const char *type, char *text) {
+    routes->answers[text && code < 600 ? code / 100 : 0]++;
+    reef_http_answer(request, code, type, text, text ? strlen(text) : 0);
+}
+
+static void send_json(reef_routes *routes,
+                      reef_http_request *request,
+                      unsigned code,
+                      json_t *object) {
+    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    json_decref(object);
+    char *line = text ? realloc(text, strlen(text) + 2) : NULL;
+    if (line)
+        strcat(line, "\n");
+    else
+        free(text);
+    send_text(routes, request, line ? code : MHD_HTTP_INTERNAL_SERVER_ERROR, JSON, line);
+}
+
+static unsigned code_of(reef_status status) {
+    switch (status) {
+    case REEF_OK:
+        return MHD_HTTP_OK;
+    case REEF_INVALID:
+        return MHD_HTTP_BAD_REQUEST;
+    case REEF_NOT_FOUND:
+        return MHD_HTTP_NOT_FOUND;
+    case REEF_BUSY:
+        return MHD_HTTP_TOO_MANY_REQUESTS;
+    case REEF_FULL:
+        return MHD_HTTP_INSUFFICIENT_STORAGE;
+    default:
+        return MHD_HTTP_INTERNAL_SERVER_ERROR;
+    }
+}
+
+static void send_failure(reef_routes *routes,
+                         reef_http_request *request,
+                         unsigned code,
+                         const reef_error *err) {
+    json_t *answer = reef_answer_error(err);
+    json_object_del(answer, "ok"); // the code says so
+    send_json(routes, request, code, answer);
+}
+
+static void refuse(reef_routes *routes,
+                   reef_http_request *request,
+                   unsigned code,
+                   const char *message) {
+    reef_error err = {.status = REEF_INVALID};
+    snprintf(err.message, sizeof(err.message), "%s", message);
+    send_failure(routes, request, code, &err);
+}
+
+// ---- answered by the loop ------------------------------------------------------------------------
+
+static void livez(reef_routes *routes, reef_http_request *request) {
+    send_text(routes, request, MHD_HTTP_OK, TEXT, strdup("ok\n"));
+}
+
+// Ready: it trains, or waits for a stream, and what it trained can be committed.
+static void readyz(reef_routes *routes, reef_http_request *request) {
+    reef_training_view view;
+    reef_training_view_read(routes->training, &view, NULL);
+    bool ready = !view.failing[0] && !view.ended && view.state < REEF_STATE_DRAINING;
+    const char *text = view.failing[0] ? "commits fail\n" : ready ? "ready\n" : "ending\n";
+    send_text(routes, request, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, TEXT,
+              strdup(text));
+}
+
+static void metrics(reef_routes *routes, reef_http_request *request) {
+    char *text = reef_metrics_text(routes->monitor, reef_http_connection_count(request->http),
+                                   routes->answers);
+    send_text(routes, request, text ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS,
+              text);
+}
+
+static void status(reef_routes *routes, reef_http_request *request) {
+    send_json(routes, request, MHD_HTTP_OK, reef_monitor_status(routes->monitor));
+}
+
+// ---- commands ------------------------------------------------------------------------------------
+
+static void on_command_answer(reef_request *served) {
+    reef_http_request *request = served->owner;
+    reef_routes *routes = request->routes;
+    request->work = NULL;
+    if (served->error.status != REEF_OK) {
+        send_failure(routes, request, code_of(served->error.status), &served->error);
+        return;
+    }
+    json_t *answer = reef_command_answer(served), *result = json_object_get(answer, "result");
+    json_incref(result);
+    json_decref(answer);
+    send_json(routes, request, MHD_HTTP_OK, result);
+}
+
+static void forget_command(void *work) {
+    ((reef_request *)work)->owner = NULL; // the trainer still has it
+}
+
+static void hand_over(reef_routes *routes, reef_http_request *request, reef_request *parsed) {
+    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
+    reef_request *copy = malloc(sizeof(*copy));
+    if (copy) {
+        *copy = *parsed;
+        copy->owner = request;
+        copy->on_answer = on_command_answer;
+        if (reef_training_request(routes->training, copy, &err) == REEF_OK) {
+            request->deferred = true;
+            request->work = copy;
+            request->forget = forget_command;
+            return;
+        }
+    }
+    reef_request_release(parsed);
+    free(copy);
+    send_failure(routes, request, code_of(err.status), &err);
+}
+
+// The body is a line of the control socket.
+static void command(reef_routes *routes, reef_http_request *request) {
+    reef_command parsed;
+    reef_error err;
+    if (reef_command_parse(&parsed, request->body_bytes ? (const char *)request->body : "",
+                           request->body_bytes, &err) != REEF_OK) {
+        send_failure(routes, request, code_of(err.status), &err);
+        return;
+    }
+    switch (parsed.kind) {
+    case REEF_COMMAND_STATUS:
+        status(routes, request);
+        break;
+    case REEF_COMMAND_TRAINER:
+        hand_over(routes, request, &parsed.request);
+        break;
+    case REEF_COMMAND_STOP:
+        routes->on_stop(routes->context);
+        send_json(routes, request, MHD_HTTP_OK, json_pack("{s:s}", "state", "draining"));
+        break;
+    }
+}
+
+// ---- answered by the serving thread --------------------------------------------------------------
+
+static void forget_job(void *work) {
+    ((reef_job *)work)->owner = NULL;
+}
+
+void reef_routes_answer(reef_routes *routes) {
+    for (reef_job *job = reef_serving_answered(routes->serving), *next; job; job = next) {
+        next = job->next;
+        reef_http_request *request = job->owner;
+        if (request) {
+            request->work = NULL;
+            if (job->error.status == REEF_OK) {
+                send_json(routes, request, MHD_HTTP_OK, job->result);
+                job->result = NULL; // taken
+            } else {
+                send_failure(routes, request, code_of(job->error.status), &job->error);
+            }
+        }
+        reef_job_free(job);
+    }
+}
+
+typedef struct query {
+    json_t *arguments;
+    const char *allowed, *unknown;
+} query;
+
+static bool is_allowed(const char *allowed, const char *name) {
+    size_t bytes = strlen(name);
+    for (const char *at = allowed; bytes && at && *at; at = strchr(at, ' ') + 1)
+        if (!strncmp(at, name, bytes) && at[bytes] == ' ') return true;
+    return false;
+}
+
+static enum MHD_Result on_query(void *context,
+                                enum MHD_ValueKind kind,
+                                const char *name,
+                                const char *value) {
+    (void)kind;
+    query *all = context;
+    if (!is_allowed(all->allowed, name))
+        all->unknown = name;
+    else
+        json_object_set_new(all->arguments, name, json_string(value ? value : ""));
+    return MHD_YES;
+}
+
+static reef_status take_query(reef_http_request *request,
+                              const char *allowed,
+                              reef_job *job,
+                              reef_error *err) {
+    query all = {.arguments = json_object(), .allowed = allowed};
+    job->arguments = all.arguments;
+    (void)MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, on_query, &all);
+    if (all.unknown)
+        return reef_fail(err, REEF_INVALID, "'%.40s' in the query is not known; %s takes %s",
+                         all.unknown, request->path, allowed && *allowed ? allowed : "none");
+    const char *as_of = json_string_value(json_object_get(all.arguments, "as_of"));
+    if (as_of && strlen(as_of) > REEF_NAME_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID, "as_of has more than %d bytes", REEF_NAME_BYTES_MAX);
+    snprintf(job->as_of, sizeof(job->as_of), "%s", as_of && *as_of ? as_of : "now");
+    return REEF_OK;
+}
+
+static void submit(reef_routes *routes, reef_http_request *request, const route *found) {
+    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
+    reef_job *job = calloc(1, sizeof(*job));
+    reef_status result = job ? take_query(request, found->query, job, &err) : REEF_NO_MEMORY;
+    if (result == REEF_OK) {
+        job->run = found->run;
+        job->owner = request;
+        job->body = request->body;
+        job->body_bytes = request->body_bytes;
+        request->body = NULL; // the job's now
+        request->body_bytes = request->body_room = 0;
+        result = reef_serving_submit(routes->serving, job, &err);
+    }
+    if (result != REEF_OK) {
+        reef_job_free(job);
+        send_failure(routes, request, code_of(result), &err);
+        return;
+    }
+    request->deferred = true;
+    request->work = job;
+    request->forget = forget_job;
+}
+
+// ---- which route ---------------------------------------------------------------------------------
+
+static const route ROUTES[] = {
+    {"GET", "/livez", ACCESS_ALL, livez, NULL, ""},
+    {"GET", "/readyz", ACCESS_ALL, readyz, NULL, ""},
+    {"GET", "/metrics", ACCESS_READ, metrics, NULL, ""},
+    {"GET", "/v1/status", ACCESS_READ, status, NULL, ""},
+    {"GET", "/v1/generations", ACCESS_READ, NULL, reef_job_generations, ""},
+    {"GET", "/v1/snapshots", ACCESS_READ, NULL, reef_job_snapshots, ""},
+    {"GET", "/v1/timeline", ACCESS_READ, NULL, reef_job_timeline, "last "},
+    {"GET", "/v1/series", ACCESS_READ, NULL, reef_job_series, "points "},
+    {"POST", "/v1/score", ACCESS_READ, NULL, reef_job_score, "as_of per_byte "},
+    {"POST", "/v1/generate", ACCESS_READ, NULL, reef_job_generate, "as_of "},
+    {"POST", "/v1/predict", ACCESS_READ, NULL, reef_job_predict, "as_of "},
+    {"POST", "/v1/command", ACCESS_CHANGE, command, NULL, ""},
+};
+
+static const route *find_route(const reef_http_request *request, bool *path_known) {
+    *path_known = false;
+    bool head = !strcmp(request->method, "HEAD"); // MHD leaves the body out
+    for (size_t i = 0; i < sizeof(ROUTES) / sizeof(*ROUTES); i++) {
+        if (strcmp(request->path, ROUTES[i].path) != 0) continue;
+        *path_known = true;
+        if (!strcmp(request->method, head ? "HEAD" : ROUTES[i].method) &&
+            (!head || !strcmp(ROUTES[i].method, "GET")))
+            return &ROUTES[i];
+    }
+    return NULL;
+}
+
+static bool is_own_host(const reef_http_request *request) {
+    const char *host =
+        MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    if (!host) return true; // HTTP/1.0; no browser
+    static const char *const OWN[] = {"localhost", "127.", "[::1]"};
+    for (size_t i = 0; i < sizeof(OWN) / sizeof(*OWN); i++) {
+        size_t bytes = strlen(OWN[i]);
+        if (strncasecmp(host, OWN[i], bytes) != 0) continue;
+        if (i == 1) return strspn(host, "0123456789.:") == strlen(host);
+        if (!host[bytes] || host[bytes] == ':') return true;
+    }
+    return false;
+}
+
+static bool may_ask(const route *found, reef_http_request *request) {
+    bool needs = found->needs == ACCESS_CHANGE ||
+                 (found->needs == ACCESS_READ && reef_http_is_public(request->http));
+    return !needs || reef_http_has_token(request);
+}
+
+void reef_routes_handle(void *context, reef_http_request *request) {
+    reef_routes *routes = context;
+    bool path_known;
+    const route *found = find_route(request, &path_known);
+    request->routes = routes;
+    if (!reef_http_is_public(request->http) && !is_own_host(request))
+        refuse(routes, request, MHD_HTTP_MISDIRECTED_REQUEST,
+               "this address is for programs of this machine: ask for localhost");
+    else if (!found && path_known)
+        refuse(routes, request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
+    else if (!found)
+        refuse(routes, request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
+    else if (!may_ask(found, request))
+        refuse(routes, request, MHD_HTTP_UNAUTHORIZED,
+               "this needs the token of --http-token: Authorization: Bearer TOKEN");
+    else if (found->handle)
+        found->handle(routes, request);
+    else
+        submit(routes, request, found);
+}
+
+void reef_routes_forget(void *context, reef_http_request *request) {
+    (void)context;
+    if (request->work) request->forget(request->work);
+    request->work = NULL;
+}

@@ -1,0 +1,28 @@
+// What can be asked over HTTP, who may ask, and who answers: the loop at once, the serving thread, or the
+// trainer between two steps. docs/PROTOCOL.md describes every route.
+#ifndef REEF_HTTP_ROUTES_H
+#define REEF_HTTP_ROUTES_H
+
+#include "http.h"
+#include "monitor.h"
+#include "serving.h"
+#include "training.h"
+
+typedef struct reef_routes {
+    // set by the caller
+    reef_monitor *monitor;
+    reef_training *training;
+    reef_serving *serving;
+    void (*on_stop)(void *context); // a client asked for the end
+    void *context;
+    // its own
+    uint64_t answers[6]; // by hundreds of the code; [0]: none was sent
+} reef_routes;
+
+/** For reef_http_options: `context` is a reef_routes. */
+void reef_routes_handle(void *context, reef_http_request *request);
+void reef_routes_forget(void *context, reef_http_request *request);
+/** Send the answers that the serving thread has ready. */
+void reef_routes_answer(reef_routes *routes);
+
+#endif

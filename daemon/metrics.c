@@ -1,0 +1,186 @@
+// Metrics for Prometheus; see metrics.h. Names end in their unit, base units only; nothing is labelled by
+// expert, and no text of the stream is shown. Labels are few: sources, states of experts, phases of a step.
+#include "metrics.h"
+
+#include "reef_kernels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void head(FILE *out, const char *name, const char *kind, const char *help) {
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
+}
+
+static void number(FILE *out, double value) {
+    if (isnan(value))
+        fputs("NaN\n", out);
+    else
+        fprintf(out, "%.12g\n", value);
+}
+
+static void gauge(FILE *out, const char *name, const char *help, double value) {
+    head(out, name, "gauge", help);
+    fprintf(out, "%s ", name);
+    number(out, value);
+}
+
+static void counter(FILE *out, const char *name, const char *help, uint64_t value) {
+    head(out, name, "counter", help);
+    fprintf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+// A label's value: quotes, backslashes and ends of lines are escaped.
+static void labelled(FILE *out, const char *name, const char *label, const char *value) {
+    fprintf(out, "%s{%s=\"", name, label);
+    for (const char *at = value; *at; at++) {
+        if (*at == '\n')
+            fputs("\\n", out);
+        else if (*at == '"' || *at == '\\')
+            fprintf(out, "\\%c", *at);
+        else
+            fputc(*at, out);
+    }
+    fputs("\"} ", out);
+}
+
+static void write_sources(FILE *out, const reef_monitor *monitor) {
+    static const char *const READ = "reef_source_read_bytes_total";
+    static const char *const LAG = "reef_source_lag_bytes";
+    head(out, READ, "counter", "Bytes of a source that were accepted, since ever.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        labelled(out, READ, "source", monitor->sources[i].name);
+        fprintf(out, "%" PRIu64 "\n", monitor->progress[i].cursor);
+    }
+    head(out, LAG, "gauge", "Bytes of a source that are there and not accepted yet.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        if (monitor->sources[i].bytes == REEF_BYTES_UNKNOWN) continue;
+        labelled(out, LAG, "source", monitor->sources[i].name);
+        fprintf(out, "%" PRIu64 "\n", monitor->sources[i].bytes - monitor->progress[i].cursor);
+    }
+}
+
+static void write_phases(FILE *out, const reef_trainer_status *status) {
+    static const char *const NAME = "reef_phase_seconds_total";
+    const struct {
+        const char *phase;
+        double seconds;
+    } phases[] = {{"forward", status->seconds_forward},
+                  {"backward", status->seconds_backward},
+                  {"update", status->seconds_update},
+                  {"commit", status->seconds_commit}};
+    head(out, NAME, "counter", "Time spent in the phases of training, since the process started.");
+    for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
+        labelled(out, NAME, "phase", phases[i].phase);
+        number(out, phases[i].seconds);
+    }
+}
+
+static void write_experts(FILE *out, const reef_trainer_status *status) {
+    static const char *const NAME = "reef_experts";
+    head(out, NAME, "gauge", "Experts in all layers, by the state of their generation.");
+    labelled(out, NAME, "state", "open");
+    fprintf(out, "%" PRIu64 "\n", status->experts_open);
+    labelled(out, NAME, "state", "sealed");
+    fprintf(out, "%" PRIu64 "\n", status->experts - status->experts_open);
+}
+
+static void write_commits(FILE *out, const reef_training_view *view) {
+    static const char *const NAME = "reef_commit_duration_seconds";
+    static const double BOUNDS[REEF_COMMIT_BUCKETS] = REEF_COMMIT_BOUNDS;
+    head(out, NAME, "histogram", "Time that commits took, since the process started.");
+    uint64_t below = 0;
+    for (size_t i = 0; i < REEF_COMMIT_BUCKETS; i++) {
+        below += view->commits.buckets[i];
+        fprintf(out, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", NAME, BOUNDS[i], below);
+    }
+    fprintf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", NAME, view->commits.count);
+    fprintf(out, "%s_sum %.9g\n%s_count %" PRIu64 "\n", NAME, view->commits.seconds, NAME,
+            view->commits.count);
+    gauge(out, "reef_last_commit_timestamp_seconds", "When the last commit was made, Unix time.",
+          (double)view->last.commit.unix_ms / 1000);
+    counter(out, "reef_commit_number_total", "Commits of the pool, since ever.",
+            view->last.commit.number);
+    gauge(out, "reef_commit_failing", "1 while the last commit failed and is tried again.",
+          view->failing[0] != 0);
+}
+
+static double file_bytes(const char *pool) {
+    char path[4096];
+    struct stat info;
+    int bytes = snprintf(path, sizeof(path), "%s/data.mdb", pool);
+    if (bytes < 0 || (size_t)bytes >= sizeof(path) || stat(path, &info) != 0) return NAN;
+    return (double)info.st_size;
+}
+
+static double resident_bytes(void) {
+    unsigned long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    int fields = file ? fscanf(file, "%lu %lu", &pages, &resident) : 0;
+    if (file) fclose(file);
+    return fields == 2 ? (double)resident * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
+}
+
+static void write_http(FILE *out, size_t connections, const uint64_t answers[6]) {
+    static const char *const NAME = "reef_http_answers_total";
+    static const char *const CODES[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
+    head(out, NAME, "counter", "HTTP answers by the first digit of their code.");
+    for (size_t i = 0; i < 6; i++) {
+        labelled(out, NAME, "code", CODES[i]);
+        fprintf(out, "%" PRIu64 "\n", answers[i]);
+    }
+    gauge(out, "reef_http_connections", "HTTP connections that are open.", (double)connections);
+}
+
+static void write_training(FILE *out, const reef_monitor *monitor, const reef_training_view *view) {
+    const reef_trainer_status *status = &view->trainer;
+    bool vectors = monitor->record_bytes > 0;
+    counter(out, "reef_steps_total", "Training steps, since the pool was made.", status->step);
+    counter(out, "reef_stream_bytes_total", "Bytes of the stream that were dealt with.",
+            status->stream_bytes);
+    counter(out, "reef_skipped_bytes_total", "Bytes recognised as an older domain and not trained.",
+            status->skipped_bytes);
+    gauge(out, "reef_carried_bytes", "Bytes accepted and not trained yet.",
+          (double)status->carried_bytes);
+    gauge(out, "reef_queue_bytes", "Bytes read and not accepted yet.", (double)view->queue_bytes);
+    gauge(out, "reef_generation", "The open generation.", status->generation);
+    gauge(out, "reef_suspicious_batches", "Batches held back because drift explains them better.",
+          status->suspicious);
+    if (vectors)
+        gauge(out, "reef_error_ratio",
+              "Share classed wrongly before it was learned, recent median.", status->bits_per_byte);
+    else
+        gauge(out, "reef_loss", "Bits per byte before it was learned, recent median.",
+              status->bits_per_byte);
+    gauge(out, "reef_learning_rate", "Learning rate of dense parameters.", status->learning_rate);
+}
+
+char *reef_metrics_text(reef_monitor *monitor, size_t connections, const uint64_t answers[6]) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) return NULL;
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, monitor->progress);
+    head(out, "reef_build_info", "gauge", "Always 1; what is running.");
+    fprintf(out, "reef_build_info{version=\"%s\",kernels=\"%s\"} 1\n", REEF_VERSION_TEXT,
+            reef_kernels_name());
+    gauge(out, "reef_uptime_seconds", "Since the process started.",
+          (double)(uv_hrtime() - monitor->started_ns) / 1e9);
+    write_training(out, monitor, &view);
+    write_sources(out, monitor);
+    write_phases(out, &view.trainer);
+    write_experts(out, &view.trainer);
+    write_commits(out, &view);
+    gauge(out, "reef_pool_file_bytes", "Size of the pool's data file.", file_bytes(monitor->pool));
+    gauge(out, "reef_resident_memory_bytes", "Memory of the process that is resident.",
+          resident_bytes());
+    write_http(out, connections, answers);
+    if (fclose(out) == 0) return text;
+    free(text);
+    return NULL;
+}

@@ -1,0 +1,13 @@
+// Where training stands, in the text format of Prometheus (version 0.0.4). On the loop's thread.
+#ifndef REEF_METRICS_H
+#define REEF_METRICS_H
+
+#include "monitor.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** On the heap, the caller's; NULL without memory. answers: (6) HTTP answers by hundreds of their code. */
+char *reef_metrics_text(reef_monitor *monitor, size_t connections, const uint64_t answers[6]);
+
+#endif

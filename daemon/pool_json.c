@@ -1,0 +1,76 @@
+// Records of a pool as JSON; see pool_json.h.
+#include "pool_json.h"
+
+uint32_t reef_config_peer_layers(const reef_config *config) {
+    if (reef_config_is_vector(config)) return 1;
+    uint32_t count = 0;
+    for (uint32_t layer = 0; layer < config->layers; layer++)
+        count += (config->ffw[1] ? config->ffw[layer] : config->ffw[0]) == 'p';
+    return count;
+}
+
+uint64_t reef_generation_experts(const reef_generation *generation, uint32_t peer_layers) {
+    return (uint64_t)generation->side * generation->side * peer_layers;
+}
+
+uint32_t reef_generation_heir(const reef_generation *generations, uint32_t count, uint32_t index) {
+    while (index + 1 < count && reef_generation_is_empty(&generations[index])) index++;
+    return index;
+}
+
+static json_t *count_json(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+static void set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]) {
+    char text[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(root, text);
+    json_object_set_new(object, "root", json_string(text));
+}
+
+json_t *reef_generation_json(const reef_generation *generations,
+                             uint32_t count,
+                             uint32_t index,
+                             uint32_t peer_layers) {
+    const reef_generation *generation = &generations[index];
+    json_t *object = json_object();
+    json_object_set_new(object, "generation", count_json(generation->generation));
+    json_object_set_new(object, "parent", count_json(generation->parent));
+    json_object_set_new(object, "side", count_json(generation->side));
+    json_object_set_new(object, "experts",
+                        count_json(reef_generation_experts(generation, peer_layers)));
+    json_object_set_new(object, "first_id", count_json(generation->first_id));
+    json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(generation->dtype)));
+    json_object_set_new(object, "sealed", json_boolean(generation->sealed));
+    json_object_set_new(object, "opened_step", count_json(generation->opened_step));
+    json_object_set_new(object, "opened_at", count_json(generation->opened_at));
+    bool sealed = generation->sealed;
+    json_object_set_new(object, "sealed_step",
+                        sealed ? count_json(generation->sealed_step) : json_null());
+    json_object_set_new(object, "sealed_at",
+                        sealed ? count_json(generation->sealed_at) : json_null());
+    if (sealed)
+        set_root(object, generation->root);
+    else
+        json_object_set_new(object, "root", json_null());
+    json_object_set_new(object, "consolidated_into",
+                        reef_generation_is_empty(generation)
+                            ? count_json(reef_generation_heir(generations, count, index))
+                            : json_null());
+    return object;
+}
+
+json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
+    json_t *object = json_object();
+    json_object_set_new(object, "name", json_string(snapshot->name));
+    json_object_set_new(object, "commit", count_json(snapshot->commit));
+    json_object_set_new(object, "step", count_json(snapshot->step));
+    json_object_set_new(object, "stream_bytes", count_json(snapshot->stream_bytes));
+    json_object_set_new(object, "unix_ms", count_json(snapshot->unix_ms));
+    set_root(object, snapshot->root);
+    json_object_set_new(object, "sealed_generations", count_json(snapshot->sealed_count));
+    json_object_set_new(object, "open_generation", count_json(snapshot->open_generation));
+    json_object_set_new(object, "shared_generations", count_json(snapshot->shared_count));
+    json_object_set_new(object, "exact", json_boolean(snapshot->exact));
+    return object;
+}

@@ -1,0 +1,24 @@
+// Records of a pool as JSON: the same fields on the command line, the socket and HTTP.
+#ifndef REEF_POOL_JSON_H
+#define REEF_POOL_JSON_H
+
+#include "reef_store.h"
+#include "reef_trainer.h"
+
+#include <jansson.h>
+
+/** Number of the `index`-th of `count` generations, or of the later one that it was consolidated into. */
+uint32_t reef_generation_heir(const reef_generation *generations, uint32_t count, uint32_t index);
+/** Experts of a generation in all layers of a model with `peer_layers` of them. */
+uint64_t reef_generation_experts(const reef_generation *generation, uint32_t peer_layers);
+/** What an open generation does not have yet is null. */
+json_t *reef_generation_json(const reef_generation *generations,
+                             uint32_t count,
+                             uint32_t index,
+                             uint32_t peer_layers);
+json_t *reef_snapshot_json(const reef_snapshot *snapshot);
+
+/** Layers of a model that have experts. */
+uint32_t reef_config_peer_layers(const reef_config *config);
+
+#endif

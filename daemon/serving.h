@@ -1,0 +1,72 @@
+// Answers that take computing or reading the pool, on a thread of their own, so that neither the loop nor
+// training waits for them.
+//
+// They come from a committed state, never from half-trained parameters. The model is opened when it is first
+// asked for, and opened anew when a question comes after a later commit, but at most so often that opening
+// takes a tenth of the time: every answer names the commit that it is of.
+#ifndef REEF_SERVING_H
+#define REEF_SERVING_H
+
+#include "reef_error.h"
+#include "reef_store.h"
+#include "reef_trainer.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#define REEF_SERVING_QUEUE_MAX 64 // jobs that wait; one more is refused
+
+typedef struct reef_serving reef_serving;
+
+typedef struct reef_serving_options {
+    reef_store *store;
+    size_t threads; // for arithmetic
+    uint64_t memory_bytes;
+    uv_async_t *wake; // sent when a job is done
+} reef_serving_options;
+
+/** What one job does: `result` is written. On the serving thread. */
+typedef struct reef_job reef_job;
+typedef reef_status (*reef_job_run)(reef_serving *serving, reef_job *job, reef_error *err);
+
+struct reef_job {
+    reef_job_run run;
+    char as_of[REEF_NAME_BYTES_MAX + 1]; // "now" or a state
+    uint8_t *body;                       // on the heap, the job's
+    size_t body_bytes;
+    json_t *arguments; // or NULL; the job's
+    // the answer
+    reef_error error;
+    json_t *result;
+    // the loop's own
+    void *owner; // who waits for it; NULL when they went away
+    reef_job *next;
+};
+
+void reef_job_free(reef_job *job); // accepts NULL
+
+REEF_MUST_CHECK reef_status reef_serving_start(reef_serving **out,
+                                               const reef_serving_options *options,
+                                               reef_error *err);
+/** Waits for the job under way; those that wait are dropped. Accepts NULL. */
+void reef_serving_stop(reef_serving *serving);
+/** Hand a job over. BUSY when too many wait; the job is then still the caller's. */
+REEF_MUST_CHECK reef_status reef_serving_submit(reef_serving *serving,
+                                                reef_job *job,
+                                                reef_error *err);
+/** The jobs done since the last call, as a list; the caller's. */
+reef_job *reef_serving_answered(reef_serving *serving);
+
+// ---- for jobs, on the serving thread -------------------------------------------------------------
+
+reef_store *reef_serving_store(reef_serving *serving);
+/** The model of a state, the serving's own until the next call. */
+REEF_MUST_CHECK reef_status reef_serving_model(reef_serving *serving,
+                                               const char *as_of,
+                                               reef_model **out,
+                                               reef_error *err);
+
+#endif

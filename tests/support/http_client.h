@@ -1,0 +1,31 @@
+// A plain HTTP client for tests: one request, one connection. It can also send what no client should.
+#ifndef REEF_TEST_HTTP_CLIENT_H
+#define REEF_TEST_HTTP_CLIENT_H
+
+#include <stddef.h>
+
+typedef struct http_answer {
+    int code;   // 0: the connection was closed without an answer
+    char *head; // on the heap, status line and headers
+    char *body; // on the heap, ended by a zero
+    size_t body_bytes;
+} http_answer;
+
+void http_answer_release(http_answer *answer);
+
+/** Connect to "127.0.0.1:PORT"; fails the test when it cannot. */
+int http_connect(const char *address);
+/** Read until the server closes, at most `seconds`; returns whether it closed in time. */
+int http_read_all(int fd, unsigned seconds, http_answer *answer);
+/**
+ * One request with Connection: close. headers: lines ended by \r\n, or "". body: NULL for none. Fails the test
+ * when nothing comes within 30 seconds.
+ */
+http_answer http_ask(const char *address,
+                     const char *method,
+                     const char *target,
+                     const char *headers,
+                     const void *body,
+                     size_t body_bytes);
+
+#endif

@@ -1,0 +1,456 @@
+// HTTP of a reefd that trains: what it answers agrees with the pool and with the other ways to ask, who may
+// not is refused, and no client, however slow or broken, is kept for long or keeps it from training.
+#include "http_client.h"
+#include "reefd_run.h"
+
+#include "reef_trainer.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TEXT_BYTES 20000000 // more than any of these tests waits for
+#define TOKEN "0123456789abcdef0123456789abcdef"
+#define BEARER "Authorization: Bearer " TOKEN "\r\n"
+#define LIMIT_S 15 // by when every connection that does nothing useful is closed
+
+typedef struct running {
+    sandbox box;
+    char token[192]; // file
+    char address[64];
+    pid_t pid;
+} running;
+
+static void write_file(const char *path, const char *text, mode_t mode) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static int setup(void **state) {
+    running *run = calloc(1, sizeof(*run));
+    sandbox_make(&run->box);
+    sandbox_make_pool(&run->box);
+    write_text(run->box.text, TEXT_BYTES, 1);
+    snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);
+    write_file(run->token, TOKEN "\n", 0600);
+    run->pid = reefd_start(&run->box, -1,
+                           (const char *const[]){"--pool", run->box.pool, "--source", run->box.text,
+                                                 "--http", "0", "--http-token", run->token, NULL});
+    reefd_await(&run->box, run->pid);
+    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
+    snprintf(run->address, sizeof(run->address), "%s",
+             json_string_value(json_object_get(status, "http")));
+    json_decref(status);
+    *state = run;
+    return 0;
+}
+
+static int teardown(void **state) {
+    running *run = *state;
+    if (run->pid) {
+        kill(run->pid, SIGKILL);
+        (void)reefd_wait(run->pid);
+    }
+    sandbox_remove(&run->box);
+    free(run);
+    return 0;
+}
+
+static void assert_trains_on_and_stops(running *run) {
+    int64_t before = reefd_count(&run->box, "step");
+    while (reefd_count(&run->box, "step") <= before) sleep_ms(2);
+    kill(run->pid, SIGTERM);
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+    pool_check(&run->box);
+}
+
+static http_answer get(const running *run, const char *target) {
+    return http_ask(run->address, "GET", target, "", NULL, 0);
+}
+
+static http_answer post(const running *run,
+                        const char *target,
+                        const char *headers,
+                        const char *body) {
+    return http_ask(run->address, "POST", target, headers, body, strlen(body));
+}
+
+// The body of an answer with this code; the caller's.
+static json_t *json_of(http_answer answer, int code) {
+    if (answer.code != code) fail_msg("code %d, expected %d: %s", answer.code, code, answer.body);
+    json_t *object = json_loads(answer.body, 0, NULL);
+    assert_non_null(object);
+    assert_non_null(strstr(answer.head, "application/json"));
+    http_answer_release(&answer);
+    return object;
+}
+
+static void assert_code(http_answer answer, int code) {
+    if (answer.code != code) fail_msg("code %d, expected %d: %s", answer.code, code, answer.body);
+    http_answer_release(&answer);
+}
+
+static void assert_near(double a, double b, double most) {
+    if (!(fabs(a - b) <= most)) fail_msg("%.17g is not %.17g", a, b);
+}
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static void it_says_that_it_lives_and_is_ready(void **state) {
+    running *run = *state;
+    http_answer answer = get(run, "/livez");
+    assert_int_equal(answer.code, 200);
+    assert_string_equal(answer.body, "ok\n");
+    http_answer_release(&answer);
+    answer = get(run, "/readyz");
+    assert_int_equal(answer.code, 200);
+    assert_string_equal(answer.body, "ready\n");
+    http_answer_release(&answer);
+    assert_trains_on_and_stops(run);
+}
+
+static void the_status_is_that_of_the_socket(void **state) {
+    running *run = *state;
+    json_t *over_http = json_of(get(run, "/v1/status"), 200);
+    json_t *over_socket = reefd_ask(&run->box, "{\"command\": \"status\"}");
+    const char *key;
+    json_t *value;
+    assert_int_equal(json_object_size(over_http), json_object_size(over_socket));
+    json_object_foreach(over_socket, key, value) {
+        json_t *other = json_object_get(over_http, key);
+        if (!other || (json_typeof(other) != json_typeof(value) && !json_is_number(value)))
+            fail_msg("'%s' differs", key);
+    }
+    assert_int_equal(json_integer_value(json_object_get(over_http, "pid")), run->pid);
+    json_decref(over_http);
+    json_decref(over_socket);
+    assert_trains_on_and_stops(run);
+}
+
+static void commands_need_the_token_and_are_done(void **state) {
+    running *run = *state;
+    static const char SNAPSHOT[] = "{\"command\": \"snapshot\", \"name\": \"over-http\"}";
+    while (reefd_count(&run->box, "step") < 10) sleep_ms(2);
+    assert_code(post(run, "/v1/command", "", SNAPSHOT), 401);
+    assert_code(post(run, "/v1/command", "Authorization: Bearer " TOKEN "x\r\n", SNAPSHOT), 401);
+    assert_code(post(run, "/v1/command", "Authorization: Bearer 0123\r\n", SNAPSHOT), 401);
+    assert_code(post(run, "/v1/command", "Authorization: Basic " TOKEN "\r\n", SNAPSHOT), 401);
+    json_t *snapshot = json_of(post(run, "/v1/command", BEARER, SNAPSHOT), 200);
+    assert_string_equal(json_string_value(json_object_get(snapshot, "name")), "over-http");
+    json_decref(snapshot);
+    json_t *list = json_of(get(run, "/v1/snapshots"), 200);
+    assert_int_equal(json_array_size(json_object_get(list, "snapshots")), 1);
+    json_decref(list);
+    assert_code(post(run, "/v1/command", BEARER, SNAPSHOT), 400); // the name is taken
+    assert_code(post(run, "/v1/command", BEARER, "{\"command\": \"dance\"}"), 400);
+    assert_code(post(run, "/v1/command", BEARER, ""), 400);
+    json_t *sealed = json_of(post(run, "/v1/command", BEARER, "{\"command\": \"seal\"}"), 200);
+    assert_int_equal(json_integer_value(json_object_get(sealed, "generation")), 1);
+    json_decref(sealed);
+    json_t *generations = json_of(get(run, "/v1/generations"), 200);
+    assert_int_equal(json_array_size(json_object_get(generations, "generations")), 2);
+    json_decref(generations);
+    json_t *timeline = json_of(get(run, "/v1/timeline?last=1"), 200);
+    assert_int_equal(json_array_size(json_object_get(timeline, "events")), 1);
+    json_decref(timeline);
+    json_t *stop = json_of(post(run, "/v1/command", BEARER, "{\"command\": \"stop\"}"), 200);
+    assert_string_equal(json_string_value(json_object_get(stop, "state")), "draining");
+    json_decref(stop);
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+    pool_check(&run->box);
+}
+
+// The same model opened by this process says the same to the last digit that JSON has.
+static void scores_are_those_of_the_committed_state(void **state) {
+    running *run = *state;
+    static const char TEXT[] = "a line of text\nand another one, longer than the first\nend";
+    while (reefd_count(&run->box, "step") < 50) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    json_t *answer = json_of(post(run, "/v1/score?as_of=then&per_byte=1", "", TEXT), 200);
+
+    reef_error err;
+    reef_store *store;
+    reef_model *model;
+    reef_score score = {0};
+    float bits[sizeof(TEXT)];
+    assert_int_equal(reef_store_open(&store, run->box.pool, &(reef_store_options){0}, &err),
+                     REEF_OK);
+    assert_int_equal(
+        reef_model_open(&model, store, "then", &(reef_model_options){.threads = 1}, &err), REEF_OK);
+    assert_int_equal(reef_model_score(model, (const uint8_t *)TEXT, sizeof(TEXT) - 1, bits, &score,
+                                      NULL, NULL, &err),
+                     REEF_OK);
+    reef_model_close(model);
+    reef_store_close(store);
+
+    assert_near(json_number_value(json_object_get(answer, "bits")), score.bits, 1e-9);
+    json_t *surprise = json_object_get(answer, "surprise");
+    assert_int_equal(json_array_size(surprise), sizeof(TEXT) - 1);
+    for (size_t i = 0; i < sizeof(TEXT) - 1; i++)
+        assert_near(json_number_value(json_array_get(surprise, i)), (double)bits[i], 1e-9);
+    json_t *records = json_object_get(answer, "records");
+    assert_int_equal(json_array_size(records), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(records, 1), "offset")), 15);
+    double sum = 0;
+    for (size_t i = 0; i < 3; i++)
+        sum += json_number_value(json_object_get(json_array_get(records, i), "bits"));
+    assert_near(sum - (double)bits[0], score.bits, 1e-6); // the first byte is not counted
+    json_decref(answer);
+
+    // Now is the last commit that there is, and moves on with training.
+    json_t *now = json_of(post(run, "/v1/score", "", TEXT), 200);
+    json_int_t commit = json_integer_value(json_object_get(now, "commit"));
+    assert_true(commit >= 1);
+    json_decref(now);
+    for (bool moved = false; !moved; sleep_ms(20)) {
+        now = json_of(post(run, "/v1/score", "", TEXT), 200);
+        moved = json_integer_value(json_object_get(now, "commit")) > commit;
+        json_decref(now);
+    }
+    assert_code(post(run, "/v1/score", "", "x"), 400);
+    assert_code(post(run, "/v1/score?as_of=never", "", TEXT), 404);
+    assert_code(post(run, "/v1/score?as=now", "", TEXT), 400);
+    assert_code(post(run, "/v1/predict", "", "{\"vectors\": [[1]]}"), 400);
+    assert_trains_on_and_stops(run);
+}
+
+static void text_is_generated_by_its_seed(void **state) {
+    running *run = *state;
+    static const char ASK[] =
+        "{\"prompt\": \"the \", \"bytes\": 40, \"seed\": 7, \"temperature\": 0.8}";
+    while (reefd_count(&run->box, "step") < 20) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    json_t *one = json_of(post(run, "/v1/generate?as_of=then", "", ASK), 200);
+    json_t *two = json_of(post(run, "/v1/generate?as_of=then", "", ASK), 200);
+    assert_string_equal(json_string_value(json_object_get(one, "text")),
+                        json_string_value(json_object_get(two, "text")));
+    assert_int_equal(strlen(json_string_value(json_object_get(one, "text"))), 40);
+    json_decref(one);
+    json_decref(two);
+    assert_code(post(run, "/v1/generate", "", "{\"prompt\": \"\"}"), 400);
+    assert_code(post(run, "/v1/generate", "", "{\"prompt\": \"a\", \"bytes\": 100000}"), 400);
+    assert_code(post(run, "/v1/generate", "", "{\"prompt\": \"a\", \"top_p\": 2}"), 400);
+    assert_code(post(run, "/v1/generate", "", "{\"prompts\": \"a\"}"), 400);
+    assert_code(post(run, "/v1/generate", "", "no json"), 400);
+    assert_trains_on_and_stops(run);
+}
+
+static void the_series_is_cut_into_as_many_points(void **state) {
+    running *run = *state;
+    while (reefd_count(&run->box, "step") < 60) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"commit\"}"));
+    json_t *series = json_of(get(run, "/v1/series?points=7"), 200);
+    json_t *points = json_object_get(series, "points");
+    assert_int_equal(json_array_size(points), 7);
+    json_int_t step = -1;
+    for (size_t i = 0; i < 7; i++) {
+        json_t *point = json_array_get(points, i);
+        assert_true(json_integer_value(json_object_get(point, "step")) > step);
+        step = json_integer_value(json_object_get(point, "step"));
+        assert_true(json_number_value(json_object_get(point, "loss")) > 0);
+    }
+    assert_true(step >= 59);
+    json_decref(series);
+    assert_code(get(run, "/v1/series?points=0"), 400);
+    assert_code(get(run, "/v1/series?points=many"), 400);
+    assert_trains_on_and_stops(run);
+}
+
+// promtool reads what Prometheus would.
+static void metrics_are_what_prometheus_takes(void **state) {
+    running *run = *state;
+    while (reefd_count(&run->box, "step") < 10) sleep_ms(2);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"commit\"}"));
+    http_answer answer = get(run, "/metrics");
+    assert_int_equal(answer.code, 200);
+    static const char *const NAMES[] = {
+        "reef_steps_total ", "reef_loss ", "reef_commit_duration_seconds_count ",
+        "reef_source_lag_bytes{source=", "reef_experts{state=\"open\"} "};
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
+        if (!strstr(answer.body, NAMES[i])) fail_msg("no '%s'", NAMES[i]);
+    char path[256], line[320];
+    snprintf(path, sizeof(path), "%s/metrics", run->box.directory);
+    write_file(path, answer.body, 0600);
+    http_answer_release(&answer);
+    int known = system("command -v promtool >/dev/null 2>&1");
+    if (known == 0) {
+        snprintf(line, sizeof(line), "promtool check metrics < %s", path);
+        assert_int_equal(system(line), 0);
+    } else {
+        print_message("promtool is not installed: what it would say is not checked\n");
+    }
+    assert_trains_on_and_stops(run);
+}
+
+// ---- refusals ------------------------------------------------------------------------------------
+
+static void what_is_not_there_is_refused(void **state) {
+    running *run = *state;
+    assert_code(get(run, "/"), 404);
+    assert_code(get(run, "/v1/status/more"), 404);
+    assert_code(get(run, "/v1/score"), 405);
+    assert_code(post(run, "/v1/status", "", ""), 405);
+    assert_code(get(run, "/v1/status"), 200);
+    // A page of another site that has the loopback address under its own name.
+    int fd = http_connect(run->address);
+    static const char REBOUND[] =
+        "GET /v1/status HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    (void)send(fd, REBOUND, sizeof(REBOUND) - 1, MSG_NOSIGNAL);
+    http_answer answer;
+    assert_true(http_read_all(fd, LIMIT_S, &answer));
+    assert_int_equal(answer.code, 421);
+    http_answer_release(&answer);
+    close(fd);
+    assert_trains_on_and_stops(run);
+}
+
+static void a_body_that_is_too_long_is_refused(void **state) {
+    running *run = *state;
+    size_t bytes = (1u << 20) + 1;
+    char *body = malloc(bytes);
+    memset(body, 'a', bytes);
+    assert_code(http_ask(run->address, "POST", "/v1/score", "", body, bytes), 413);
+    // Without a length known before: it is cut off where it gets too long.
+    int fd = http_connect(run->address);
+    static const char CHUNKED[] = "POST /v1/score HTTP/1.1\r\nHost: localhost\r\n"
+                                  "Transfer-Encoding: chunked\r\n\r\n";
+    (void)send(fd, CHUNKED, sizeof(CHUNKED) - 1, MSG_NOSIGNAL);
+    for (size_t i = 0; i < 40; i++) {
+        (void)send(fd, "10000\r\n", 7, MSG_NOSIGNAL);
+        (void)send(fd, body, 65536, MSG_NOSIGNAL);
+        (void)send(fd, "\r\n", 2, MSG_NOSIGNAL);
+    }
+    http_answer answer;
+    assert_true(http_read_all(fd, LIMIT_S, &answer));
+    assert_int_not_equal(answer.code, 200);
+    http_answer_release(&answer);
+    close(fd);
+    free(body);
+    assert_trains_on_and_stops(run);
+}
+
+// Some send nothing, some a byte now and then, some half a body, some nonsense.
+static void hostile_clients_are_let_go(void **state) {
+    running *run = *state;
+    enum { COUNT = 40 };
+    static const char *const OPENINGS[] = {
+        "",
+        "GET /v1/status HTT",
+        "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nhalf",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 not TLS here\r\n\r\n",
+        "GET /livez HTTP/1.1\rHost: localhost\r\r",
+    };
+    int fds[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        const char *opening = OPENINGS[i % 5];
+        fds[i] = http_connect(run->address);
+        (void)send(fds[i], opening, strlen(opening), MSG_NOSIGNAL);
+    }
+    // A header that grows by a byte a second would never be silent for long.
+    for (size_t second = 0; second < 8; second++) {
+        for (size_t i = 1; i < COUNT; i += 5) (void)send(fds[i], "P", 1, MSG_NOSIGNAL);
+        assert_code(get(run, "/livez"), 200);
+        sleep_ms(1000);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        http_answer answer;
+        if (!http_read_all(fds[i], LIMIT_S - 8, &answer)) fail_msg("client %zu was not let go", i);
+        assert_int_not_equal(answer.code, 200);
+        http_answer_release(&answer);
+        close(fds[i]);
+    }
+    assert_trains_on_and_stops(run);
+}
+
+static void a_client_that_leaves_before_its_answer_is_forgotten(void **state) {
+    running *run = *state;
+    static const char SEAL[] = "{\"command\": \"commit\"}";
+    char request[512];
+    for (size_t i = 0; i < 30; i++) {
+        int fd = http_connect(run->address);
+        bool scores = i % 2;
+        int bytes =
+            snprintf(request, sizeof(request),
+                     "POST /v1/%s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n%s",
+                     scores ? "score" : "command", BEARER, strlen(SEAL), SEAL);
+        (void)send(fd, request, (size_t)bytes, MSG_NOSIGNAL);
+        if (i % 3) sleep_ms(3);
+        close(fd);
+    }
+    assert_code(get(run, "/livez"), 200);
+    assert_trains_on_and_stops(run);
+}
+
+static int run_with(const sandbox *box, const char *listen, const char *token) {
+    return reefd_run(box, -1,
+                     (const char *const[]){"--pool", box->pool, "--source", box->text, "--http",
+                                           listen, token ? "--http-token" : NULL, token, NULL});
+}
+
+static void what_would_be_unsafe_is_refused_at_the_start(void **state) {
+    running *run = *state;
+    sandbox *box = &run->box;
+    kill(run->pid, SIGTERM);
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+    char token[192];
+    snprintf(token, sizeof(token), "%s/other", box->directory);
+    assert_int_equal(run_with(box, "0.0.0.0:0", NULL), 64);
+    assert_true(reefd_said(box, "--http-token"));
+    assert_int_equal(run_with(box, "somewhere:80", NULL), 64);
+    assert_int_equal(run_with(box, "127.0.0.1:99999", NULL), 64);
+    assert_int_equal(run_with(box, "0", token), 66);
+    write_file(token, TOKEN "\n", 0644);
+    assert_int_equal(run_with(box, "0", token), 64);
+    assert_true(reefd_said(box, "read or written by others"));
+    write_file(token, "short\n", 0600);
+    assert_int_equal(run_with(box, "0", token), 64);
+    write_file(token, TOKEN "\n" TOKEN "\n", 0600);
+    assert_int_equal(run_with(box, "0", token), 64);
+    // A port that is taken.
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_storage bound = {.ss_family = AF_INET};
+    socklen_t bytes = sizeof(bound);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&bound, &bytes), 0);
+    char place[32];
+    const uint8_t *port = (const uint8_t *)&bound + 2;
+    snprintf(place, sizeof(place), "127.0.0.1:%u", port[0] * 256u + port[1]);
+    assert_int_equal(run_with(box, place, NULL), 75);
+    close(fd);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_says_that_it_lives_and_is_ready, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_status_is_that_of_the_socket, setup, teardown),
+        cmocka_unit_test_setup_teardown(commands_need_the_token_and_are_done, setup, teardown),
+        cmocka_unit_test_setup_teardown(scores_are_those_of_the_committed_state, setup, teardown),
+        cmocka_unit_test_setup_teardown(text_is_generated_by_its_seed, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_series_is_cut_into_as_many_points, setup, teardown),
+        cmocka_unit_test_setup_teardown(metrics_are_what_prometheus_takes, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_body_that_is_too_long_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(hostile_clients_are_let_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_client_that_leaves_before_its_answer_is_forgotten, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_would_be_unsafe_is_refused_at_the_start, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests_name("daemon http", tests, NULL, NULL);
+}
