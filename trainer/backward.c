@@ -394,14 +394,29 @@ static void embed_table(void *context, size_t back) {
     }
 }
 
-// On old data the delta of the embedding is held down too.
+static void embed_positions(const backward *b) {
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, T = config->context;
+    float *d_position = b->open->grads.position;
+    for (size_t w = 0; d_position != NULL && w < b->batch->windows; w++) {
+        const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
+        for (size_t t = 0; t < T; t++)
+            if (fire == NULL || fire[t])
+                reef_axpy(D, d_position + t * D, 1.0f, b->pass->d_x + (w * T + t) * D);
+    }
+}
+
+// On old data the deltas of the embeddings are held down too.
 static void retain_embedding(const backward *b, size_t w) {
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context;
     const uint8_t *tokens = b->batch->tokens + w * T;
     float *old = window_scratch(b, w), *share = b->pass->d_mid + w * T * D; // d_mid is free by now
     memcpy(old, b->net->gens[0]->weights.position, T * D * sizeof *old);
-    memset(share, 0, T * D * sizeof *share);
+    if (b->open->weights.position != NULL)
+        memcpy(share, b->open->weights.position, T * D * sizeof *share);
+    else
+        memset(share, 0, T * D * sizeof *share);
     for (size_t t = 0; t < T; t++) {
         reef_embed_token(config, old, b->net->gens[0]->weights.embedding, tokens, t);
         reef_embed_token(config, share, b->open->weights.embedding, tokens, t);
@@ -412,13 +427,10 @@ static void retain_embedding(const backward *b, size_t w) {
 
 static void embed(backward *b) {
     const reef_config *config = b->pass->config;
-    size_t D = config->d_model, T = config->context;
     for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
         retain_embedding(b, w);
     reef_workers_run(b->workers, 1 + (size_t)config->previous_bytes, embed_table, b);
-    if (!b->first) return;
-    for (size_t w = 0; w < b->batch->windows; w++)
-        reef_axpy(T * D, b->open->grads.position, 1.0f, b->pass->d_x + w * T * D);
+    embed_positions(b);
 }
 
 void reef_pass_backward(reef_pass *pass,

@@ -50,6 +50,8 @@
     X(adapters, INTEGER, FIRST, "96", 0, 4096,                                                     \
       "rank of later generations' corrections of attention and dense feed-forwards")               \
     X(adapt_ffw, BOOLEAN, LATER, "true", 0, 1, "correct dense feed-forward networks as well")      \
+    X(adapt_position, BOOLEAN, LATER, "true", 0, 1,                                                \
+      "correct the embedding of positions as well as that of bytes")                               \
     X(batch_norm, BOOLEAN, FIRST, "true", 0, 1, "batch norm on queries")                           \
     X(expert, TEXT, LATER, "gelu", 0, 0,                                                           \
       "what an expert is: gelu, relu, or glu (gated, a third vector)")                             \
@@ -671,6 +673,7 @@ static const struct earlier {
     const char *name, *value;
 } EARLIER[] = {
     {"adapt_ffw", "false"},
+    {"adapt_position", "false"},
     {"average", "0"},
     {"drift_share", "0"},
 };

@@ -161,6 +161,7 @@ reef_status reef_distil_start(const reef_distil *distil, reef_gen *pupil, reef_e
     if (status != REEF_OK) return status;
     mean_tensor(distil, pupil, "delta_embedding");
     mean_tensor(distil, pupil, "delta_head");
+    if (config->adapt_position) mean_tensor(distil, pupil, "delta_position");
     give_adapters(pupil, net->gens[distil->last]);
     return REEF_OK;
 }

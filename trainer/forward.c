@@ -245,9 +245,12 @@ static void embed_window(void *context, size_t w) {
     for (size_t t = 0; t < T; t++) reef_embed_token(config, x, base->embedding, tokens, t);
     for (size_t g = 1; g < f->net->gen_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-        const float *delta = f->net->gens[g]->weights.embedding;
-        for (size_t t = 0; t < T; t++)
-            if (fire[t]) reef_embed_token(config, x, delta, tokens, t);
+        const reef_weights *delta = &f->net->gens[g]->weights;
+        for (size_t t = 0; t < T; t++) {
+            if (!fire[t]) continue;
+            if (delta->position != NULL) reef_axpy(D, x + t * D, 1.0f, delta->position + t * D);
+            reef_embed_token(config, x, delta->embedding, tokens, t);
+        }
     }
 }
 

@@ -185,8 +185,10 @@ static void lay_out(layout *out, const reef_config *config, const reef_generatio
     add(out, offsetof(reef_weights, embedding), tables * V * D, true,
         first ? "embedding" : "delta_embedding");
     add(out, offsetof(reef_weights, head), D * V, true, first ? "head" : "delta_head");
+    if (first || config->adapt_position)
+        add(out, offsetof(reef_weights, position), (size_t)config->context * D, true,
+            first ? "position" : "delta_position");
     if (first) {
-        add(out, offsetof(reef_weights, position), (size_t)config->context * D, true, "position");
         add(out, offsetof(reef_weights, norm_scale), D, true, "norm_scale");
         add(out, offsetof(reef_weights, norm_shift), D, true, "norm_shift");
         for (uint32_t l = 0; l < config->layers; l++) lay_out_backbone_block(out, config, l);

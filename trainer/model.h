@@ -44,7 +44,8 @@ typedef struct reef_weights {
     reef_adapter adapters_out[REEF_LAYER_COUNT_MAX];     // of w_out
     reef_adapter adapters_ffw_in[REEF_LAYER_COUNT_MAX];  // of w_ffw_in, where the FFW is dense
     reef_adapter adapters_ffw_out[REEF_LAYER_COUNT_MAX]; // of w_ffw_out
-    float *position; // (T, D) generation 0 only, as all that follows but the routers
+    float *position; // (T, D) generation 0; its delta in later ones, or NULL without adapt_position
+    // generation 0 only, but for the routers
     float *norm_scale, *norm_shift;
     reef_block blocks[REEF_LAYER_COUNT_MAX];
     reef_router_params routers[REEF_LAYER_COUNT_MAX];
