@@ -385,6 +385,10 @@ static void text_from_before_a_choice_existed_means_its_default(void **state) {
     assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
     assert_false(older.adapt_ffw);
     free(json);
+    json = edited("\"weigh_older\": true, ", "");
+    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
+    assert_false(older.weigh_older);
+    free(json);
     json = edited("\"adapt_position\": true, ", "");
     assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
     assert_false(older.adapt_position);

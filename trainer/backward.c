@@ -212,15 +212,49 @@ static void adapter_gradients(const backward *b,
 
 // ---- feed-forward --------------------------------------------------------------------------------
 
-// d_y of a generation's layer output: the residual gradient, for the open one plus the retain term.
+// The gradient of what generation g adds, as generation `newer`, which weighs it, hands it down.
+static void weigh_gradient(const backward *b, size_t newer, size_t w) {
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, T = config->context;
+    const float *delta = b->net->gens[newer]->weights.delta_older[b->l];
+    const uint8_t *fire = reef_batch_fire(b->batch, config, newer, w);
+    float *d_y = b->pass->d_y + w * T * D;
+    for (size_t t = 0; delta != NULL && t < T; t++, d_y += D)
+        for (size_t d = 0; fire[t] && d < D; d++) d_y[d] += delta[d] * d_y[d];
+}
+
+// The window's share of the gradient of the open generation's weights of older experts: (D).
+static void older_gradient_window(const backward *b, size_t w) {
+    const reef_config *config = b->pass->config;
+    size_t D = config->d_model, T = config->context, at = w * T * D;
+    const uint8_t *fire = reef_batch_fire(b->batch, config, b->g, w);
+    float *d_delta = b->pass->norm_grads + w * 4 * D;
+    memset(d_delta, 0, D * sizeof *d_delta);
+    for (size_t t = 0; t < T; t++, at += D)
+        for (size_t d = 0; fire[t] && d < D; d++)
+            d_delta[d] += b->pass->d_y[at + d] * b->layer->older[at + d];
+}
+
+// d_y of a generation's layer output: the residual gradient as newer generations weigh it, for the open one
+// plus the retain term.
 static void output_gradient_window(void *context, size_t w) {
     const backward *b = context;
     const reef_config *config = b->pass->config;
     size_t count = (size_t)config->context * config->d_model, at = w * count;
     memcpy(b->pass->d_y + at, b->pass->d_x + at, count * sizeof(float));
-    bool retain =
-        b->g > 0 && b->net->gens[b->g]->open && w >= b->batch->windows - b->batch->retain_windows;
+    for (size_t newer = b->net->gen_count - 1; newer > b->g; newer--) weigh_gradient(b, newer, w);
+    if (b->g == 0 || !b->net->gens[b->g]->open) return;
+    bool retain = w >= b->batch->windows - b->batch->retain_windows;
     if (retain) reef_axpy(count, b->pass->d_y + at, 1.0f, b->layer->retain_d_y + at);
+    if (b->open->weights.delta_older[b->l] != NULL) older_gradient_window(b, w);
+}
+
+// In window order.
+static void reduce_older(const backward *b) {
+    size_t D = b->pass->config->d_model;
+    float *d_delta = b->open->grads.delta_older[b->l];
+    for (size_t w = 0; d_delta != NULL && w < b->batch->windows; w++)
+        reef_axpy(D, d_delta, 1.0f, b->pass->norm_grads + w * 4 * D);
 }
 
 static void experts_window(void *context, size_t w) {
@@ -274,6 +308,7 @@ static void peer_generation(backward *b, const reef_pass_update *update) {
     reef_router_shape shape = reef_gen_shape(pass->config, gen->info.side);
     double start = reef_seconds();
     reef_workers_run(b->workers, b->batch->windows, output_gradient_window, b);
+    if (gen->open) reduce_older(b);
     reef_pass_run_experts(pass, b->net, b->workers, b->batch, b->g, b->l, experts_window, b);
     double routed = reef_seconds();
     bool train = gen->open && !gen->queries_frozen;

@@ -52,6 +52,8 @@
     X(adapt_ffw, BOOLEAN, LATER, "true", 0, 1, "correct dense feed-forward networks as well")      \
     X(adapt_position, BOOLEAN, LATER, "true", 0, 1,                                                \
       "correct the embedding of positions as well as that of bytes")                               \
+    X(weigh_older, BOOLEAN, LATER, "true", 0, 1,                                                   \
+      "later generations weigh what older experts add, where they answer")                         \
     X(batch_norm, BOOLEAN, FIRST, "true", 0, 1, "batch norm on queries")                           \
     X(expert, TEXT, LATER, "gelu", 0, 0,                                                           \
       "what an expert is: gelu, relu, or glu (gated, a third vector)")                             \
@@ -672,10 +674,8 @@ static reef_status field_parse(reef_config *config,
 static const struct earlier {
     const char *name, *value;
 } EARLIER[] = {
-    {"adapt_ffw", "false"},
-    {"adapt_position", "false"},
-    {"average", "0"},
-    {"drift_share", "0"},
+    {"adapt_ffw", "false"}, {"adapt_position", "false"}, {"average", "0"},
+    {"drift_share", "0"},   {"weigh_older", "false"},
 };
 
 static void default_of_older_pools(reef_config *config) {

@@ -125,11 +125,14 @@ static bool ends_with(const char *name, const char *end) {
     return length > last && strcmp(name + length - last, end) == 0;
 }
 
-// Adapters have no common coordinates that a mean could be taken in: those of the last one.
+// Adapters have no common coordinates that a mean could be taken in: those of the last one, and with them
+// what it makes of older experts.
 static void give_adapters(reef_gen *pupil, const reef_gen *from) {
     for (size_t i = 0; i < pupil->tensor_count; i++) {
         const reef_tensor *to = &pupil->tensors[i];
-        if (!ends_with(to->name, "_down") && !ends_with(to->name, "_up")) continue;
+        if (!ends_with(to->name, "_down") && !ends_with(to->name, "_up") &&
+            !ends_with(to->name, "delta_older"))
+            continue;
         memcpy(to->data, reef_gen_find(from, to->name)->data, to->count * sizeof *to->data);
     }
 }

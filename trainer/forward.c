@@ -48,7 +48,7 @@ static bool allocate_layer(reef_pass_layer *layer,
               floats(&layer->norm2_mean, n) && floats(&layer->norm2_rstd, n) &&
               floats(&layer->ffw_in, n * config->d_ffw) &&
               floats(&layer->ffw_act, n * config->d_ffw);
-    return ok && (!training || floats(&layer->retain_d_y, n * D));
+    return ok && (!training || (floats(&layer->retain_d_y, n * D) && floats(&layer->older, n * D)));
 }
 
 static bool allocate_backward(reef_pass *pass, const reef_config *config) {
@@ -98,7 +98,7 @@ static void release_layer(reef_pass_layer *layer) {
     float *const all[] = {layer->x_in,    layer->norm1,      layer->norm1_mean, layer->norm1_rstd,
                           layer->qkv,     layer->probs,      layer->attended,   layer->x_mid,
                           layer->norm2,   layer->norm2_mean, layer->norm2_rstd, layer->ffw_in,
-                          layer->ffw_act, layer->retain_d_y};
+                          layer->ffw_act, layer->retain_d_y, layer->older};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -400,10 +400,32 @@ static void dense_ffw_window(void *context, size_t w) {
     multiply_window(f, &out_of, w, f->pass->x + row * D, act);
 }
 
+// x += delta * y_old where the generation fires: y_old is what all older ones together have added to x_mid.
+// A delta of zero changes no bit, so neither does opening a generation.
+static void weigh_older(const forward *f, size_t w) {
+    const float *delta = f->net->gens[f->g]->weights.delta_older[f->l];
+    if (delta == NULL) return;
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, T = config->context, at = w * T * D;
+    const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
+    bool keeps = f->train && f->net->gens[f->g]->open;
+    for (size_t t = 0; t < T; t++, at += D) {
+        if (!fire[t]) continue;
+        float *x = f->pass->x + at;
+        const float *x_mid = f->layer->x_mid + at;
+        for (size_t d = 0; d < D; d++) {
+            float old = x[d] - x_mid[d];
+            if (keeps) f->layer->older[at + d] = old;
+            x[d] += delta[d] * old;
+        }
+    }
+}
+
 static void experts_window(void *context, size_t w) {
     const forward *f = context;
     const reef_config *config = f->pass->config;
     if (!f->pass->piece_active[w]) return;
+    if (f->g > 0) weigh_older(f, w);
     reef_expert_shape shape = reef_gen_expert_shape(config);
     size_t D = shape.D, P = shape.P, T = config->context, row = w * T;
     reef_pass_peer *peer = &f->pass->peers[f->g][f->layer - f->pass->layers];

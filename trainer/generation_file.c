@@ -21,20 +21,21 @@
 static const struct {
     const char *name, *shape;
 } SHAPES[] = {
-    {"embedding", "PVD"},   {"delta_embedding", "PVD"},
-    {"head", "DV"},         {"delta_head", "DV"},
-    {"position", "TD"},     {"delta_position", "TD"},
-    {"norm_scale", "D"},    {"norm_shift", "D"},
-    {"norm1_scale", "D"},   {"norm1_shift", "D"},
-    {"norm2_scale", "D"},   {"norm2_shift", "D"},
-    {"w_qkv", "D3"},        {"w_out", "DD"},
-    {"w_ffw_in", "DF"},     {"w_ffw_out", "FD"},
-    {"qkv_down", "DR"},     {"qkv_up", "R3"},
-    {"out_down", "DR"},     {"out_up", "RD"},
-    {"ffw_in_down", "DR"},  {"ffw_in_up", "RF"},
-    {"ffw_out_down", "FR"}, {"ffw_out_up", "RD"},
-    {"w_query", "DQ"},      {"query_bias", "Q"},
-    {"sub_keys_a", "SK"},   {"sub_keys_b", "SK"},
+    {"embedding", "PVD"}, {"delta_embedding", "PVD"},
+    {"head", "DV"},       {"delta_head", "DV"},
+    {"position", "TD"},   {"delta_position", "TD"},
+    {"delta_older", "D"}, {"norm_scale", "D"},
+    {"norm_shift", "D"},  {"norm1_scale", "D"},
+    {"norm1_shift", "D"}, {"norm2_scale", "D"},
+    {"norm2_shift", "D"}, {"w_qkv", "D3"},
+    {"w_out", "DD"},      {"w_ffw_in", "DF"},
+    {"w_ffw_out", "FD"},  {"qkv_down", "DR"},
+    {"qkv_up", "R3"},     {"out_down", "DR"},
+    {"out_up", "RD"},     {"ffw_in_down", "DR"},
+    {"ffw_in_up", "RF"},  {"ffw_out_down", "FR"},
+    {"ffw_out_up", "RD"}, {"w_query", "DQ"},
+    {"query_bias", "Q"},  {"sub_keys_a", "SK"},
+    {"sub_keys_b", "SK"},
 };
 
 static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {

@@ -63,10 +63,25 @@ static reef_status check_trainer(const reef_trainer *trainer, double leak_max, r
 
 // What decides the shapes of a generation, and what its numbers compute.
 static const char *const SAME[] = {
-    "model",          "layers",   "d_model", "attention_heads", "context",
-    "previous_bytes", "ffw",      "d_ffw",   "heads",           "topk",
-    "d_key",          "adapters", "score",   "adapt_ffw",       "adapt_position",
-    "expert",         "fire_max", "gate",
+    "model",
+    "layers",
+    "d_model",
+    "attention_heads",
+    "context",
+    "previous_bytes",
+    "ffw",
+    "d_ffw",
+    "heads",
+    "topk",
+    "d_key",
+    "adapters",
+    "score",
+    "adapt_ffw",
+    "adapt_position",
+    "weigh_older",
+    "expert",
+    "fire_max",
+    "gate",
 };
 
 static json_t *config_json(const reef_config *config) {

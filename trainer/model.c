@@ -195,6 +195,10 @@ static void lay_out(layout *out, const reef_config *config, const reef_generatio
     }
     for (uint32_t l = 0; !first && config->adapters > 0 && l < config->layers; l++)
         lay_out_adapters(out, config, l);
+    for (uint32_t l = 0; !first && config->weigh_older && l < config->layers; l++)
+        if (reef_layer_is_peer(config, l))
+            add_block(out, l, "delta_older",
+                      offsetof(reef_weights, delta_older) + l * sizeof(float *), D, true);
     for (uint32_t l = 0; l < config->layers; l++)
         if (reef_layer_is_peer(config, l))
             lay_out_router(out, config, l, info->side, !info->sealed);

@@ -45,6 +45,9 @@ typedef struct reef_weights {
     reef_adapter adapters_ffw_in[REEF_LAYER_COUNT_MAX];  // of w_ffw_in, where the FFW is dense
     reef_adapter adapters_ffw_out[REEF_LAYER_COUNT_MAX]; // of w_ffw_out
     float *position; // (T, D) generation 0; its delta in later ones, or NULL without adapt_position
+    // (D) of each PEER block, what is added to a factor of 1 on the sum of older generations' experts where
+    // this one fires; later generations with weigh_older, or NULL
+    float *delta_older[REEF_LAYER_COUNT_MAX];
     // generation 0 only, but for the routers
     float *norm_scale, *norm_shift;
     reef_block blocks[REEF_LAYER_COUNT_MAX];
@@ -202,6 +205,7 @@ typedef struct reef_pass_layer {
     float *norm2, *norm2_mean, *norm2_rstd;
     float *ffw_in, *ffw_act; // (rows, F) dense
     float *retain_d_y;       // (rows, D) gradient of the retain term; rows of retain windows only
+    float *older;            // (rows, D) what older experts added, where the open generation fires
 } reef_pass_layer;
 
 /** What one generation leaves in one layer. */

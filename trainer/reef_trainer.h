@@ -42,7 +42,7 @@ typedef struct reef_config {
     uint32_t side, side_new;            // of the first and of later generations
     uint32_t adapters; // rank of later generations' corrections of attention; 0 for none
     bool adapt_ffw;    // and of dense FFWs
-    bool adapt_position;
+    bool adapt_position, weigh_older;
     bool batch_norm;
     char expert[8]; // "gelu", "relu" or "glu"
     char score[8];  // "softmax", "sigmoid" or "relu"
