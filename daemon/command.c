@@ -137,6 +137,9 @@ static const struct {
     {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
     {"snapshot", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT, read_snapshot},
     {"snapshot_remove", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT_REMOVE, read_snapshot_remove},
+    {"pause", REEF_COMMAND_TRAINER, REEF_REQUEST_PAUSE, read_nothing},
+    {"resume", REEF_COMMAND_TRAINER, REEF_REQUEST_RESUME, read_nothing},
+    {"drain", REEF_COMMAND_TRAINER, REEF_REQUEST_DRAIN, read_nothing},
     {"stop", REEF_COMMAND_STOP, 0, read_nothing},
 };
 
@@ -153,7 +156,7 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
     }
     return reef_fail(err, REEF_INVALID,
                      "unknown command '%.40s': known are status, commit, seal, grow, freeze, thaw, "
-                     "snapshot, snapshot_remove, stop",
+                     "snapshot, snapshot_remove, pause, resume, drain, stop",
                      name);
 }
 
@@ -252,6 +255,9 @@ json_t *reef_command_answer(const reef_request *request) {
     if (request->error.status != REEF_OK) return reef_answer_error(&request->error);
     switch (request->kind) {
     case REEF_REQUEST_COMMIT:
+    case REEF_REQUEST_PAUSE:
+    case REEF_REQUEST_RESUME:
+    case REEF_REQUEST_DRAIN:
         return reef_answer_result(reef_commit_json(&request->last));
     case REEF_REQUEST_SNAPSHOT:
         return reef_answer_result(reef_snapshot_json(&request->snapshot));

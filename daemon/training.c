@@ -36,6 +36,8 @@ struct reef_training {
     size_t current; // source of the byte at the ring's head; source_count after the last
     reef_progress *progress;
     reef_request *requests; // first come first
+    reef_request *drains;   // those that wait for bytes to be trained
+    bool paused;
     reef_request *answered;
     bool blocked; // the loop found no room and wants to be woken
     bool stopping;
@@ -116,7 +118,9 @@ reef_status reef_training_request(reef_training *training, reef_request *request
     uv_mutex_lock(&training->lock);
     bool ended = training->view.ended;
     if (!ended) {
-        append(&training->requests, request);
+        request->until = training->ring.tail;
+        append(request->kind == REEF_REQUEST_DRAIN ? &training->drains : &training->requests,
+               request);
         uv_cond_signal(&training->changed);
     }
     uv_mutex_unlock(&training->lock);
@@ -197,15 +201,32 @@ static size_t next_bytes(reef_training *training, const uint8_t **at) {
     return end > training->ring.head ? reef_ring_view(&training->ring, end, at) : 0;
 }
 
+static reef_request *take_first(reef_request **list) {
+    reef_request *request = *list;
+    *list = request->next;
+    return request;
+}
+
+// One that has nothing to wait for any more: what it named is trained, or nothing is trained now.
+static bool drain_is_due(const reef_training *training) {
+    const reef_request *drain = training->drains;
+    return drain && (training->ring.head >= drain->until || training->paused || training->stopping);
+}
+
 static bool find_work(reef_training *training, work *next) {
     *next = (work){.source = training->current};
     next->count = next_bytes(training, &next->bytes);
+    if (training->paused && !training->stopping) next->count = 0;
     next->source = training->current;
     // After a request a step goes first, so that clients who ask without pause cannot stop training.
     if (training->requests && !(training->served && next->count)) {
         next->kind = WORK_REQUEST;
-        next->request = training->requests;
-        training->requests = next->request->next;
+        next->request = take_first(&training->requests);
+        return true;
+    }
+    if (drain_is_due(training)) {
+        next->kind = WORK_REQUEST;
+        next->request = take_first(&training->drains);
         return true;
     }
     if (commit_is_due(training)) {
@@ -223,6 +244,7 @@ static bool find_work(reef_training *training, work *next) {
         next->kind = WORK_END;
         return true;
     }
+    if (training->paused) return false;
     if (training->current < training->options.source_count) return false;
     if (!training->drained) {
         next->kind = WORK_DRAIN;
@@ -241,6 +263,12 @@ static void wait_for_change(reef_training *training) {
         (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
 }
 
+static void set_paused(reef_training *training, bool paused) {
+    uv_mutex_lock(&training->lock);
+    training->paused = paused;
+    uv_mutex_unlock(&training->lock);
+}
+
 static void set_state(reef_training *training, reef_training_state state) {
     // Draining and ending are never taken back.
     if (training->view.state < REEF_STATE_DRAINING || state > training->view.state)
@@ -251,7 +279,7 @@ static work next_work(reef_training *training) {
     work next;
     uv_mutex_lock(&training->lock);
     while (!find_work(training, &next)) {
-        set_state(training, REEF_STATE_WAITING);
+        set_state(training, training->paused ? REEF_STATE_PAUSED : REEF_STATE_WAITING);
         wait_for_change(training);
     }
     if (next.kind == WORK_FEED) set_state(training, REEF_STATE_TRAINING);
@@ -413,6 +441,17 @@ static reef_status run_request(reef_training *training, reef_request *request, r
         return reef_trainer_snapshot(trainer, request->name, &request->snapshot, err);
     case REEF_REQUEST_SNAPSHOT_REMOVE:
         return reef_trainer_snapshots_remove(trainer, request->names, request->name_count, err);
+    case REEF_REQUEST_PAUSE:
+        set_paused(training, true);
+        return training->dirty ? commit_once(training, err) : REEF_OK;
+    case REEF_REQUEST_RESUME:
+        set_paused(training, false);
+        return REEF_OK;
+    case REEF_REQUEST_DRAIN:
+        if (request->until > training->ring.head)
+            return reef_fail(err, REEF_BUSY, "training is %s, so what was read is not trained now",
+                             training->paused ? "paused" : "ending");
+        return training->dirty ? commit_once(training, err) : REEF_OK;
     }
     return reef_fail(err, REEF_INVALID, "unknown request %d", (int)request->kind);
 }
@@ -530,9 +569,9 @@ static reef_status run(reef_training *training, reef_error *err) {
 }
 
 static void move_unserved(reef_training *training) {
-    while (training->requests) {
-        reef_request *request = training->requests;
-        training->requests = request->next;
+    while (training->requests || training->drains) {
+        reef_request *request =
+            take_first(training->requests ? &training->requests : &training->drains);
         request->error.status = reef_fail(&request->error, REEF_BUSY, "the daemon is ending");
         append(&training->answered, request);
     }

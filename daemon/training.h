@@ -25,6 +25,7 @@
 #define REEF_TRAINING_STATE_LIST(X)                                                                \
     X(TRAINING, "training") /* bytes are there and steps are made */                               \
     X(WAITING, "waiting")   /* for bytes, or with --stay for commands */                           \
+    X(PAUSED, "paused")     /* by command; other commands and commits go on */                     \
     X(DRAINING, "draining") /* told to stop; what was read is being finished */                    \
     X(ENDING, "ending")     /* the last commit */
 
@@ -43,6 +44,9 @@ typedef enum reef_request_kind {
     REEF_REQUEST_FREEZE,
     REEF_REQUEST_SNAPSHOT,
     REEF_REQUEST_SNAPSHOT_REMOVE,
+    REEF_REQUEST_PAUSE, // commit, and train no more until it is resumed
+    REEF_REQUEST_RESUME,
+    REEF_REQUEST_DRAIN, // train what has been read by now, and commit
 } reef_request_kind;
 
 /** A last commit, and how long it took. */
@@ -54,9 +58,10 @@ typedef struct reef_commit_view {
 /** Something that only the trainer can do. On the heap; made by the loop, the training's until answered. */
 typedef struct reef_request {
     reef_request_kind kind;
-    char seal_dtype[8];                     // seal; empty for the configuration's choice
-    uint32_t side;                          // grow
-    reef_freeze freeze;                     // freeze
+    char seal_dtype[8]; // seal; empty for the configuration's choice
+    uint32_t side;      // grow
+    uint64_t until;     // drain: where in the queue what had been read ended; set on request
+    reef_freeze freeze; // freeze
     char name[REEF_NAME_BYTES_MAX + 1];     // snapshot
     char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
     size_t name_count;

@@ -120,6 +120,60 @@ static void status_has_every_field(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+static void await_state(const sandbox *box, const char *state) {
+    for (bool there = false; !there; sleep_ms(2)) {
+        json_t *status = reefd_ask(box, STATUS);
+        there = !strcmp(json_string_value(json_object_get(status, "state")), state);
+        json_decref(status);
+    }
+}
+
+static void a_pause_stops_training_and_nothing_else(void **state) {
+    running *run = *state;
+    const sandbox *box = &run->box;
+    while (reefd_count(box, "step") < 20) sleep_ms(2);
+    json_t *paused = reefd_ask(box, "{\"command\": \"pause\"}");
+    int64_t step = count_in(paused, "step");
+    json_decref(paused);
+    await_state(box, "paused");
+    json_decref(reefd_ask(box, "{\"command\": \"pause\"}")); // is one pause
+    sleep_ms(200);
+    assert_int_equal(reefd_count(box, "step"), step);
+    assert_int_equal(pool_commit(box).step, step);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"drain\"}"), REEF_BUSY);
+    json_decref(reefd_ask(box, "{\"command\": \"snapshot\", \"name\": \"paused\"}"));
+    assert_int_equal(reefd_count(box, "step"), step);
+    json_decref(reefd_ask(box, "{\"command\": \"resume\"}"));
+    await_state(box, "training");
+    assert_trains_on_and_stops(run);
+}
+
+static void a_stop_ends_a_pause(void **state) {
+    running *run = *state;
+    json_decref(reefd_ask(&run->box, "{\"command\": \"pause\"}"));
+    json_decref(reefd_ask(&run->box, "{\"command\": \"stop\"}"));
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+    pool_check(&run->box);
+}
+
+static void a_drain_waits_for_what_was_read(void **state) {
+    running *run = *state;
+    const sandbox *box = &run->box;
+    while (reefd_count(box, "step") < 20) sleep_ms(2);
+    json_t *status = reefd_ask(box, STATUS);
+    int64_t read = count_in(json_array_get(json_object_get(status, "sources"), 0), "cursor") +
+                   count_in(status, "queue_bytes");
+    json_decref(status);
+    json_t *drained = reefd_ask(box, "{\"command\": \"drain\"}");
+    json_t *now = reefd_ask(box, STATUS);
+    assert_true(count_in(drained, "stream_bytes") + count_in(now, "carried_bytes") >= read);
+    assert_true(pool_commit(box).number >= (uint64_t)count_in(drained, "number"));
+    json_decref(drained);
+    json_decref(now);
+    assert_trains_on_and_stops(run);
+}
+
 static void commands_are_done_while_it_trains(void **state) {
     running *run = *state;
     const sandbox *box = &run->box;
@@ -503,6 +557,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(status_has_every_field, setup, teardown),
         cmocka_unit_test_setup_teardown(commands_are_done_while_it_trains, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pause_stops_training_and_nothing_else, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_stop_ends_a_pause, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_drain_waits_for_what_was_read, setup, teardown),
         cmocka_unit_test_setup_teardown(commands_that_cannot_be_done_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(another_process_evaluates_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(it_commits_by_time_while_it_waits, setup, teardown),

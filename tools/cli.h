@@ -346,6 +346,10 @@ REEF_MUST_CHECK reef_status cli_change(const cli_call *cli,
                                        json_t **result,
                                        reef_error *err);
 /** The daemon's answer to {"command": "status"}; NOT_FOUND when none runs on the pool. */
+REEF_MUST_CHECK reef_status cli_daemon_ask(const cli_call *cli,
+                                           const char *command,
+                                           json_t **result,
+                                           reef_error *err);
 REEF_MUST_CHECK reef_status cli_daemon_status(const cli_call *cli,
                                               json_t **result,
                                               reef_error *err);

@@ -21,12 +21,19 @@ static reef_status call_daemon(const cli_call *cli,
     return *result ? REEF_OK : reef_fail(err, REEF_IO, "the daemon's answer is no JSON");
 }
 
-reef_status cli_daemon_status(const cli_call *cli, json_t **result, reef_error *err) {
+reef_status cli_daemon_ask(const cli_call *cli,
+                           const char *command,
+                           json_t **result,
+                           reef_error *err) {
     *result = NULL;
-    json_t *request = json_pack("{s:s}", "command", "status");
+    json_t *request = json_pack("{s:s}", "command", command);
     reef_status status = call_daemon(cli, request, result, err);
     json_decref(request);
     return status;
+}
+
+reef_status cli_daemon_status(const cli_call *cli, json_t **result, reef_error *err) {
+    return cli_daemon_ask(cli, "status", result, err);
 }
 
 static reef_status change_pool(

@@ -9,6 +9,10 @@
     X(init)                                                                                        \
     X(train)                                                                                       \
     X(status)                                                                                      \
+    X(pause)                                                                                       \
+    X(resume)                                                                                      \
+    X(drain)                                                                                       \
+    X(stop)                                                                                        \
     X(seal)                                                                                        \
     X(consolidate)                                                                                 \
     X(grow)                                                                                        \

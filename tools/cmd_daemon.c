@@ -1,0 +1,68 @@
+// reef pause, resume, drain, stop: what only a running daemon can be asked for.
+#include "commands.h"
+
+#include <inttypes.h>
+
+const cli_manual pause_manual = {
+    .about = "The step under way is finished and what was trained is committed. From then on "
+             "nothing is trained\n"
+             "until `reef resume`, or until the daemon ends; other commands work as before.",
+    .options = NULL,
+    .example = "reef pause reef.pool && cp -r reef.pool /backup && reef resume reef.pool",
+};
+
+const cli_manual resume_manual = {
+    .about = "Nothing of the stream was lost while training was paused.",
+    .options = NULL,
+    .example = "reef resume reef.pool",
+};
+
+const cli_manual drain_manual = {
+    .about =
+        "Waits for what the daemon has read when it is asked, not for what comes in after that.",
+    .options = NULL,
+    .example = "reef drain reef.pool && reef eval reef.pool today.txt",
+};
+
+const cli_manual stop_manual = {
+    .about = "As SIGTERM does: what came in over standard input is trained, files are left where "
+             "they are, the\n"
+             "last step is committed. Answers at once; the daemon's end follows.",
+    .options = NULL,
+    .example = "reef stop reef.pool",
+};
+
+static reef_status ask(cli_call *cli, const char *command, const char *done, reef_error *err) {
+    json_t *result = NULL;
+    reef_status status = cli_daemon_ask(cli, command, &result, err);
+    if (status != REEF_OK) return status;
+    char words[CLI_WORD_BYTES];
+    if (cli->json) return cli_answer(cli, result, err);
+    printf("%s at step %s, commit %" JSON_INTEGER_FORMAT "\n", done,
+           cli_count((uint64_t)json_integer_value(json_object_get(result, "step")), words),
+           json_integer_value(json_object_get(result, "number")));
+    json_decref(result);
+    return REEF_OK;
+}
+
+reef_status cmd_pause(cli_call *cli, reef_error *err) {
+    return ask(cli, "pause", "paused", err);
+}
+
+reef_status cmd_resume(cli_call *cli, reef_error *err) {
+    return ask(cli, "resume", "training goes on; last committed", err);
+}
+
+reef_status cmd_drain(cli_call *cli, reef_error *err) {
+    return ask(cli, "drain", "trained and committed", err);
+}
+
+reef_status cmd_stop(cli_call *cli, reef_error *err) {
+    json_t *result = NULL;
+    reef_status status = cli_daemon_ask(cli, "stop", &result, err);
+    if (status != REEF_OK) return status;
+    if (cli->json) return cli_answer(cli, result, err);
+    json_decref(result);
+    printf("the daemon finishes what it has to, commits and ends\n");
+    return REEF_OK;
+}
