@@ -9,6 +9,9 @@ target_compile_options(reef_options INTERFACE
     $<$<BOOL:${REEF_WERROR}>:-Werror>)
 # Asserts stay on in every build: CMake's release flavours would define NDEBUG.
 target_compile_options(reef_options INTERFACE -UNDEBUG)
+if(REEF_FAIL_POINTS)
+    target_compile_definitions(reef_options INTERFACE REEF_FAIL_POINTS)
+endif()
 if(REEF_SANITIZE)
     target_compile_options(reef_options INTERFACE
         -fsanitize=${REEF_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

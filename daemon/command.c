@@ -51,6 +51,23 @@ static reef_status read_grow(reef_request *request, json_t *object, reef_error *
     return REEF_OK;
 }
 
+static reef_status read_branch(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_int_t from = 0;
+    int dry_run = 0;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s?b}", "command", &command, "from",
+                       &from, "dry_run", &dry_run))
+        return fail_arguments(&why, object, err);
+    if (from < 0 || from >= REEF_GENERATION_COUNT_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "there is no generation %" JSON_INTEGER_FORMAT ": a pool has at most %u",
+                         from, REEF_GENERATION_COUNT_MAX);
+    request->branch.from = (uint32_t)from;
+    request->dry_run = dry_run != 0;
+    return REEF_OK;
+}
+
 static reef_status read_freeze(reef_request *request, json_t *object, reef_error *err) {
     json_error_t why;
     const char *command = NULL;
@@ -133,6 +150,7 @@ static const struct {
     {"commit", REEF_COMMAND_TRAINER, REEF_REQUEST_COMMIT, read_nothing},
     {"seal", REEF_COMMAND_TRAINER, REEF_REQUEST_SEAL, read_seal},
     {"grow", REEF_COMMAND_TRAINER, REEF_REQUEST_GROW, read_grow},
+    {"branch", REEF_COMMAND_TRAINER, REEF_REQUEST_BRANCH, read_branch},
     {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
     {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
     {"snapshot", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT, read_snapshot},
@@ -154,10 +172,12 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
         command->request.kind = COMMANDS[i].request;
         return COMMANDS[i].read(&command->request, object, err);
     }
-    return reef_fail(err, REEF_INVALID,
-                     "unknown command '%.40s': known are status, commit, seal, grow, freeze, thaw, "
-                     "snapshot, snapshot_remove, pause, resume, drain, stop",
-                     name);
+    return reef_fail(
+        err, REEF_INVALID,
+        "unknown command '%.40s': known are status, commit, seal, grow, branch, freeze, "
+        "thaw, "
+        "snapshot, snapshot_remove, pause, resume, drain, stop",
+        name);
 }
 
 reef_status reef_command_parse(reef_command *command,
@@ -230,6 +250,19 @@ static json_t *freeze_json(const reef_request *request) {
     return object;
 }
 
+static json_t *branch_json(const reef_request *request) {
+    const reef_branch *branch = &request->branch;
+    json_t *object = json_object();
+    json_object_set_new(object, "from", count_json(branch->from));
+    json_object_set_new(object, "generation", count_json(branch->generation));
+    json_object_set_new(object, "side", count_json(branch->side));
+    json_object_set_new(object, "whole", json_boolean(branch->whole));
+    json_object_set_new(object, "experts", count_json(branch->experts));
+    json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
 static void set_sealing(json_t *object, const reef_sealing *sealing) {
     json_object_set_new(object, "sealed", count_json(sealing->generation));
     json_object_set_new(object, "task", count_json(sealing->task));
@@ -263,6 +296,8 @@ json_t *reef_command_answer(const reef_request *request) {
         return reef_answer_result(reef_snapshot_json(&request->snapshot));
     case REEF_REQUEST_SNAPSHOT_REMOVE:
         return reef_answer_result(removal_json(request));
+    case REEF_REQUEST_BRANCH:
+        return reef_answer_result(branch_json(request));
     case REEF_REQUEST_FREEZE:
         return reef_answer_result(freeze_json(request));
     default:

@@ -91,6 +91,7 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
     SET_COUNT(stream_bytes);
     SET_COUNT(carried_bytes);
     SET_COUNT(skipped_bytes);
+    SET_COUNT(recycled_experts);
     SET_COUNT(generation);
     SET_COUNT(generation_step);
     SET_COUNT(opened_at);
@@ -109,6 +110,32 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
     SET_NUMBER(seconds_commit);
 #undef SET_NUMBER
 #undef SET_COUNT
+}
+
+static json_t *scrub_json(const reef_monitor *monitor) {
+    reef_scrubber_view view;
+    reef_scrubber_view_read(monitor->scrubber, &view);
+    const reef_scrub *scrub = &view.scrub;
+    json_t *object = json_object();
+    json_object_set_new(object, "rate", json_integer((json_int_t)view.rate));
+#define SET_COUNT(field) json_object_set_new(object, #field, json_integer((json_int_t)scrub->field))
+    SET_COUNT(passes);
+    json_object_set_new(object, "last_scrub", // the end of the last pass; null before the first
+                        scrub->passes ? json_integer((json_int_t)scrub->last_ms) : json_null());
+    SET_COUNT(last_records);
+    SET_COUNT(last_bytes);
+    SET_COUNT(last_damaged);
+    SET_COUNT(began_ms);
+    SET_COUNT(records);
+    SET_COUNT(bytes);
+    SET_COUNT(damaged);
+#undef SET_COUNT
+    json_object_set_new(object, "damage_count", json_integer((json_int_t)view.damage_count));
+    json_object_set_new(object, "damage",
+                        view.damage[0] ? reef_json_text(view.damage) : json_null());
+    json_object_set_new(object, "error",
+                        view.failing[0] ? reef_json_text(view.failing) : json_null());
+    return object;
 }
 
 json_t *reef_monitor_status(reef_monitor *monitor) {
@@ -138,6 +165,7 @@ json_t *reef_monitor_status(reef_monitor *monitor) {
     json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
     json_object_set_new(object, "commit_error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());
+    json_object_set_new(object, "scrub", scrub_json(monitor));
     return object;
 }
 

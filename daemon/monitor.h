@@ -19,6 +19,7 @@ typedef struct reef_monitor {
     const reef_input *sources;
     size_t source_count;
     reef_training *training;
+    reef_scrubber *scrubber;
     reef_progress *progress; // (source_count); the caller's
     uint64_t started_ns;
     const char *http; // where HTTP is answered, or NULL

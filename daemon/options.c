@@ -3,6 +3,7 @@
 #include "options.h"
 
 #include "reef_trainer.h"
+#include "scrub.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -47,6 +48,9 @@ static const char HELP[] =
     "  --commit-steps N      commit after N training steps (default 50; 0: not by steps)\n"
     "  --commit-seconds S    commit after S seconds (default 10; 0: not by time)\n"
     "  --commit-retries N    tries after a commit failed, with growing pauses (default 5)\n"
+    "  --scrub-rate SIZE     bytes a second of what is sealed that are read again and checked, "
+    "beside\n"
+    "                        training (default 1M; 0: none); never changes the result\n"
     "  --socket PATH         control socket (default: reefd.sock in the pool's directory)\n"
     "  --http [ADDRESS:]PORT answer HTTP: status, metrics, scores (default: not; ADDRESS "
     "127.0.0.1;\n"
@@ -80,6 +84,7 @@ enum {
     OPT_STEPS,
     OPT_SECONDS,
     OPT_RETRIES,
+    OPT_SCRUB_RATE,
     OPT_SOCKET,
     OPT_HTTP,
     OPT_HTTP_TOKEN,
@@ -98,6 +103,7 @@ static const struct option LONG_OPTIONS[] = {
     {"commit-steps", required_argument, NULL, OPT_STEPS},
     {"commit-seconds", required_argument, NULL, OPT_SECONDS},
     {"commit-retries", required_argument, NULL, OPT_RETRIES},
+    {"scrub-rate", required_argument, NULL, OPT_SCRUB_RATE},
     {"socket", required_argument, NULL, OPT_SOCKET},
     {"http", required_argument, NULL, OPT_HTTP},
     {"http-token", required_argument, NULL, OPT_HTTP_TOKEN},
@@ -140,6 +146,16 @@ static reef_status parse_seconds(const char *name, const char *text, double *out
     return REEF_OK;
 }
 
+static reef_status parse_rate(const char *text, uint64_t *out, reef_error *err) {
+    *out = 0;
+    if (!strcmp(text, "0")) return REEF_OK;
+    if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "--scrub-rate '%.64s' is no number of bytes a second: 0, or a whole number, "
+                     "or one with K, M, G or T, such as 4M",
+                     text);
+}
+
 static reef_status add_source(reef_options *options, const char *text, reef_error *err) {
     if (options->source_count == REEF_INPUT_COUNT_MAX)
         return reef_fail(err, REEF_INVALID, "more than %d sources", REEF_INPUT_COUNT_MAX);
@@ -171,6 +187,8 @@ static reef_status take_option(reef_options *options, int which, reef_error *err
         status = parse_count("--commit-retries", optarg, 0, COMMIT_RETRIES_MAX, &value, err);
         options->commit_retries = (uint32_t)value;
         break;
+    case OPT_SCRUB_RATE:
+        return parse_rate(optarg, &options->scrub_rate, err);
     case OPT_SOCKET:
         options->socket = optarg;
         break;
@@ -226,7 +244,8 @@ static reef_status fail_unknown(const char *given, reef_error *err) {
 reef_status reef_options_parse(reef_options *options, int argc, char **argv, reef_error *err) {
     *options = (reef_options){.commit_steps = COMMIT_STEPS_DEFAULT,
                               .commit_seconds = COMMIT_SECONDS_DEFAULT,
-                              .commit_retries = COMMIT_RETRIES_DEFAULT};
+                              .commit_retries = COMMIT_RETRIES_DEFAULT,
+                              .scrub_rate = REEF_SCRUB_RATE_DEFAULT};
     opterr = 0; // the messages are ours
     optind = 1;
     int which = 0;

@@ -30,6 +30,7 @@ typedef struct reef_options {
     const char *socket;     // NULL: inside the pool
     const char *http;       // where to listen, or NULL: nowhere
     const char *http_token; // a file, or NULL
+    uint64_t scrub_rate;    // bytes of sealed records a second that are read again; 0: none
     bool stay, json_log, quiet;
 } reef_options;
 

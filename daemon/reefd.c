@@ -37,6 +37,7 @@ typedef struct reef_daemon {
     size_t source_count;
     reef_store *store;
     reef_trainer *trainer;
+    reef_scrubber *scrubber;
     reef_training *training;
     reef_reader reader;
     reef_monitor monitor;
@@ -207,6 +208,7 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
                                                         .commit_retries = options->commit_retries,
                                                         .stay = options->stay,
                                                         .report = &daemon->report,
+                                                        .scrubber = daemon->scrubber,
                                                         .wake = &daemon->wake},
                                err);
 }
@@ -245,6 +247,9 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     reef_status status = reef_control_open(&daemon->control, &daemon->address, err);
     if (status != REEF_OK) return status;
     status = open_http(daemon, err);
+    if (status == REEF_OK)
+        status = reef_scrubber_new(&daemon->scrubber, daemon->store, daemon->options.scrub_rate,
+                                   &daemon->report, err);
     if (status == REEF_OK) status = start_training(daemon, err);
     if (status != REEF_OK) {
         (void)unlink(daemon->address.sun_path); // the process ends here, nothing else will
@@ -253,6 +258,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
 
     daemon->control.training = daemon->training;
     daemon->monitor.training = daemon->training;
+    daemon->monitor.scrubber = daemon->scrubber;
     daemon->monitor.pool = daemon->options.pool;
     daemon->monitor.sources = daemon->sources;
     daemon->monitor.source_count = daemon->source_count;
@@ -273,7 +279,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
 
 static void report_start(reef_daemon *daemon) {
     reef_report_event(&daemon->report,
-                      json_pack("{s:s, s:o, s:o, s:s?, s:I, s:I, s:s}", "event", "started", "pool",
+                      json_pack("{s:s, s:o, s:o, s:s*, s:I, s:I, s:s}", "event", "started", "pool",
                                 reef_json_text(daemon->options.pool), "socket",
                                 reef_json_text(daemon->address.sun_path), "http",
                                 daemon->monitor.http, "pid", (json_int_t)getpid(), "threads",
@@ -293,6 +299,11 @@ static void report_end(reef_daemon *daemon, const reef_training_view *view) {
 }
 
 static void run_loop(reef_daemon *daemon) {
+    reef_error err;
+    // Training is worth more than checks beside it.
+    if (reef_scrubber_start(daemon->scrubber, reef_training_poke, daemon->training, &err) !=
+        REEF_OK)
+        reef_report_warning(&daemon->report, "scrub_failed", "%s", err.message);
     (void)uv_signal_start(&daemon->terminate, on_signal, SIGTERM);
     (void)uv_signal_start(&daemon->interrupt, on_signal, SIGINT);
     daemon->progress_ns = uv_hrtime();
@@ -315,8 +326,10 @@ static reef_status finish(reef_daemon *daemon) {
 }
 
 static void release(reef_daemon *daemon) {
+    reef_scrubber_stop(daemon->scrubber); // before the training, which it pokes
     reef_training_join(daemon->training);
     reef_serving_stop(daemon->serving);
+    reef_scrubber_free(daemon->scrubber);
     reef_trainer_close(daemon->trainer);
     reef_store_close(daemon->store);
     for (size_t i = 0; i < daemon->source_count; i++) reef_input_close(&daemon->sources[i]);
@@ -330,6 +343,7 @@ static reef_status run(reef_daemon *daemon) {
         reef_address_init(&daemon->address, daemon->options.pool, daemon->options.socket, &err);
     if (status == REEF_OK) status = reef_program_choose_kernels(&err);
     if (status == REEF_OK) status = open_sources(daemon, &err);
+    if (status == REEF_OK) reef_program_guard("reefd", daemon->options.pool);
     if (status == REEF_OK) status = open_pool(daemon, &err);
     if (status == REEF_OK) status = open_loop(daemon, &err);
     if (status == REEF_OK) status = connect_parts(daemon, &err);
@@ -353,6 +367,7 @@ static void hold_standard_descriptors(void) {
 
 int main(int argc, char **argv) {
     static reef_daemon daemon; // too large for comfort on a stack
+    reef_program_begin("reefd");
     hold_standard_descriptors();
     (void)signal(SIGPIPE, SIG_IGN);
 

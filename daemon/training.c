@@ -102,6 +102,13 @@ void reef_training_stop(reef_training *training) {
     uv_mutex_unlock(&training->lock);
 }
 
+void reef_training_poke(void *context) {
+    reef_training *training = context;
+    uv_mutex_lock(&training->lock);
+    uv_cond_signal(&training->changed);
+    uv_mutex_unlock(&training->lock);
+}
+
 void reef_request_release(reef_request *request) {
     free(request->names);
     request->names = NULL;
@@ -156,6 +163,7 @@ void reef_training_view_read(reef_training *training,
 
 typedef enum work_kind {
     WORK_REQUEST,
+    WORK_DAMAGE,
     WORK_COMMIT,
     WORK_COMPACT,
     WORK_FEED,
@@ -227,6 +235,10 @@ static bool find_work(reef_training *training, work *next) {
     if (drain_is_due(training)) {
         next->kind = WORK_REQUEST;
         next->request = take_first(&training->drains);
+        return true;
+    }
+    if (training->options.scrubber && reef_scrubber_waits(training->options.scrubber)) {
+        next->kind = WORK_DAMAGE;
         return true;
     }
     if (commit_is_due(training)) {
@@ -320,8 +332,18 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     uv_mutex_unlock(&training->lock);
 }
 
+// How far the scrubber has come goes along with what training has to write; alone it is no reason to.
+static void pass_scrub_on(reef_training *training) {
+    reef_scrubber_view view;
+    if (!training->options.scrubber) return;
+    reef_scrubber_view_read(training->options.scrubber, &view);
+    if (view.scrub.passes > 0 || view.scrub.records > 0)
+        reef_trainer_set_scrub(training->options.trainer, &view.scrub);
+}
+
 static reef_status commit_once(reef_training *training, reef_error *err) {
     reef_commit commit;
+    pass_scrub_on(training);
     uint64_t begin = uv_hrtime();
     reef_status status = reef_trainer_commit(training->options.trainer, &commit, err);
     if (status == REEF_OK) note_commit(training, &commit, (double)(uv_hrtime() - begin) / 1e6);
@@ -378,7 +400,7 @@ static reef_status commit_with_retries(reef_training *training, reef_error *err)
     }
 }
 
-// Seal, grow, freeze and snapshot commit by themselves; the record is in the pool.
+// Seal, grow, branch, freeze and snapshot commit by themselves; the record is in the pool.
 static reef_status read_commit(reef_store *store, reef_commit *commit, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
@@ -423,6 +445,19 @@ static void compact(reef_training *training) {
     training->compacting = more;
 }
 
+// Damage becomes events of the timeline, which the next commit writes.
+static void note_damage(reef_training *training) {
+    char what[256];
+    while (training->options.scrubber && reef_scrubber_take(training->options.scrubber, what)) {
+        reef_error err;
+        if (reef_trainer_note_damage(training->options.trainer, what, &err) == REEF_OK)
+            training->dirty = true;
+        else
+            reef_report_warning(training->options.report, "damage_untold",
+                                "the timeline does not know of it: %s", err.message);
+    }
+}
+
 // ---- the pieces of work --------------------------------------------------------------------------
 
 static reef_status run_request(reef_training *training, reef_request *request, reef_error *err) {
@@ -435,6 +470,9 @@ static reef_status run_request(reef_training *training, reef_request *request, r
                                  &request->sealing, err);
     case REEF_REQUEST_GROW:
         return reef_trainer_grow(trainer, request->side, err);
+    case REEF_REQUEST_BRANCH:
+        return reef_trainer_branch(trainer, request->branch.from, request->dry_run,
+                                   &request->branch, err);
     case REEF_REQUEST_FREEZE:
         return reef_trainer_freeze(trainer, &request->freeze, &request->changed, err);
     case REEF_REQUEST_SNAPSHOT:
@@ -549,6 +587,9 @@ static reef_status run(reef_training *training, reef_error *err) {
         case WORK_REQUEST:
             serve(training, next.request);
             break;
+        case WORK_DAMAGE:
+            note_damage(training);
+            break;
         case WORK_COMMIT:
             status = commit_with_retries(training, err);
             break;
@@ -582,6 +623,7 @@ static void training_main(void *argument) {
     reef_error err = {.status = REEF_OK};
     reef_status status = run(training, &err);
     end_state(training);
+    note_damage(training);
     if (status == REEF_OK && training->dirty) status = commit_with_retries(training, &err);
     err.status = status;
 

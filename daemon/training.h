@@ -15,6 +15,7 @@
 #include "reef_error.h"
 #include "reef_trainer.h"
 #include "report.h"
+#include "scrub.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,6 +42,7 @@ typedef enum reef_request_kind {
     REEF_REQUEST_COMMIT,
     REEF_REQUEST_SEAL,
     REEF_REQUEST_GROW,
+    REEF_REQUEST_BRANCH,
     REEF_REQUEST_FREEZE,
     REEF_REQUEST_SNAPSHOT,
     REEF_REQUEST_SNAPSHOT_REMOVE,
@@ -61,6 +63,8 @@ typedef struct reef_request {
     char seal_dtype[8]; // seal; empty for the configuration's choice
     uint32_t side;      // grow
     uint64_t until;     // drain: where in the queue what had been read ended; set on request
+    reef_branch branch; // `from` is asked for, the rest is the answer
+    bool dry_run;       // branch
     reef_freeze freeze; // freeze
     char name[REEF_NAME_BYTES_MAX + 1];     // snapshot
     char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
@@ -92,7 +96,8 @@ typedef struct reef_training_options {
     uint32_t commit_retries;
     bool stay;
     reef_report *report;
-    uv_async_t *wake; // sent when the loop should look: room, answers, the end
+    reef_scrubber *scrubber; // outlives the training; NULL for none
+    uv_async_t *wake;        // sent when the loop should look: room, answers, the end
 } reef_training_options;
 
 // Upper bounds in seconds of the histogram of commits; what took longer is in `count` alone.
@@ -143,6 +148,8 @@ void reef_training_source_end(reef_training *training, size_t source);
  * those of standard input exist nowhere else and are trained.
  */
 void reef_training_stop(reef_training *training);
+/** The scrubber has found something. Any thread; for reef_scrubber_start. */
+void reef_training_poke(void *training);
 /** Hand over a request. BUSY when the training has ended; the request is then still the caller's. */
 REEF_MUST_CHECK reef_status reef_training_request(reef_training *training,
                                                   reef_request *request,

@@ -24,7 +24,7 @@ REEF_API reef_expert_id reef_expert_id_of(uint32_t i, uint32_t j);
 REEF_API void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j);
 
 /** Bounds of a shape: a row of sub-keys fits 16 bits, an expert id 32; the others are far from use. */
-#define REEF_SIDE_MAX 65535u
+#define REEF_SIDE_MAX 65536u
 #define REEF_HEAD_COUNT_MAX 1024u
 #define REEF_WIDTH_MAX 65536u          // of d_model and d_key
 #define REEF_ROUTER_ROWS_MAX 16777216u // of a tape

@@ -1,69 +1,125 @@
 // The integrity check: walks everything one read transaction sees and goes on after damage.
 //
-// Record by record it finds flipped bits (checksum) and stale or lost records (`sums`); over all it
-// finds a wrong root hash, sealed generations that changed, and snapshots that lack what they
-// reference. It reads every page LMDB knows of, so a file that ends too early is SIGBUS here:
-// reef_store_verify runs this in a child.
-#include "store_private.h"
+// First the structure of the file, page by page, before LMDB follows it (page_check.c). Then record by record:
+// it finds flipped bits (checksum) and stale or lost records (`sums`); over all it finds a wrong root hash, sealed
+// generations that changed, and snapshots that lack what they reference. What LMDB reads is mapped, and a disk
+// that fails is SIGBUS here: reef_store_verify runs this in a child.
+#include "check.h"
 
 #include "store_bytes.h"
+
+#define XXH_STATIC_LINKING_ONLY // for hash states on the stack
+#include <xxhash.h>
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-typedef struct check {
-    reef_txn *txn;
-    void (*on_damage)(void *context, const char *what);
-    void *context;
-    reef_check_report *report;
-    reef_error stopped; // the first walk that could not go on
-    uint64_t last_commit;
-} check;
+static void keep(reef_check *c, const reef_key *key, const char *what) {
+    if (c->damaged_count == REEF_DAMAGED_MAX) return;
+    reef_damaged *d = &c->damaged[c->damaged_count++];
+    *d = (reef_damaged){.key = *key};
+    if (key->name != NULL) {
+        snprintf(d->name, sizeof(d->name), "%s", key->name);
+        d->key.name = d->name;
+    }
+    snprintf(d->what, sizeof(d->what), "%s", what);
+}
 
-static void damage(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void damage(check *c, const char *format, ...) {
+void reef_check_damage(reef_check *c, const reef_key *key, const char *format, ...) {
     char what[sizeof(((reef_error *)0)->message)];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(what, sizeof(what), format, arguments);
     va_end(arguments);
     c->report->damaged++;
-    if (c->on_damage != NULL) c->on_damage(c->context, what);
+    if (key != NULL) keep(c, key, what);
+    if (c->options->on_damage != NULL) c->options->on_damage(c->options->context, what);
 }
 
-// LMDB could not read on: the rest of this walk is unknown, the other walks may still succeed.
-static void stop(check *c, const reef_error *reason) {
-    damage(c, "%s", reason->message);
+void reef_check_stop(reef_check *c, const reef_error *reason) {
+    if (reason->status != REEF_NO_MEMORY) reef_check_damage(c, NULL, "%s", reason->message);
     if (c->stopped.status == REEF_OK) c->stopped = *reason;
+}
+
+void reef_check_unreadable(reef_check *c, const reef_key *key, const reef_error *reason) {
+    if (reason->status == REEF_NO_MEMORY)
+        reef_check_stop(c, reason);
+    else
+        reef_check_damage(c, key, "%s", reason->message);
+}
+
+// The same, of something that the reason does not name.
+static void unreadable_of(reef_check *c,
+                          const reef_key *key,
+                          const char *what,
+                          const reef_error *reason) {
+    reef_error named;
+    (void)!reef_fail(&named, reason->status, "%s: %s", what, reason->message);
+    reef_check_unreadable(c, key, &named);
 }
 
 // ---- records -------------------------------------------------------------------------------------
 
-static void check_record(check *c, reef_db db, const reef_cursor *cursor) {
+// Chosen by key and seed alone, so that a sample can be taken again.
+static bool is_in_sample(const reef_check *c, reef_db db, const MDB_val *key) {
+    double share = c->options->sample;
+    if (c->options->quick) return false;
+    if (share <= 0 || share >= 1) return true;
+    uint64_t seed = XXH3_64bits_withSeed(&(uint8_t){(uint8_t)db}, 1, c->options->seed);
+    return (double)XXH3_64bits_withSeed(key->mv_data, key->mv_size, seed) < share * 0x1p64;
+}
+
+static reef_status verify(reef_check *c,
+                          const reef_cursor *cursor,
+                          const reef_key *key,
+                          reef_view *view,
+                          reef_error *reason) {
+    reef_key again;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    bool sealed = reef_record_is_sealed(c->txn, key);
+    bool hashed = !sealed || is_in_sample(c, key->db, &cursor->key);
+    if (sealed) {
+        c->report->sealed_records++;
+        c->report->sealed_bytes += cursor->value.mv_size;
+        c->report->hashed_records += hashed;
+        c->report->hashed_bytes += hashed ? cursor->value.mv_size : 0;
+    }
+    return hashed ? reef_record_verify(c->txn, key->db, cursor, &again, name, view, reason)
+                  : reef_record_verify_header(c->txn, cursor, key, view, reason);
+}
+
+static void check_record(reef_check *c, reef_db db, const reef_cursor *cursor) {
     reef_key key;
     reef_view view;
     reef_error reason;
     char name[REEF_NAME_BYTES_MAX + 1];
     c->report->records++;
     c->report->bytes += cursor->value.mv_size;
-    if (reef_record_verify(c->txn, db, cursor, &key, name, &view, &reason) != REEF_OK) {
-        damage(c, "%s", reason.message);
+    if (reef_key_decode(db, cursor->key.mv_data, cursor->key.mv_size, &key, name, &reason) !=
+        REEF_OK) {
+        reef_check_unreadable(c, NULL, &reason);
+        return;
+    }
+    if (verify(c, cursor, &key, &view, &reason) != REEF_OK) {
+        reef_check_unreadable(c, &key, &reason);
         return;
     }
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(&key, text);
     if (view.commit > c->last_commit)
-        damage(c, "%s: written by commit %" PRIu64 ", but the last commit is %" PRIu64, text,
-               view.commit, c->last_commit);
+        reef_check_damage(c, &key,
+                          "%s: written by commit %" PRIu64 ", but the last commit is %" PRIu64,
+                          text, view.commit, c->last_commit);
     if (db == REEF_DB_MOMENTS && key.generation < c->txn->sealed_count)
-        damage(c, "%s: a sealed generation has optimiser state", text);
+        reef_check_damage(c, NULL, "%s: a sealed generation has optimiser state", text);
     if (db == REEF_DB_GENERATIONS && key.generation < REEF_SNAPSHOT_GENERATION)
         c->report->generations++;
 }
 
-static void check_database(check *c, reef_db db) {
+static void check_database(reef_check *c, reef_db db) {
     reef_cursor cursor;
     reef_error reason;
     reef_status status = reef_cursor_open(&cursor, c->txn, db, NULL, 0, &reason);
@@ -72,11 +128,11 @@ static void check_database(check *c, reef_db db) {
         status = reef_cursor_next(&cursor, c->txn, &reason);
     }
     reef_cursor_close(&cursor);
-    if (status != REEF_OK) stop(c, &reason);
+    if (status != REEF_OK) reef_check_stop(c, &reason);
 }
 
 // Every entry of sums needs its record: else a record was lost.
-static void check_sum(check *c, const reef_cursor *cursor) {
+static void check_sum(reef_check *c, const reef_cursor *cursor) {
     const uint8_t *data = cursor->key.mv_data;
     size_t bytes = cursor->key.mv_size;
     reef_key key;
@@ -84,11 +140,11 @@ static void check_sum(check *c, const reef_cursor *cursor) {
     char name[REEF_NAME_BYTES_MAX + 1];
     char text[REEF_KEY_TEXT_BYTES];
     if (bytes < 1 || data[0] >= REEF_DB_SUMS || !reef_db_summed((reef_db)data[0])) {
-        damage(c, "a key of %zu bytes in sums is malformed", bytes);
+        reef_check_damage(c, NULL, "a key of %zu bytes in sums is malformed", bytes);
         return;
     }
     if (reef_key_decode((reef_db)data[0], data + 1, bytes - 1, &key, name, &reason) != REEF_OK) {
-        damage(c, "sums: %s", reason.message);
+        unreadable_of(c, NULL, "sums", &reason);
         return;
     }
     MDB_val lookup = {.mv_size = bytes - 1, .mv_data = (uint8_t *)cursor->key.mv_data + 1};
@@ -98,14 +154,14 @@ static void check_sum(check *c, const reef_cursor *cursor) {
     if (code == 0) return; // compared when the record was walked over
     reef_key_format(&key, text);
     if (code == MDB_NOTFOUND) {
-        damage(c, "%s: sums has an entry for it, but the record is lost", text);
+        reef_check_damage(c, &key, "%s: sums has an entry for it, but the record is lost", text);
     } else {
         (void)reef_environment_fail(c->txn->environment, code, 0, "look up a record", &reason);
-        damage(c, "%s: %s", text, reason.message);
+        unreadable_of(c, NULL, text, &reason);
     }
 }
 
-static void check_sums(check *c) {
+static void check_sums(reef_check *c) {
     reef_cursor cursor;
     reef_error reason;
     reef_status status = reef_cursor_open(&cursor, c->txn, REEF_DB_SUMS, NULL, 0, &reason);
@@ -114,75 +170,80 @@ static void check_sums(check *c) {
         status = reef_cursor_next(&cursor, c->txn, &reason);
     }
     reef_cursor_close(&cursor);
-    if (status != REEF_OK) stop(c, &reason);
+    if (status != REEF_OK) reef_check_stop(c, &reason);
 }
 
 // ---- roots and references ------------------------------------------------------------------------
 
-static void check_root(check *c, const reef_commit *commit) {
+static void check_root(reef_check *c, const reef_commit *commit) {
     reef_error reason;
     uint8_t root[REEF_HASH_BYTES];
     if (reef_root_hash(c->txn, commit->step, commit->stream_bytes, root, &reason) != REEF_OK) {
-        damage(c, "%s", reason.message);
+        reef_check_unreadable(c, NULL, &reason);
     } else if (memcmp(root, commit->root, REEF_HASH_BYTES) != 0) {
         char have[2 * REEF_HASH_BYTES + 1];
         char want[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(root, have);
         reef_hash_format(commit->root, want);
-        damage(c, "the root hash is %s, commit %" PRIu64 " recorded %s", have, commit->number,
-               want);
+        reef_check_damage(c, NULL, "the root hash is %s, commit %" PRIu64 " recorded %s", have,
+                          commit->number, want);
     }
 }
 
-static void check_generation_root(check *c, const reef_generation *generation) {
+static void check_generation_root(reef_check *c, const reef_generation *generation) {
     reef_error reason;
     uint8_t root[REEF_HASH_BYTES];
+    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation->generation};
     if (reef_generation_root(c->txn, generation->generation, root, &reason) != REEF_OK)
-        damage(c, "%s", reason.message);
+        reef_check_unreadable(c, &key, &reason);
     else if (memcmp(root, generation->root, REEF_HASH_BYTES) != 0)
-        damage(c,
-               "generation %" PRIu32
-               ": its records differ from the root it was sealed or copied with",
-               generation->generation);
+        reef_check_damage(c, &key,
+                          "generation %" PRIu32
+                          ": its records differ from the root it was sealed or copied with",
+                          generation->generation);
 }
 
-static void check_generations(check *c) {
+static void check_generations(reef_check *c) {
     for (uint32_t i = 0; i < c->txn->generation_count; i++) {
         reef_generation generation;
         reef_error reason;
         if (reef_generation_read(c->txn, i, &generation, &reason) != REEF_OK)
-            damage(c, "%s", reason.message);
+            reef_check_unreadable(c, NULL, &reason);
         else if (generation.sealed)
             check_generation_root(c, &generation);
         else if (i + 1 < c->txn->generation_count)
-            damage(c, "generation %" PRIu32 " is open, but it is not the last", i);
+            reef_check_damage(c, NULL, "generation %" PRIu32 " is open, but it is not the last", i);
     }
 }
 
-static void check_copy(check *c, const reef_snapshot *snapshot, uint32_t number) {
+static void check_copy(reef_check *c, const reef_snapshot *snapshot, uint32_t number) {
     reef_generation copy;
     reef_error reason;
+    char text[sizeof("snapshot ") + REEF_NAME_BYTES_MAX];
+    snprintf(text, sizeof(text), "snapshot %s", snapshot->name);
     if (reef_generation_read(c->txn, number, &copy, &reason) != REEF_OK)
-        damage(c, "snapshot %s: %s", snapshot->name, reason.message);
+        unreadable_of(c, NULL, text, &reason);
     else
         check_generation_root(c, &copy);
 }
 
-static void check_snapshot(check *c, const reef_snapshot *snapshot) {
+static void check_snapshot(reef_check *c, const reef_snapshot *snapshot) {
     c->report->snapshots++;
     if (snapshot->shared_count > c->txn->sealed_count)
-        damage(c, "snapshot %s shares %" PRIu32 " sealed generations, the pool has %" PRIu32,
-               snapshot->name, snapshot->shared_count, c->txn->sealed_count);
+        reef_check_damage(
+            c, NULL, "snapshot %s shares %" PRIu32 " sealed generations, the pool has %" PRIu32,
+            snapshot->name, snapshot->shared_count, c->txn->sealed_count);
     if (snapshot->commit > c->last_commit)
-        damage(c, "snapshot %s is of commit %" PRIu64 ", but the last commit is %" PRIu64,
-               snapshot->name, snapshot->commit, c->last_commit);
+        reef_check_damage(c, NULL,
+                          "snapshot %s is of commit %" PRIu64 ", but the last commit is %" PRIu64,
+                          snapshot->name, snapshot->commit, c->last_commit);
     for (uint32_t g = snapshot->shared_count; g < snapshot->sealed_count; g++)
         check_copy(c, snapshot, reef_snapshot_records(snapshot, g));
     if (snapshot->copy != 0) check_copy(c, snapshot, snapshot->copy); // 0: no generation was open
 }
 
 // Not reef_snapshot_scan, which ends at the first damaged one: here the walk goes on.
-static void check_snapshots(check *c) {
+static void check_snapshots(reef_check *c) {
     reef_cursor cursor;
     reef_error reason;
     reef_status status = reef_cursor_open(&cursor, c->txn, REEF_DB_SNAPSHOTS, NULL, 0, &reason);
@@ -198,47 +259,88 @@ static void check_snapshots(check *c) {
         status = reef_cursor_next(&cursor, c->txn, &reason);
     }
     reef_cursor_close(&cursor);
-    if (status != REEF_OK) stop(c, &reason);
+    if (status != REEF_OK) reef_check_stop(c, &reason);
 }
 
 // ---- the whole -----------------------------------------------------------------------------------
 
-static void measure(check *c) {
-    MDB_env *lmdb = reef_environment_lmdb(c->txn->environment);
-    MDB_envinfo info;
-    MDB_stat stat;
-    uint64_t pages = 2; // the meta pages
-    if (mdb_env_info(lmdb, &info) != 0 || mdb_env_stat(lmdb, &stat) != 0) return;
-    // LMDB's own trees are 0, the free list, and 1, the list of databases.
-    for (MDB_dbi dbi = 0; dbi < 2; dbi++) {
-        if (mdb_stat(c->txn->lmdb, dbi, &stat) == 0)
-            pages += stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages;
-    }
-    for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
-        if (mdb_stat(c->txn->lmdb, reef_environment_dbi(c->txn->environment, db), &stat) == 0)
-            pages += stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages;
-    }
-    c->report->used_bytes = pages * stat.ms_psize;
-    c->report->file_bytes = ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
+static bool is_same_record(const reef_key *a, const reef_key *b) {
+    reef_key_bytes one, other;
+    return a->db == b->db && reef_key_encode(a, &one, NULL) == REEF_OK &&
+           reef_key_encode(b, &other, NULL) == REEF_OK && one.bytes == other.bytes &&
+           memcmp(one.data, other.data, one.bytes) == 0;
 }
 
-static void check_all(check *c) {
+// What was found to be damaged already is not told again.
+static void on_also(void *context, const reef_key *key, const char *what) {
+    reef_check *c = context;
+    for (size_t i = 0; key != NULL && i < c->damaged_count; i++)
+        if (is_same_record(key, &c->damaged[i].key)) return;
+    reef_check_damage(c, key, "%s", what);
+}
+
+static void check_all(reef_check *c) {
     reef_commit commit = {0};
     reef_error reason;
     reef_status status = reef_commit_read(c->txn, &commit, &reason);
     bool committed = status == REEF_OK;
-    if (!committed && status != REEF_NOT_FOUND) damage(c, "%s", reason.message);
+    if (!committed && status != REEF_NOT_FOUND) reef_check_unreadable(c, NULL, &reason);
     c->last_commit = committed ? commit.number : status == REEF_NOT_FOUND ? 0 : UINT64_MAX;
     c->report->commits = commit.number;
     memcpy(c->report->root, commit.root, REEF_HASH_BYTES);
-    if (reef_txn_generations_load(c->txn, &reason) != REEF_OK) damage(c, "%s", reason.message);
+    if (reef_txn_generations_load(c->txn, &reason) != REEF_OK)
+        reef_check_unreadable(c, NULL, &reason);
 
     for (reef_db db = 0; db < REEF_DB_SUMS; db++) check_database(c, db);
     check_sums(c);
     check_generations(c);
     check_snapshots(c);
     if (committed) check_root(c, &commit);
-    measure(c);
+    reef_check_usage(c);
+    if (c->options->also != NULL && c->options->also(c->txn, on_also, c, &reason) != REEF_OK)
+        reef_check_unreadable(c, NULL, &reason);
+    if (c->options->on_repair != NULL) reef_check_plan(c);
+}
+
+// The pages of the newest commit; from here on c->txn holds it.
+static reef_status check_file(reef_check *c, reef_store *store, reef_error *err) {
+    reef_pages pages;
+    reef_status status = reef_pages_open(&pages, reef_environment_path(store->environment), err);
+    if (status == REEF_OK) status = reef_pages_hold(&pages, store, &c->txn, err);
+    if (status == REEF_OK) status = reef_check_pages(c, &pages, err);
+    reef_pages_close(&pages);
+    return status;
+}
+
+reef_status reef_check_pages_of(const char *path,
+                                const reef_check_options *options,
+                                reef_check_report *report,
+                                reef_error *err) {
+    reef_pages pages;
+    reef_check c = {.options = options, .report = report};
+    reef_status status = reef_pages_open(&pages, path, err);
+    if (status == REEF_OK) status = reef_pages_meta(&pages, err);
+    if (status == REEF_OK) status = reef_check_pages(&c, &pages, err);
+    reef_pages_close(&pages);
+    return status;
+}
+
+reef_status reef_store_check_with(reef_store *store,
+                                  const reef_check_options *options,
+                                  reef_check_report *report,
+                                  reef_error *err) {
+    *report = (reef_check_report){0};
+    reef_check c = {.options = options, .report = report};
+    c.damaged = calloc(REEF_DAMAGED_MAX, sizeof(*c.damaged));
+    if (c.damaged == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a check");
+    reef_status status = check_file(&c, store, err);
+    if (status == REEF_OK) check_all(&c);
+    reef_txn_abort(c.txn); // a read has nothing to commit
+    free(c.damaged);
+    if (status != REEF_OK || c.stopped.status == REEF_OK) return status;
+    return reef_fail(err, c.stopped.status == REEF_NO_MEMORY ? REEF_NO_MEMORY : REEF_CORRUPT,
+                     "the check of pool %s could not go on: %.160s", reef_store_path(store),
+                     c.stopped.message);
 }
 
 reef_status reef_store_check(reef_store *store,
@@ -246,13 +348,6 @@ reef_status reef_store_check(reef_store *store,
                              void *context,
                              reef_check_report *report,
                              reef_error *err) {
-    *report = (reef_check_report){0};
-    check c = {.on_damage = on_damage, .context = context, .report = report};
-    reef_status status = reef_txn_begin(&c.txn, store, REEF_TXN_READ, err);
-    if (status != REEF_OK) return status;
-    check_all(&c);
-    reef_txn_abort(c.txn); // a read has nothing to commit
-    if (c.stopped.status == REEF_OK) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "the check of pool %s could not go on: %.160s",
-                     reef_store_path(store), c.stopped.message);
+    const reef_check_options options = {.on_damage = on_damage, .context = context};
+    return reef_store_check_with(store, &options, report, err);
 }

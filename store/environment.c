@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,6 +39,7 @@ struct reef_environment {
     char *path;
     unsigned references; // protected by the list's mutex, like writer_fd
     int writer_fd;       // -1: no store of this process may write
+    bool no_sync;        // as the first store wished
     MDB_env *lmdb;       // NULL only after a reopening failed; changes only while active == 0
     MDB_dbi dbis[REEF_DB_COUNT];
     pthread_mutex_t mutex; // protects all below
@@ -45,6 +47,7 @@ struct reef_environment {
     bool writing;          // one of them is the write transaction
     bool broken, map_full;
     uint64_t map_bytes;
+    uint64_t read_count, read_ns_max; // read transactions that have ended
 };
 
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -60,10 +63,18 @@ reef_status reef_environment_fail(const reef_environment *environment,
 
 // ---- opening LMDB --------------------------------------------------------------------------------
 
-// LMDB prints before it aborts; a library does not.
+static volatile sig_atomic_t lmdb_gave_up;
+
+// LMDB would print, and abort after this has returned; a library does not print.
 static void on_lmdb_assert(MDB_env *lmdb, const char *message) {
     (void)lmdb;
     (void)message;
+    lmdb_gave_up = 1;
+    abort();
+}
+
+bool reef_store_gave_up(void) {
+    return lmdb_gave_up != 0;
 }
 
 static reef_status databases_open(reef_environment *environment, reef_error *err) {
@@ -93,7 +104,8 @@ static int lmdb_map(reef_environment *environment, bool read_only) {
     if (code == 0) code = mdb_env_set_maxreaders(environment->lmdb, REEF_READERS_MAX);
     if (code == 0) code = mdb_env_set_mapsize(environment->lmdb, environment->map_bytes);
     // Readers open for writing as well: a writer of this process may come to share the environment.
-    unsigned flags = MDB_NOTLS | (read_only ? MDB_RDONLY : 0);
+    unsigned flags =
+        MDB_NOTLS | (read_only ? MDB_RDONLY : 0) | (environment->no_sync ? MDB_NOSYNC : 0);
     if (code == 0) code = mdb_env_open(environment->lmdb, environment->path, flags, 0600);
     return code;
 }
@@ -226,11 +238,13 @@ static reef_status open_existing(reef_environment **out,
     if (status != REEF_OK) return status;
     status = environment_new(&environment, path, options->map_bytes, err);
     if (status != REEF_OK) return status;
+    environment->no_sync = options->no_sync;
     if (options->write) status = writer_take(environment, writer_fd, err);
+    if (status == REEF_OK && options->write) reef_pool_nursery_sweep(environment->path);
     if (status == REEF_OK) status = lmdb_open(environment, err);
     if (status == REEF_OK)
         status = reef_format_check(environment->path, environment->lmdb,
-                                   environment->dbis[REEF_DB_META], err);
+                                   environment->dbis[REEF_DB_META], options->damaged, err);
     if (status == REEF_OK) status = list_add(environment, err);
     if (status == REEF_OK) {
         *out = environment;
@@ -381,6 +395,9 @@ static begin_outcome begin_once(reef_environment *environment,
                                 reef_error *err) {
     begin_outcome outcome = enter(environment, write, err);
     if (outcome != BEGUN) return outcome;
+    // A reader that was killed keeps its slot, and with it every page that was freed since, from reuse. One
+    // look at the table of slots and a system call for each process in it: nothing beside a commit.
+    if (write) mdb_reader_check(environment->lmdb, &(int){0});
     int code = mdb_txn_begin(environment->lmdb, NULL, write ? 0 : MDB_RDONLY, out);
     if (code == MDB_READERS_FULL) mdb_reader_check(environment->lmdb, &(int){0});
     if (code == 0) return BEGUN;
@@ -412,6 +429,20 @@ void reef_environment_end(reef_environment *environment, bool write) {
     assert(environment->active > 0);
     environment->active--;
     if (write) environment->writing = false;
+    pthread_mutex_unlock(&environment->mutex);
+}
+
+void reef_environment_note_read(reef_environment *environment, uint64_t ns) {
+    pthread_mutex_lock(&environment->mutex);
+    environment->read_count++;
+    if (ns > environment->read_ns_max) environment->read_ns_max = ns;
+    pthread_mutex_unlock(&environment->mutex);
+}
+
+void reef_environment_read_stat(reef_environment *environment, reef_read_stat *out) {
+    pthread_mutex_lock(&environment->mutex);
+    *out = (reef_read_stat){.count = environment->read_count,
+                            .longest_ms = (double)environment->read_ns_max / 1e6};
     pthread_mutex_unlock(&environment->mutex);
 }
 

@@ -10,7 +10,7 @@ typedef struct reef_environment reef_environment;
 
 /** A store's wishes, with defaults filled in. */
 typedef struct reef_environment_options {
-    bool create, write;
+    bool create, write, damaged, no_sync;
     uint64_t map_bytes;
 } reef_environment_options;
 
@@ -39,6 +39,9 @@ REEF_MUST_CHECK reef_status reef_environment_begin(reef_environment *environment
                                                    reef_error *err);
 /** A transaction of this environment has ended. */
 void reef_environment_end(reef_environment *environment, bool write);
+/** A read transaction of so many nanoseconds has ended. */
+void reef_environment_note_read(reef_environment *environment, uint64_t ns);
+void reef_environment_read_stat(reef_environment *environment, reef_read_stat *out);
 /** A commit failed: LMDB may refuse everything until the environment is reopened. */
 void reef_environment_break(reef_environment *environment);
 /** The map was full in a transaction: the next write transaction gets a larger one. */

@@ -1,10 +1,12 @@
 // A standalone copy of a pool: what its last commit holds, in as few pages as that takes.
 //
-// Made like a new pool: in a subdirectory of its directory, with the data file moved to its place when it is
-// whole and on the disk. LMDB reads the pool in a transaction of its own, so a writer goes on meanwhile. The
+// Made like a new pool, as a whole or not at all (pool_make.c), and changed before it is in place where that is
+// asked for. LMDB reads the pool in a transaction of its own, so a writer goes on meanwhile. The
 // copy is believed when it opens, its root hash follows from what it holds, and it is that of the source.
 #include "pool_file.h"
 #include "pool_format.h"
+#include "pool_make.h"
+#include "reef_fail_point.h"
 #include "store_private.h"
 
 #include <errno.h>
@@ -79,6 +81,9 @@ static reef_status data_write(reef_store *store, const char *to, int fd, reef_er
                          "cannot copy pool %s: its trees do not account for all of its pages; "
                          "check it with reef verify",
                          store->path);
+    if (code == EAGAIN) // LMDB writes in a thread of its own, which it could not start
+        return reef_fail(err, REEF_NO_MEMORY,
+                         "no memory for a thread that writes a copy of pool %s", store->path);
     return reef_lmdb_fail(to, code, used_bytes(lmdb), "write a copy", err);
 }
 
@@ -159,47 +164,52 @@ static reef_status compare(reef_store *store,
                             store->path, copied->number, after.number);
 }
 
-static reef_status copy_in_place(reef_store *store,
-                                 const char *to,
-                                 reef_commit *copied,
-                                 reef_error *err) {
-    char *nursery = NULL;
+typedef struct copying {
+    reef_store *store;
+    const char *to;
+    reef_commit copied;       // written
+    reef_store_change change; // NULL: none
+    void *context;
+} copying;
+
+// A reef_pool_fill.
+static reef_status copy_into(void *context, const char *nursery, reef_error *err) {
+    copying *c = context;
     reef_commit before = {0};
     reef_txn *txn = NULL;
-    reef_status status = reef_pool_nursery_make(to, &nursery, err);
-    if (status == REEF_OK) status = last_commit(store, &before, err);
+    reef_status status = last_commit(c->store, &before, err);
     // As long as it runs, nobody in this process takes the environment away to map it anew.
-    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = data_copy(store, to, nursery, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, c->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = data_copy(c->store, c->to, nursery, err);
     reef_txn_abort(txn);
-    if (status == REEF_OK) status = compare(store, nursery, &before, copied, err);
-    if (status == REEF_OK) status = reef_pool_nursery_leave(to, nursery, err);
-    free(nursery);
-    return status;
+    if (status != REEF_OK) return status;
+    REEF_FAIL_POINT(COPY_WRITTEN);
+    status = compare(c->store, nursery, &before, &c->copied, err);
+    if (status != REEF_OK) return status;
+    REEF_FAIL_POINT(COPY_COMPARED);
+    return c->change == NULL ? REEF_OK : reef_pool_change(nursery, c->change, c->context, err);
+}
+
+static reef_status copy_to(copying *c, reef_error *err) {
+    if (c->to == NULL || *c->to == '\0')
+        return reef_fail(err, REEF_INVALID, "cannot copy pool %s: the target's path is empty",
+                         c->store->path);
+    reef_status status = check_outside(c->store->path, c->to, err);
+    return status == REEF_OK ? reef_pool_make(c->to, copy_into, c, NULL, err) : status;
 }
 
 reef_status reef_store_copy(reef_store *store,
                             const char *to,
                             reef_commit *commit,
                             reef_error *err) {
-    bool made = false;
-    int writer_fd = -1;
-    reef_commit copied;
-    if (to == NULL || *to == '\0')
-        return reef_fail(err, REEF_INVALID, "cannot copy pool %s: the target's path is empty",
-                         store->path);
-    reef_status status = check_outside(store->path, to, err);
-    if (status == REEF_OK) status = reef_pool_directory_make(to, &made, err);
-    if (status != REEF_OK) return status;
-    status = reef_writer_lock(to, &writer_fd, err);
-    if (status == REEF_BUSY) return status; // another creator's directory by now
-    // Two may meet in one empty directory: who gets the lock late finds a pool, and leaves it alone.
-    bool locked = status == REEF_OK;
-    if (locked) status = reef_pool_file_absent(to, err);
-    bool ours = !locked || status == REEF_OK;
-    if (status == REEF_OK) status = copy_in_place(store, to, &copied, err);
-    if (ours && status != REEF_OK) reef_pool_directory_unmake(to, made);
-    reef_writer_unlock(writer_fd);
-    if (status == REEF_OK && commit != NULL) *commit = copied;
+    copying c = {.store = store, .to = to};
+    reef_status status = copy_to(&c, err);
+    if (status == REEF_OK && commit != NULL) *commit = c.copied;
     return status;
+}
+
+reef_status reef_store_copy_changed(
+    reef_store *store, const char *to, reef_store_change change, void *context, reef_error *err) {
+    copying c = {.store = store, .to = to, .change = change, .context = context};
+    return copy_to(&c, err);
 }

@@ -8,23 +8,22 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define REEF_READERS_MAX 1024
-
 /** `path` and a file name in it, on the heap; NULL when out of memory. */
 char *reef_pool_file_path(const char *path, const char *file);
 
 /**
- * Make the directory for a new pool, or accept an existing empty one.
+ * Make the directory for a new pool, or accept an existing one that is empty or has only what a process left
+ * that died while it made a pool there.
  *
  * made  written: whether the directory was made here
- * Errors: INVALID when anything but an empty directory is there; FULL, IO.
+ * Errors: INVALID when anything else is there; FULL, IO.
  */
 REEF_MUST_CHECK reef_status reef_pool_directory_make(const char *path, bool *made, reef_error *err);
 
 /** INVALID when the directory has come to hold a pool in the meantime. */
 REEF_MUST_CHECK reef_status reef_pool_file_absent(const char *path, reef_error *err);
 
-/** A subdirectory to make the pool's files in; its path on the heap. */
+/** A subdirectory to make the pool's files in; its path on the heap. Called with the writer lock held. */
 REEF_MUST_CHECK reef_status reef_pool_nursery_make(const char *path,
                                                    char **nursery,
                                                    reef_error *err);
@@ -32,6 +31,9 @@ REEF_MUST_CHECK reef_status reef_pool_nursery_make(const char *path,
 REEF_MUST_CHECK reef_status reef_pool_nursery_leave(const char *path,
                                                     const char *nursery,
                                                     reef_error *err);
+
+/** Remove that subdirectory and its files, where a process died and left them. With the writer lock held. */
+void reef_pool_nursery_sweep(const char *path);
 
 /** Undo a creation that failed half-way: remove the files, and the directory if `made`. */
 void reef_pool_directory_unmake(const char *path, bool made);

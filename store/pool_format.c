@@ -1,17 +1,14 @@
-// Making a pool, recognising one, and turning LMDB's codes into ours.
-//
-// A pool is made in a subdirectory of its directory, in one LMDB transaction, and its data file moved
-// to its place at the end: so a data file that is in place is a whole pool, whenever the power failed.
+// Making the databases of a pool, recognising one, and turning LMDB's codes into ours.
 #include "pool_format.h"
 
 #include "pool_file.h"
+#include "pool_make.h"
 #include "record.h"
 #include "store_bytes.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 // ---- codes ---------------------------------------------------------------------------------------
@@ -65,7 +62,9 @@ reef_status reef_lmdb_fail(
         status = REEF_VERSION;
         break;
     case MDB_READERS_FULL:
-        return reef_fail(err, REEF_BUSY, "cannot %s in pool %s: all %d reader slots are taken",
+        return reef_fail(err, REEF_BUSY,
+                         "cannot %s in pool %s: all %d reader slots are taken by programs that "
+                         "read it now; end some of them, or try again",
                          doing, path, REEF_READERS_MAX);
     case MDB_MAP_RESIZED:
     case EAGAIN:
@@ -98,8 +97,8 @@ static reef_status format_read(const char *path, MDB_txn *txn, MDB_dbi meta, ree
     MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data};
     MDB_val value;
     int code = mdb_get(txn, meta, &key, &value);
-    if (code == MDB_NOTFOUND)
-        return reef_fail(err, REEF_INVALID, "%s is no pool: it has no format version", path);
+    if (code == MDB_NOTFOUND) // the databases are ours, so it had one
+        return reef_fail(err, REEF_CORRUPT, "pool %s: its format version is lost", path);
     if (code != 0) return reef_lmdb_fail(path, code, 0, "read the format version", err);
 
     reef_view view;
@@ -118,11 +117,38 @@ static reef_status format_read(const char *path, MDB_txn *txn, MDB_dbi meta, ree
     return REEF_OK;
 }
 
-reef_status reef_format_check(const char *path, MDB_env *lmdb, MDB_dbi meta, reef_error *err) {
+// The record of the last commit says what everything else is of: without it nothing can be believed.
+static reef_status commit_check(const char *path, MDB_txn *txn, MDB_dbi meta, reef_error *err) {
+    static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
+    reef_key_bytes encoded;
+    reef_error reason;
+    reef_status status = reef_key_encode(&commit_key, &encoded, err);
+    assert(status == REEF_OK);
+    MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data};
+    MDB_val value;
+    int code = mdb_get(txn, meta, &key, &value);
+    if (code == MDB_NOTFOUND) return REEF_OK; // nothing was committed yet
+    if (code != 0) return reef_lmdb_fail(path, code, 0, "read the last commit", err);
+
+    reef_view view;
+    uint8_t content[REEF_HASH_BYTES];
+    status = reef_record_parse(&commit_key, &encoded, value.mv_data, value.mv_size, &view, content,
+                               &reason);
+    if (status == REEF_OK && view.bytes != REEF_COMMIT_BYTES)
+        status = reef_fail(&reason, REEF_CORRUPT, "meta (name commit) has %zu bytes instead of %d",
+                           view.bytes, REEF_COMMIT_BYTES);
+    if (status == REEF_OK) return REEF_OK;
+    return reef_fail(err, status, "pool %s: %.140s; 'reef verify --repair-plan' says what is left",
+                     path, reason.message);
+}
+
+reef_status reef_format_check(
+    const char *path, MDB_env *lmdb, MDB_dbi meta, bool damaged, reef_error *err) {
     MDB_txn *txn = NULL;
     int code = mdb_txn_begin(lmdb, NULL, MDB_RDONLY, &txn);
     if (code != 0) return reef_lmdb_fail(path, code, 0, "begin a transaction", err);
     reef_status status = format_read(path, txn, meta, err);
+    if (status == REEF_OK && !damaged) status = commit_check(path, txn, meta, err);
     mdb_txn_abort(txn);
     return status;
 }
@@ -164,9 +190,10 @@ static int databases_create(MDB_env *lmdb) {
     return code;
 }
 
-static reef_status environment_create(const char *path, reef_error *err) {
+reef_status reef_pool_fill_empty(void *context, const char *path, reef_error *err) {
     MDB_env *lmdb = NULL;
     bool read_only = false;
+    (void)context;
     reef_status status = reef_pool_lock_reserve(path, &read_only, err);
     if (status != REEF_OK) return status;
     int code = mdb_env_create(&lmdb);
@@ -177,31 +204,6 @@ static reef_status environment_create(const char *path, reef_error *err) {
     return code == 0 ? REEF_OK : reef_lmdb_fail(path, code, 0, "create the databases", err);
 }
 
-static reef_status create_in_place(const char *path, reef_error *err) {
-    char *nursery = NULL;
-    reef_status status = reef_pool_nursery_make(path, &nursery, err);
-    if (status == REEF_OK) status = environment_create(nursery, err);
-    if (status == REEF_OK) status = reef_pool_nursery_leave(path, nursery, err);
-    free(nursery);
-    return status;
-}
-
 reef_status reef_pool_create(const char *path, int *writer_fd, reef_error *err) {
-    bool made = false;
-    *writer_fd = -1;
-    reef_status status = reef_pool_directory_make(path, &made, err);
-    if (status != REEF_OK) return status;
-    status = reef_writer_lock(path, writer_fd, err);
-    if (status == REEF_BUSY) return status; // another creator's directory by now
-    // Two creators may meet in one empty directory: who gets the lock late finds a pool, and leaves it alone.
-    bool locked = status == REEF_OK;
-    if (locked) status = reef_pool_file_absent(path, err);
-    bool ours = !locked || status == REEF_OK;
-    if (status == REEF_OK) status = create_in_place(path, err);
-    if (status != REEF_OK) {
-        if (ours) reef_pool_directory_unmake(path, made);
-        reef_writer_unlock(*writer_fd);
-        *writer_fd = -1;
-    }
-    return status;
+    return reef_pool_make(path, reef_pool_fill_empty, NULL, writer_fd, err);
 }

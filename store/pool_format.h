@@ -14,11 +14,15 @@
  */
 REEF_MUST_CHECK reef_status reef_pool_create(const char *path, int *writer_fd, reef_error *err);
 
-/** Does meta hold our format version? VERSION has both numbers; INVALID when there is none. */
-REEF_MUST_CHECK reef_status reef_format_check(const char *path,
-                                              MDB_env *lmdb,
-                                              MDB_dbi meta,
-                                              reef_error *err);
+/** The data file of an empty pool in directory `path`, in one LMDB transaction; a reef_pool_fill. */
+REEF_MUST_CHECK reef_status reef_pool_fill_empty(void *context, const char *path, reef_error *err);
+
+/**
+ * Does meta hold our format version, and a sound record of the last commit (not looked at with `damaged`)?
+ * VERSION has both numbers; INVALID when there is none; CORRUPT.
+ */
+REEF_MUST_CHECK reef_status
+reef_format_check(const char *path, MDB_env *lmdb, MDB_dbi meta, bool damaged, reef_error *err);
 
 /**
  * The one place where LMDB's codes become ours.

@@ -104,6 +104,11 @@ reef_status reef_generation_put(reef_txn *txn, const reef_generation *generation
         return reef_fail(err, REEF_INVALID,
                          "cannot write generation %" PRIu32 ": a pool has at most %u", number,
                          REEF_GENERATION_COUNT_MAX);
+    if (generation->side > REEF_GENERATION_SIDE_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "cannot write generation %" PRIu32 ": side %" PRIu32
+                         " is more than %u, with which ids of experts fill 32 bits",
+                         number, generation->side, REEF_GENERATION_SIDE_MAX);
     bool replaced = txn->replaced != 0 && number == txn->replaced;
     if (number < txn->sealed_count && !replaced)
         return reef_fail(err, REEF_INVALID, "cannot write generation %" PRIu32 ": it is sealed",

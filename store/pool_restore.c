@@ -1,6 +1,6 @@
-// Going back to a snapshot: in place, or in a copy of the pool.
+// Going back to a snapshot, in the pool or in a copy of it that is not in place yet (pool_copy.c).
 //
-// In place everything happens in one write transaction. What the restored state does not share with the
+// Everything happens in one write transaction. What the restored state does not share with the
 // pool goes first, then the copies come back under the numbers that they were made from:
 //
 //   generation   0 .. shared_count - 1   shared_count .. sealed_count - 1   sealed_count   and later
@@ -8,16 +8,12 @@
 //
 // Root hashes do not depend on commits, so an exact snapshot must give the very root of the commit that it
 // is of: the restore proves itself before it is committed.
-//
-// A copy is changed in the nursery of the new directory (as a pool in the making there), and moved to its
-// place as the last thing. Until then the directory is no pool.
-#include "pool_file.h"
+#include "reef_fail_point.h"
 #include "store_private.h"
 
 #include "store_bytes.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 // ---- what goes -----------------------------------------------------------------------------------
@@ -145,57 +141,19 @@ reef_status reef_snapshot_restore(reef_txn *txn,
     status = keep_as != NULL
                  ? reef_snapshot_make(txn, keep_as, plan->snapshot.shared_count, &before, err)
                  : remove_needy(txn, plan, err);
-    if (status == REEF_OK) status = remove_generations(txn, plan, err);
-    if (status == REEF_OK) status = copy_back(txn, &plan->snapshot, err);
+    if (status == REEF_OK) {
+        REEF_FAIL_POINT(RESTORE_KEPT);
+        status = remove_generations(txn, plan, err);
+    }
+    if (status == REEF_OK) {
+        REEF_FAIL_POINT(RESTORE_REMOVED);
+        status = copy_back(txn, &plan->snapshot, err);
+    }
+    REEF_FAIL_POINT(RESTORE_COPIED);
     if (status == REEF_OK) status = prove(txn, &plan->snapshot, err);
     if (status == REEF_OK) return REEF_OK;
     reef_error reason; // half of it must not be committed
     (void)reef_fail(&reason, status, "snapshot %s was not restored", plan->snapshot.name);
     if (txn->failure.status == REEF_OK) txn->failure = reason;
-    return status;
-}
-
-// ---- in a copy -----------------------------------------------------------------------------------
-
-static reef_status change_in_nursery(reef_store *store,
-                                     const char *to,
-                                     reef_status (*change)(void *context,
-                                                           reef_store *copy,
-                                                           reef_error *err),
-                                     void *context,
-                                     reef_error *err) {
-    char *nursery = NULL;
-    reef_store *copy = NULL;
-    reef_status status = reef_pool_nursery_make(to, &nursery, err);
-    if (status == REEF_OK) status = reef_store_copy(store, nursery, NULL, err);
-    if (status == REEF_OK)
-        status = reef_store_open(&copy, nursery, &(reef_store_options){.write = true}, err);
-    if (status == REEF_OK) status = change(context, copy, err);
-    reef_store_close(copy);
-    if (status == REEF_OK) status = reef_pool_nursery_leave(to, nursery, err);
-    free(nursery);
-    return status;
-}
-
-reef_status reef_store_copy_changed(reef_store *store,
-                                    const char *to,
-                                    reef_status (*change)(void *context,
-                                                          reef_store *copy,
-                                                          reef_error *err),
-                                    void *context,
-                                    reef_error *err) {
-    bool made = false;
-    int writer_fd = -1;
-    reef_status status = reef_pool_directory_make(to, &made, err);
-    if (status != REEF_OK) return status;
-    status = reef_writer_lock(to, &writer_fd, err);
-    if (status == REEF_BUSY) return status; // another one's directory by now
-    // Two may meet in one empty directory: who gets the lock late finds a pool, and leaves it alone.
-    bool locked = status == REEF_OK;
-    if (locked) status = reef_pool_file_absent(to, err);
-    bool ours = !locked || status == REEF_OK;
-    if (status == REEF_OK) status = change_in_nursery(store, to, change, context, err);
-    if (ours && status != REEF_OK) reef_pool_directory_unmake(to, made);
-    reef_writer_unlock(writer_fd);
     return status;
 }

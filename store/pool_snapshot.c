@@ -8,6 +8,7 @@
 // state before holds copies of those too: it shares the first `shared_count` sealed generations only.
 #include "store_private.h"
 
+#include "reef_fail_point.h"
 #include "store_bytes.h"
 
 #include <inttypes.h>
@@ -264,9 +265,12 @@ reef_status reef_snapshot_make(
     snapshot.shared_count = shared_max < txn->sealed_count ? shared_max : txn->sealed_count;
     snapshot.open_generation = txn->sealed_count;
 
+    REEF_FAIL_POINT(SNAPSHOT_BEGUN);
     bool changed = txn->hashed_changed; // copies are not in the root hash, so they are no change
     status = make_copies(txn, &snapshot, err);
+    REEF_FAIL_POINT(SNAPSHOT_COPIED);
     if (status == REEF_OK) status = snapshot_store(txn, &snapshot, err);
+    REEF_FAIL_POINT(SNAPSHOT_STORED);
     txn->hashed_changed = changed;
     if (status != REEF_OK) return spoil(txn, status, name, "completed");
     if (changed) txn->snapshot_unfinished = true;
@@ -300,6 +304,7 @@ reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *er
         status = remove_copy(txn, reef_snapshot_records(&snapshot, g), err);
     if (status == REEF_OK && snapshot.copy != 0) status = remove_copy(txn, snapshot.copy, err);
     if (status == REEF_OK) status = reef_record_remove(txn, &key, err);
+    REEF_FAIL_POINT(SNAPSHOT_REMOVED);
     txn->hashed_changed = changed;
     return status == REEF_OK ? REEF_OK : spoil(txn, status, snapshot.name, "removed");
 }

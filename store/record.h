@@ -11,6 +11,7 @@
 #define REEF_SUM_BYTES 24                          // commit number and content hash
 #define REEF_PAYLOAD_BYTES_MAX (UINT32_C(1) << 30) // LMDB's own limit is 4 GiB
 #define REEF_COMMIT_NAME "commit"                  // the meta record of the last commit
+#define REEF_COMMIT_BYTES 56                       // its payload
 #define REEF_FORMAT_NAME "format"                  // the meta record of the format version
 #define REEF_KEY_TEXT_BYTES 176                    // a key in words, with its final zero
 
@@ -73,5 +74,14 @@ REEF_MUST_CHECK reef_status reef_record_parse(const reef_key *key,
                                               reef_view *out,
                                               uint8_t content[REEF_HASH_BYTES],
                                               reef_error *err);
+
+/** The same without reading the payload, whose content hash is taken to be `content`. */
+REEF_MUST_CHECK reef_status reef_record_parse_header(const reef_key *key,
+                                                     const reef_key_bytes *encoded,
+                                                     const void *record,
+                                                     size_t record_bytes,
+                                                     const uint8_t content[REEF_HASH_BYTES],
+                                                     reef_view *out,
+                                                     reef_error *err);
 
 #endif

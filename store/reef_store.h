@@ -18,6 +18,9 @@
 #define REEF_NAME_BYTES_MAX 64      // tensor, snapshot and source names, without the final zero
 #define REEF_BLOCK_BYTES_MAX 131072 // payload of a block of expert rows: at most 128 KiB
 #define REEF_GENERATION_COUNT_MAX 65536u
+#define REEF_GENERATION_SIDE_MAX 65536u // sub-keys a side; 2^32 experts, whose ids have 32 bits
+#define REEF_READERS_MAX 1024           // read transactions at once, of all processes together
+#define REEF_READ_MS_MAX 250u // how long one may keep the writer from reusing pages, where it can
 #define REEF_SNAPSHOT_GENERATION 0x80000000u // first pseudo-generation that holds a snapshot's copy
 
 typedef struct reef_store reef_store;
@@ -92,17 +95,23 @@ typedef struct reef_view {
 typedef struct reef_store_options {
     bool create;        // make the directory and an empty pool; REEF_INVALID when it exists
     bool write;         // take the pool's writer lock; REEF_BUSY names the holder's pid
+    bool damaged;       // for checks: open it although the record of its last commit is damaged
     uint64_t map_bytes; // address space to begin with; 0: 64 GiB, or what is allowed
+    // Commits do not wait for the disk. For simulations whose pool nobody needs after a power failure; a
+    // store that finds the pool open in this process already syncs as the first one does.
+    bool no_sync;
+    uint64_t turn_us; // length of a turn of its reads in turns; 0: half of REEF_READ_MS_MAX
 } reef_store_options;
 
 /**
  * Open the pool in directory `path`.
  *
  * Checks before mapping: the directory and data file exist, the file is at least as long as its last
- * page, the format version is ours. Never raises a signal on a damaged file.
+ * page; then: the format version is ours, the record of the last commit is sound. Never raises a signal on a
+ * damaged file.
  *
  * Errors: NOT_FOUND no such pool; INVALID it is no pool, or exists with `create`; VERSION another
- * format (message has both numbers); CORRUPT truncated; BUSY a second writer; IO.
+ * format (message has both numbers); CORRUPT truncated, or the last commit's record is damaged; BUSY a second writer; IO.
  * Threads: a store may be shared; one thread at a time may hold the write transaction.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_open(reef_store **out,
@@ -112,13 +121,58 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_open(reef_store **out,
 REEF_API void reef_store_close(reef_store *store);
 REEF_API const char *reef_store_path(const reef_store *store);
 
-typedef enum reef_txn_mode { REEF_TXN_READ, REEF_TXN_WRITE } reef_txn_mode;
+/** May a pool be made at `path`? INVALID unless nothing is there, an empty directory, or what a process left
+ * that died while it made one there. */
+REEF_API REEF_MUST_CHECK reef_status reef_store_check_new(const char *path, reef_error *err);
 
-/** Begin a transaction. Read transactions are meant to be short: they keep pages from reuse. */
+/** Change a pool that is open for writing, at a path of its own. */
+typedef reef_status (*reef_store_change)(void *context, reef_store *store, reef_error *err);
+
+/**
+ * Make an empty pool of which nothing is in place until `change`, called once, has succeeded on it.
+ *
+ * Errors: those of reef_store_open with `create`, and of `change`. After an error nothing is left, and the
+ * directory is removed if it was made here.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_store_create(const char *path,
+                                                       reef_store_change change,
+                                                       void *context,
+                                                       reef_error *err);
+
+typedef enum reef_txn_mode {
+    REEF_TXN_READ,
+    REEF_TXN_WRITE,
+    REEF_TXN_READ_IN_TURNS, // a read of more than one turn: see reef_txn_turn
+} reef_txn_mode;
+
+/**
+ * Begin a transaction. Read transactions are meant to be short: they keep pages from reuse. Slots of readers
+ * that were killed are freed whenever a pool is opened and before every write transaction.
+ *
+ * Errors: BUSY all REEF_READERS_MAX slots are taken (waits a second for one first), a write transaction of
+ * this process is running; IO.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_txn_begin(reef_txn **out,
                                                     reef_store *store,
                                                     reef_txn_mode mode,
                                                     reef_error *err);
+
+/**
+ * End a read transaction in turns and begin it anew on the last commit, when the turn has lasted its time;
+ * before that, and in another mode, nothing happens. Views end with a turn: this is for sealed generations.
+ *
+ * turned  written: whether it did; the reader then has to make sure that what it reads is still the same
+ *
+ * Errors: those of reef_txn_begin; the transaction is then only good for reef_txn_abort.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_txn_turn(reef_txn *txn, bool *turned, reef_error *err);
+
+/** Read transactions of this process on a pool that have ended, those that took a turn counted each time. */
+typedef struct reef_read_stat {
+    uint64_t count;
+    double longest_ms;
+} reef_read_stat;
+REEF_API void reef_store_read_stat(const reef_store *store, reef_read_stat *out);
 
 /** What a commit is about; `number`, `root` are filled by reef_txn_commit. */
 typedef struct reef_commit {
@@ -524,31 +578,69 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore(
  *
  * change  called once with the copy, open for writing at a path of its own
  */
-REEF_API REEF_MUST_CHECK reef_status reef_store_copy_changed(reef_store *store,
-                                                             const char *to,
-                                                             reef_status (*change)(void *context,
-                                                                                   reef_store *copy,
-                                                                                   reef_error *err),
-                                                             void *context,
-                                                             reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_store_copy_changed(
+    reef_store *store, const char *to, reef_store_change change, void *context, reef_error *err);
 
 /** Append an event to the timeline: `json` is one JSON object, not part of the root hash. */
 REEF_API REEF_MUST_CHECK reef_status reef_timeline_append(reef_txn *txn,
                                                           const char *json,
                                                           reef_error *err);
 
+// ---- checking ------------------------------------------------------------------------------------
+
 typedef struct reef_check_report {
     uint64_t records, bytes; // looked at
-    uint64_t damaged;        // records that failed; each was reported by a call of `on_damage`
+    uint64_t damaged;        // findings; each was reported by a call of `on_damage`
     uint64_t generations, snapshots, commits;
     uint64_t file_bytes, used_bytes;
     uint8_t root[REEF_HASH_BYTES];
+    uint64_t sealed_records, sealed_bytes; // of sealed generations and of copies in snapshots,
+    uint64_t hashed_records, hashed_bytes; // and of those the ones whose payload was hashed
+    uint64_t usage_windows;                // records of windows that were summed up
+    uint64_t pages, pages_used, pages_free;
+    uint64_t pages_lost; // neither used nor free: nothing reads them, and nothing will
 } reef_check_report;
 
+/** What one damaged record is, and where its content can be had. Made by a check with `on_repair`. */
+typedef struct reef_repair {
+    char what[256]; // as told to on_damage
+    reef_key key;   // of the record; its name, where it has one, is in `name`
+    char name[REEF_NAME_BYTES_MAX + 1];
+    uint32_t generation; // to whose state it belongs; of a copy, the generation that was copied
+    bool sealed; // that generation is sealed, or the record lies in a copy: it never changes
+    char snapshot[REEF_NAME_BYTES_MAX + 1]; // whose copy it lies in; "" for the pool's own
+    bool intact; // its bytes are as they were written; its entry in sums is damaged or lost
+    bool stale;  // its bytes are an earlier commit's: the last change of it was lost
+    uint64_t commit, commit_lost;       // of a stale one: which it is of, which it should be of
+    bool identical;                     // the same bytes lie elsewhere in the pool, proved by the
+    uint32_t identical_generation;      // content hash in sums: under this number,
+    char twin[REEF_NAME_BYTES_MAX + 1]; // in the copy of this snapshot ("": of the pool's own)
+    char restore[REEF_NAME_BYTES_MAX + 1]; // the newest snapshot whose whole state is sound, and
+    uint64_t restore_commit;               // without this record; "" when there is none
+    uint64_t restore_stream_bytes;         // where in the stream training would go on from it
+    bool restore_exact;                    // it would go on to the same bits
+} reef_repair;
+
+typedef struct reef_check_options {
+    bool quick;    // hash no payload of what is sealed
+    double sample; // share of the sealed records whose payload is hashed, (0, 1); 0: all
+    uint64_t seed; // chooses the sample: the same seed, the same records
+    /** More to check of the same pool, in the same place; may be NULL. */
+    reef_status (*also)(reef_txn *txn,
+                        void (*on_damage)(void *context, const reef_key *key, const char *what),
+                        void *context,
+                        reef_error *err);
+    void (*on_damage)(void *context, const char *what);          // may be NULL
+    void (*on_repair)(void *context, const reef_repair *repair); // after all; NULL: no plan
+    void (*on_whole)(void *context, uint32_t generation);        // a sealed one that is sound
+    void *context;                                               // of the three
+} reef_check_options;
+
 /**
- * Walk everything: every record's header and checksum, `sums` against the records, the root hash of
- * the last commit and of each sealed generation, references of snapshots. Goes on after damage.
- * `on_damage` (may be NULL) receives one line naming the record and what is wrong.
+ * Walk everything: LMDB's trees and free list page by page, every record's header and checksum, `sums` against
+ * the records, the root hash of the last commit and of each sealed generation, references of snapshots, usage
+ * over time against the totals. Goes on after damage. `on_damage` (may be NULL) receives one line naming the
+ * record and what is wrong.
  *
  * Returns OK also when damage was found (see `damaged`); CORRUPT when the walk could not go on.
  * A truncated map raises SIGBUS: call reef_store_verify to be safe from that.
@@ -559,6 +651,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_check(reef_store *store,
                                                       void *context,
                                                       reef_check_report *report,
                                                       reef_error *err);
+/**
+ * The same with options. What is not sealed is always hashed; of a sealed record that is not, the header is
+ * checked against `sums`. For the first 1,000 damaged records there is a plan.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_store_check_with(reef_store *store,
+                                                           const reef_check_options *options,
+                                                           reef_check_report *report,
+                                                           reef_error *err);
 
 /** reef_store_check in a child process: a signal there becomes REEF_CORRUPT here. Opens `path`. */
 REEF_API REEF_MUST_CHECK reef_status reef_store_verify(const char *path,
@@ -567,6 +667,60 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_verify(const char *path,
                                                        void *context,
                                                        reef_check_report *report,
                                                        reef_error *err);
+/** reef_store_check_with in a child process; `also` runs there. */
+REEF_API REEF_MUST_CHECK reef_status reef_store_verify_with(const char *path,
+                                                            const reef_check_options *options,
+                                                            reef_check_report *report,
+                                                            reef_error *err);
+
+// ---- checking beside everything else -------------------------------------------------------------
+
+#define REEF_SCRUB_KEY_BYTES 96
+
+/** How far the check of sealed records has come: passes over all of them, one after the other. */
+typedef struct reef_scrub {
+    uint64_t passes;  // complete ones
+    uint64_t last_ms; // end of the last complete one, unix ms; 0: none
+    uint64_t last_records, last_bytes, last_damaged; // what it saw and found
+    uint64_t began_ms;                               // the present one; 0: not begun
+    uint64_t records, bytes, damaged;                // what it has seen and found so far
+    uint8_t next[REEF_SCRUB_KEY_BYTES];              // the key it goes on from, as in `sums`
+    size_t next_bytes;                               // 0: from the beginning
+} reef_scrub;
+
+/**
+ * Read and check the next sealed records, of sealed generations and of copies in snapshots, until `bytes_max`
+ * bytes of them have been read or all have: the next call then begins anew. The file is read, not the map, so
+ * bad pages and a disk that fails are findings and raise no signal.
+ *
+ * scrub    read and written; zeroed at first
+ * unix_ms  the wall clock, for the times in `scrub`
+ * bytes    written: of records, read by this call
+ *
+ * `on_damage` gets the record's key, or NULL for what is none. Errors (nothing was looked at): BUSY commits follow
+ * each other too fast; CORRUPT the list of databases or of generations; NO_MEMORY; IO.
+ * Threads: as reef_txn_begin for a read; one at a time for one `scrub`.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_store_scrub(reef_store *store,
+                                                      reef_scrub *scrub,
+                                                      uint64_t bytes_max,
+                                                      uint64_t unix_ms,
+                                                      void (*on_damage)(void *context,
+                                                                        const reef_key *key,
+                                                                        const char *what),
+                                                      void *context,
+                                                      uint64_t *bytes,
+                                                      reef_error *err);
+/** Keep it in the pool, and read it back (zeroed where there is none). Not part of the root hash. */
+REEF_API REEF_MUST_CHECK reef_status reef_scrub_put(reef_txn *txn,
+                                                    const reef_scrub *scrub,
+                                                    reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_scrub_read(reef_txn *txn,
+                                                     reef_scrub *out,
+                                                     reef_error *err);
+
+/** Did LMDB end this process (SIGABRT) because a page of a pool made no sense? For signal handlers. */
+REEF_API bool reef_store_gave_up(void);
 
 /** 32 hexadecimal digits and a final zero. */
 REEF_API void reef_hash_format(const uint8_t hash[REEF_HASH_BYTES],

@@ -23,11 +23,16 @@ reef_status reef_store_open(reef_store **out,
     status = reef_environment_open(&store->environment, path,
                                    &(reef_environment_options){.create = options->create,
                                                                .write = options->write,
+                                                               .damaged = options->damaged,
+                                                               .no_sync = options->no_sync,
                                                                .map_bytes = options->map_bytes},
                                    err);
     if (status != REEF_OK) goto cleanup;
     store->path = copy;
     store->write = options->write;
+    // What comes between two looks at the clock takes time, too.
+    store->turn_ns =
+        options->turn_us > 0 ? 1000 * options->turn_us : UINT64_C(1000000) * REEF_READ_MS_MAX / 2;
     *out = store; // the caller owns it now
     store = NULL;
     copy = NULL;
@@ -43,6 +48,10 @@ void reef_store_close(reef_store *store) {
     reef_environment_close(store->environment, store->write);
     free(store->path);
     free(store);
+}
+
+void reef_store_read_stat(const reef_store *store, reef_read_stat *out) {
+    reef_environment_read_stat(store->environment, out);
 }
 
 const char *reef_store_path(const reef_store *store) {

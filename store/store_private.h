@@ -10,6 +10,7 @@ struct reef_store {
     reef_environment *environment;
     char *path; // as it was given
     bool write;
+    uint64_t turn_ns; // of reads in turns
 };
 
 struct reef_txn {
@@ -17,6 +18,7 @@ struct reef_txn {
     reef_environment *environment;
     MDB_txn *lmdb;
     reef_txn_mode mode;
+    uint64_t begun_ns;      // of a monotonic clock: a read, or its present turn
     uint64_t commit;        // the number this write transaction will have; 0 in a read
     uint64_t bytes_written; // payload bytes so far
     uint32_t generation_count, sealed_count; // sealed ones are 0 .. sealed_count - 1
@@ -60,6 +62,19 @@ REEF_MUST_CHECK reef_status reef_record_verify(reef_txn *txn,
                                                char name[REEF_NAME_BYTES_MAX + 1],
                                                reef_view *view,
                                                reef_error *err);
+
+/** The same without reading the payload: its header against the entry in sums. `key` as decoded. */
+REEF_MUST_CHECK reef_status reef_record_verify_header(reef_txn *txn,
+                                                      const reef_cursor *cursor,
+                                                      const reef_key *key,
+                                                      reef_view *view,
+                                                      reef_error *err);
+/** What sums has of a record, there or not. NOT_FOUND no entry; CORRUPT one of a wrong length. */
+REEF_MUST_CHECK reef_status reef_sum_read(reef_txn *txn,
+                                          const reef_key *key,
+                                          uint64_t *commit,
+                                          uint8_t content[REEF_HASH_BYTES],
+                                          reef_error *err);
 
 /** Remember the first failure of a write transaction and pass its status on. */
 reef_status reef_txn_failed(reef_txn *txn,

@@ -10,6 +10,9 @@
 static reef_status json_check(const char *json, reef_error *err) {
     json_error_t reason;
     json_t *value = json == NULL ? NULL : json_loads(json, JSON_REJECT_DUPLICATES, &reason);
+    // jansson gives no reason where it finds no memory.
+    if (value == NULL && json != NULL && reason.text[0] == '\0')
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for an event of the timeline");
     if (value == NULL)
         return reef_fail(err, REEF_INVALID, "an event for the timeline is no JSON: %s",
                          json == NULL ? "it is missing" : reason.text);

@@ -6,6 +6,7 @@
 // write that LMDB refused, the transaction can only be aborted: reef_txn_commit says why.
 #include "store_private.h"
 
+#include "reef_fail_point.h"
 #include "store_bytes.h"
 
 #include <assert.h>
@@ -13,17 +14,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // ---- the commit record ---------------------------------------------------------------------------
 
 // meta "commit", 56 bytes, little-endian:
 //   0 number u64   8 step u64   16 stream bytes u64   24 wall clock ms u64   32 bytes written u64
 //   40 root hash, 16 bytes
-#define COMMIT_BYTES 56
 
 static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
 
-static void commit_encode(const reef_commit *commit, uint8_t out[COMMIT_BYTES]) {
+static void commit_encode(const reef_commit *commit, uint8_t out[REEF_COMMIT_BYTES]) {
     reef_put_le64(out, commit->number);
     reef_put_le64(out + 8, commit->step);
     reef_put_le64(out + 16, commit->stream_bytes);
@@ -32,7 +33,7 @@ static void commit_encode(const reef_commit *commit, uint8_t out[COMMIT_BYTES]) 
     memcpy(out + 40, commit->root, REEF_HASH_BYTES);
 }
 
-static void commit_decode(const uint8_t in[COMMIT_BYTES], reef_commit *out) {
+static void commit_decode(const uint8_t in[REEF_COMMIT_BYTES], reef_commit *out) {
     *out = (reef_commit){.number = reef_get_le64(in),
                          .step = reef_get_le64(in + 8),
                          .stream_bytes = reef_get_le64(in + 16),
@@ -42,7 +43,7 @@ static void commit_decode(const uint8_t in[COMMIT_BYTES], reef_commit *out) {
 }
 
 reef_status reef_commit_read(reef_txn *txn, reef_commit *out, reef_error *err) {
-    uint8_t bytes[COMMIT_BYTES];
+    uint8_t bytes[REEF_COMMIT_BYTES];
     reef_status status = reef_record_read(txn, &commit_key, bytes, sizeof(bytes), err);
     if (status == REEF_NOT_FOUND)
         return reef_fail(err, REEF_NOT_FOUND, "pool %s has no commit yet", txn->store->path);
@@ -51,6 +52,28 @@ reef_status reef_commit_read(reef_txn *txn, reef_commit *out, reef_error *err) {
 }
 
 // ---- begin and end -------------------------------------------------------------------------------
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static reef_status lmdb_begin(reef_txn *txn, reef_error *err) {
+    bool write = txn->mode == REEF_TXN_WRITE;
+    txn->begun_ns = now_ns();
+    return reef_environment_begin(txn->environment, write, &txn->lmdb, err);
+}
+
+// Accepts a transaction without one of LMDB: a turn of it failed, or its commit has taken it.
+static void lmdb_end(reef_txn *txn) {
+    bool write = txn->mode == REEF_TXN_WRITE;
+    mdb_txn_abort(txn->lmdb); // accepts NULL
+    if (!write && txn->lmdb != NULL)
+        reef_environment_note_read(txn->environment, now_ns() - txn->begun_ns);
+    if (write || txn->lmdb != NULL) reef_environment_end(txn->environment, write);
+    txn->lmdb = NULL;
+}
 
 static reef_status last_commit_number(reef_txn *txn, uint64_t *out, reef_error *err) {
     reef_commit commit = {0};
@@ -71,7 +94,7 @@ reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode
     txn->store = store;
     txn->environment = store->environment;
     txn->mode = mode;
-    reef_status status = reef_environment_begin(store->environment, write, &txn->lmdb, err);
+    reef_status status = lmdb_begin(txn, err);
     if (status != REEF_OK) {
         free(txn);
         return status;
@@ -91,9 +114,15 @@ reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode
 
 void reef_txn_abort(reef_txn *txn) {
     if (txn == NULL) return;
-    mdb_txn_abort(txn->lmdb); // accepts NULL
-    reef_environment_end(txn->environment, txn->mode == REEF_TXN_WRITE);
+    lmdb_end(txn);
     free(txn);
+}
+
+reef_status reef_txn_turn(reef_txn *txn, bool *turned, reef_error *err) {
+    *turned = txn->mode == REEF_TXN_READ_IN_TURNS && now_ns() - txn->begun_ns > txn->store->turn_ns;
+    if (!*turned) return REEF_OK;
+    lmdb_end(txn);
+    return lmdb_begin(txn, err);
 }
 
 reef_status reef_txn_failed(reef_txn *txn,
@@ -124,7 +153,7 @@ static reef_status lmdb_commit(reef_txn *txn, reef_error *err) {
 }
 
 reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err) {
-    uint8_t bytes[COMMIT_BYTES];
+    uint8_t bytes[REEF_COMMIT_BYTES];
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK && txn->replaced != 0)
         status = reef_fail(err, REEF_INVALID,
@@ -132,6 +161,7 @@ reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err)
                            " was given up to be replaced and is not sealed again",
                            txn->replaced);
     if (status != REEF_OK) goto cleanup;
+    REEF_FAIL_POINT(COMMIT_BEFORE_ROOT);
     commit->number = txn->commit;
     commit->bytes_written = txn->bytes_written;
     status = reef_root_hash(txn, commit->step, commit->stream_bytes, commit->root, err);
@@ -140,10 +170,13 @@ reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err)
         status = reef_snapshots_finish(txn, commit, err);
         if (status != REEF_OK) goto cleanup;
     }
+    REEF_FAIL_POINT(COMMIT_BEFORE_RECORD);
     commit_encode(commit, bytes);
     status = reef_record_store(txn, &commit_key, REEF_BYTES, bytes, sizeof(bytes), err);
     if (status != REEF_OK) goto cleanup;
+    REEF_FAIL_POINT(COMMIT_BEFORE_SYNC);
     status = lmdb_commit(txn, err);
+    if (status == REEF_OK) REEF_FAIL_POINT(COMMIT_AFTER_SYNC);
 
 cleanup:
     reef_txn_abort(txn); // lets go of the handle; after lmdb_commit there is nothing left to undo
@@ -223,6 +256,22 @@ static reef_status sum_check(reef_txn *txn,
                          text, view->commit, expected.commit);
     return reef_fail(err, REEF_CORRUPT, "%s: the record's content differs from its entry in sums",
                      text);
+}
+
+reef_status reef_sum_read(reef_txn *txn,
+                          const reef_key *key,
+                          uint64_t *commit,
+                          uint8_t content[REEF_HASH_BYTES],
+                          reef_error *err) {
+    reef_key_bytes encoded;
+    sum entry;
+    reef_status status = reef_key_encode(key, &encoded, err);
+    if (status != REEF_OK) return status;
+    int code = sum_get(txn, key->db, &encoded, &entry);
+    if (code != 0) return reef_environment_fail(txn->environment, code, 0, "read sums", err);
+    *commit = entry.commit;
+    memcpy(content, entry.content, REEF_HASH_BYTES);
+    return REEF_OK;
 }
 
 // ---- reading -------------------------------------------------------------------------------------
@@ -514,6 +563,23 @@ reef_status reef_record_verify(reef_txn *txn,
                                    view, content, err);
     if (status == REEF_OK) status = sum_check(txn, key, &encoded, view, content, err);
     return status;
+}
+
+// The content hash is the one in sums, and the header's checksum covers it.
+reef_status reef_record_verify_header(reef_txn *txn,
+                                      const reef_cursor *cursor,
+                                      const reef_key *key,
+                                      reef_view *view,
+                                      reef_error *err) {
+    reef_key_bytes encoded;
+    sum expected = {0};
+    reef_status status = reef_key_encode(key, &encoded, err);
+    if (status != REEF_OK) return status;
+    int code = sum_get(txn, key->db, &encoded, &expected);
+    if (code != 0) return sum_check(txn, key, &encoded, view, expected.content, err);
+    status = reef_record_parse_header(key, &encoded, cursor->value.mv_data, cursor->value.mv_size,
+                                      expected.content, view, err);
+    return status == REEF_OK ? sum_check(txn, key, &encoded, view, expected.content, err) : status;
 }
 
 reef_status reef_record_scan(reef_txn *txn,

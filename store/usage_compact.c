@@ -11,6 +11,7 @@
 //
 // The bytes of each level are counted by a walk over keys, not kept in a record of their own: there are at most
 // some ten thousand, and what is not stored cannot be wrong.
+#include "reef_fail_point.h"
 #include "usage_windows.h"
 
 #include <inttypes.h>
@@ -190,11 +191,14 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
     if (status == REEF_OK && count == 0) // a key that no commit can have written
         status =
             reef_fail(err, REEF_CORRUPT, "usage has a window at %" PRIu64 " ms", first->window);
+    REEF_FAIL_POINT(COMPACT_GATHERED);
     if (status == REEF_OK) status = write_target(s, &target, err);
+    REEF_FAIL_POINT(COMPACT_MERGED);
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         source.window = windows[i];
         status = reef_record_delete(s->txn, &source, err);
     }
+    REEF_FAIL_POINT(COMPACT_REMOVED);
     if (status == REEF_OK) s->done->merged += count;
     return status;
 }

@@ -2,14 +2,14 @@
 //
 //   parent                          child
 //     fork  ------------------------> opens the pool itself, checks
-//     reads frames until the end <--- DAMAGE text, DAMAGE text, ..., RESULT status report message
+//     reads frames until the end <--- DAMAGE text, ..., REPAIR plan, ..., RESULT status report message
 //     waitpid                         _exit
 //
 // A child that dies before its RESULT died of the pool: of a page that is not in the file (SIGBUS), or
 // of LMDB following a broken page (SIGSEGV, SIGABRT).
 #include "verify.h"
 
-#include "environment.h"
+#include "check.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,15 +20,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef enum frame_kind { DAMAGE = 1, RESULT = 2 } frame_kind;
+typedef enum frame_kind { DAMAGE = 1, REPAIR = 2, WHOLE = 3, RESULT = 4 } frame_kind;
 
 // A fixed size below PIPE_BUF: frames are written and read whole. Parent and child are one program.
 typedef struct frame {
     frame_kind kind;
     reef_status status;
-    reef_check_report report;
+    union {
+        reef_check_report report;
+        reef_repair repair;
+        uint32_t generation;
+    };
     char text[sizeof(((reef_error *)0)->message)];
 } frame;
+_Static_assert(sizeof(frame) < 4096, "a frame fits the pipe");
 
 static bool write_all(int fd, const void *data, size_t bytes) {
     const char *p = data;
@@ -57,12 +62,33 @@ static bool read_all(int fd, void *data, size_t bytes) {
 
 // ---- the child -----------------------------------------------------------------------------------
 
+static void child_send(int fd, const frame *f) {
+    if (!write_all(fd, f, sizeof(*f))) _exit(1); // nobody listens any more
+}
+
+// Padding is cleared too: these bytes leave the process.
 static void child_on_damage(void *context, const char *what) {
     frame f;
-    memset(&f, 0, sizeof(f)); // padding too: these bytes leave the process
+    memset(&f, 0, sizeof(f));
     f.kind = DAMAGE;
     snprintf(f.text, sizeof(f.text), "%s", what);
-    if (!write_all(*(int *)context, &f, sizeof(f))) _exit(1); // nobody listens any more
+    child_send(*(int *)context, &f);
+}
+
+static void child_on_repair(void *context, const reef_repair *repair) {
+    frame f;
+    memset(&f, 0, sizeof(f));
+    f.kind = REPAIR;
+    f.repair = *repair;
+    child_send(*(int *)context, &f);
+}
+
+static void child_on_whole(void *context, uint32_t generation) {
+    frame f;
+    memset(&f, 0, sizeof(f));
+    f.kind = WHOLE;
+    f.generation = generation;
+    child_send(*(int *)context, &f);
 }
 
 // Signals end the child, whatever the program does about them, and leave no core file behind.
@@ -74,14 +100,22 @@ static void child_signals(void) {
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
 }
 
-static void child_run(int fd, const char *path, reef_verify_work work) {
+static void child_run(int fd,
+                      const char *path,
+                      reef_verify_work work,
+                      const reef_check_options *options) {
     frame f;
     reef_error reason = {0};
+    reef_check_options here = *options;
+    here.context = &fd;
+    here.on_damage = child_on_damage;
+    here.on_repair = options->on_repair != NULL ? child_on_repair : NULL;
+    here.on_whole = options->on_whole != NULL ? child_on_whole : NULL;
     memset(&f, 0, sizeof(f));
     f.kind = RESULT;
     child_signals();
     reef_environment_forget_inherited();
-    f.status = work(path, child_on_damage, &fd, &f.report, &reason);
+    f.status = work(path, &here, &f.report, &reason);
     memcpy(f.text, reason.message, sizeof(f.text));
     _exit(write_all(fd, &f, sizeof(f)) ? 0 : 1);
 }
@@ -112,6 +146,9 @@ static reef_status child_died(pid_t child, const char *path, reef_error *err) {
     if (WIFSIGNALED(how))
         return reef_fail(err, REEF_CORRUPT, "checking pool %s ended with %s", path,
                          signal_text(WTERMSIG(how)));
+    // A program may end itself where it has no memory: see reef_program_begin.
+    if (WEXITSTATUS(how) == reef_status_exit_code(REEF_NO_MEMORY))
+        return reef_fail(err, REEF_NO_MEMORY, "checking pool %s ended for want of memory", path);
     return reef_fail(err, REEF_CORRUPT, "checking pool %s ended without a result, exit status %d",
                      path, WEXITSTATUS(how));
 }
@@ -121,10 +158,22 @@ static void child_wait(pid_t child) {
     }
 }
 
+// What the child says before its result; a repair's key gets its name from this process.
+static void pass_on(const reef_check_options *options, frame *f, uint64_t *damaged) {
+    if (f->kind == DAMAGE) {
+        (*damaged)++;
+        if (options->on_damage != NULL) options->on_damage(options->context, f->text);
+    } else if (f->kind == REPAIR) {
+        if (f->repair.name[0] != '\0') f->repair.key.name = f->repair.name;
+        options->on_repair(options->context, &f->repair);
+    } else if (f->kind == WHOLE) {
+        options->on_whole(options->context, f->generation);
+    }
+}
+
 reef_status reef_verify_in_child(const char *path,
                                  reef_verify_work work,
-                                 void (*on_damage)(void *context, const char *what),
-                                 void *context,
+                                 const reef_check_options *options,
                                  reef_check_report *report,
                                  reef_error *err) {
     int ends[2];
@@ -137,7 +186,7 @@ reef_status reef_verify_in_child(const char *path,
     reef_environment_fork_unlock(); // in the child too: it has this thread, and the lock with it
     if (child == 0) {
         close(ends[0]);
-        child_run(ends[1], path, work);
+        child_run(ends[1], path, work, options);
     }
     close(ends[1]);
     if (child < 0) {
@@ -148,9 +197,7 @@ reef_status reef_verify_in_child(const char *path,
     bool finished = false;
     while (!finished && read_all(ends[0], &f, sizeof(f))) {
         finished = f.kind == RESULT;
-        if (finished) break;
-        damaged++;
-        if (on_damage != NULL) on_damage(context, f.text);
+        if (!finished) pass_on(options, &f, &damaged);
     }
     close(ends[0]);
     if (!finished) {
@@ -163,16 +210,24 @@ reef_status reef_verify_in_child(const char *path,
 }
 
 static reef_status open_and_check(const char *path,
-                                  void (*on_damage)(void *context, const char *what),
-                                  void *context,
+                                  const reef_check_options *options,
                                   reef_check_report *report,
                                   reef_error *err) {
     reef_store *store = NULL;
-    reef_status status = reef_store_open(&store, path, &(reef_store_options){0}, err);
+    reef_status status = reef_store_open(&store, path, &(reef_store_options){.damaged = true}, err);
+    if (status == REEF_CORRUPT) // what can be said of it without LMDB
+        (void)!reef_check_pages_of(path, options, report, NULL);
     if (status != REEF_OK) return status;
-    status = reef_store_check(store, on_damage, context, report, err);
+    status = reef_store_check_with(store, options, report, err);
     reef_store_close(store);
     return status;
+}
+
+reef_status reef_store_verify_with(const char *path,
+                                   const reef_check_options *options,
+                                   reef_check_report *report,
+                                   reef_error *err) {
+    return reef_verify_in_child(path, open_and_check, options, report, err);
 }
 
 reef_status reef_store_verify(const char *path,
@@ -180,5 +235,6 @@ reef_status reef_store_verify(const char *path,
                               void *context,
                               reef_check_report *report,
                               reef_error *err) {
-    return reef_verify_in_child(path, open_and_check, on_damage, context, report, err);
+    const reef_check_options options = {.on_damage = on_damage, .context = context};
+    return reef_store_verify_with(path, &options, report, err);
 }

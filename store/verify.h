@@ -4,18 +4,16 @@
 
 #include "reef_store.h"
 
-/** Looks at a pool: reef_store_check after opening it, or a test's stand-in. */
+/** Looks at a pool: reef_store_check_with after opening it, or a test's stand-in. */
 typedef reef_status (*reef_verify_work)(const char *path,
-                                        void (*on_damage)(void *context, const char *what),
-                                        void *context,
+                                        const reef_check_options *options,
                                         reef_check_report *report,
                                         reef_error *err);
 
 /** Run `work` in a child; what it reports arrives here, and a signal becomes REEF_CORRUPT. */
 REEF_MUST_CHECK reef_status reef_verify_in_child(const char *path,
                                                  reef_verify_work work,
-                                                 void (*on_damage)(void *context, const char *what),
-                                                 void *context,
+                                                 const reef_check_options *options,
                                                  reef_check_report *report,
                                                  reef_error *err);
 

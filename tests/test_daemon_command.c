@@ -34,6 +34,12 @@ static void each_command_is_understood(void **state) {
     assert_int_equal(parse(&command, "{\"side\": 5, \"command\": \"grow\"}", &err), REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_GROW);
     assert_int_equal(command.request.side, 5);
+    assert_int_equal(
+        parse(&command, "{\"command\": \"branch\", \"from\": 3, \"dry_run\": true}", &err),
+        REEF_OK);
+    assert_int_equal(command.request.kind, REEF_REQUEST_BRANCH);
+    assert_int_equal(command.request.branch.from, 3);
+    assert_true(command.request.dry_run);
     assert_int_equal(parse(&command, "{\"command\": \"snapshot\", \"name\": \"a.b\"}", &err),
                      REEF_OK);
     assert_int_equal(command.request.kind, REEF_REQUEST_SNAPSHOT);
@@ -98,6 +104,11 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
         "{\"command\": \"grow\", \"side\": 4294967296}",
         "{\"command\": \"grow\", \"side\": 4.5}",
         "{\"command\": \"grow\", \"side\": \"4\"}",
+        "{\"command\": \"branch\"}",
+        "{\"command\": \"branch\", \"from\": -1}",
+        "{\"command\": \"branch\", \"from\": 65536}",
+        "{\"command\": \"branch\", \"from\": \"1\"}",
+        "{\"command\": \"branch\", \"generation\": 1}",
         "{\"command\": \"freeze\", \"layr\": 0}",
         "{\"command\": \"freeze\", \"layer\": -2}",
         "{\"command\": \"freeze\", \"layer\": 99}",

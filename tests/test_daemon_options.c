@@ -32,6 +32,7 @@ static void options_have_their_documented_defaults(void **state) {
     assert_int_equal(options.commit_steps, 50);
     assert_true(options.commit_seconds == 10.0);
     assert_int_equal(options.commit_retries, 5);
+    assert_int_equal(options.scrub_rate, 1 << 20);
     assert_null(options.socket);
     assert_false(options.stay || options.json_log || options.quiet);
 }
@@ -42,8 +43,8 @@ static void every_option_is_taken(void **state) {
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool=p", "--source", "a", "--source=-", "--threads",
                            "3", "--commit-steps", "7", "--commit-seconds", "0.5",
-                           "--commit-retries", "0", "--socket", "s", "--stay", "--json-log",
-                           "--quiet"),
+                           "--commit-retries", "0", "--scrub-rate", "4M", "--socket", "s", "--stay",
+                           "--json-log", "--quiet"),
                      REEF_OK);
     assert_int_equal(options.source_count, 2);
     assert_string_equal(options.sources[1], "-");
@@ -51,6 +52,7 @@ static void every_option_is_taken(void **state) {
     assert_int_equal(options.commit_steps, 7);
     assert_true(options.commit_seconds == 0.5);
     assert_int_equal(options.commit_retries, 0);
+    assert_int_equal(options.scrub_rate, 4 << 20);
     assert_string_equal(options.socket, "s");
     assert_true(options.stay && options.json_log && options.quiet);
 }
@@ -103,6 +105,8 @@ static void what_is_refused_is_named(void **state) {
         {{"--commit-seconds", "-1"}, "--commit-seconds '-1'"},
         {{"--commit-seconds", "soon"}, "--commit-seconds 'soon'"},
         {{"--commit-retries", "11"}, "--commit-retries '11'"},
+        {{"--scrub-rate", "fast"}, "--scrub-rate 'fast'"},
+        {{"--scrub-rate", "-1"}, "--scrub-rate '-1'"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
         reef_options options;

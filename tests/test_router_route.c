@@ -655,7 +655,7 @@ static void shapes_that_do_not_fit_together_are_refused(void **state) {
         {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 7, .side = 5}, "d_key is 7"},
         {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 0}, "side is 0"},
         {{.d_model = 7, .head_count = 3, .topk = 6, .d_key = 6, .side = 5}, "topk is 6"},
-        {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 65536}, "side is 65536"},
+        {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 65537}, "side is 65537"},
         {{.d_model = SIZE_MAX, .head_count = 3, .topk = 3, .d_key = 6, .side = 5}, "d_model is"},
         {{.d_model = 7, .head_count = 3, .topk = 3, .d_key = 6, .side = 5, .score = 3},
          "no score function 3"},

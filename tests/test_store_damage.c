@@ -288,9 +288,10 @@ static void the_check_goes_on_after_damage(void **state) {
 
 // ---- signals -------------------------------------------------------------------------------------
 
+static const reef_check_options plain = {0};
+
 static reef_status truncate_while_mapped(const char *path,
-                                         void (*log)(void *context, const char *what),
-                                         void *context,
+                                         const reef_check_options *options,
                                          reef_check_report *report,
                                          reef_error *err) {
     reef_store *store = NULL;
@@ -298,7 +299,7 @@ static reef_status truncate_while_mapped(const char *path,
     data_file_path(file, path);
     reef_status status = reef_store_open(&store, path, &(reef_store_options){0}, err);
     if (status != REEF_OK || truncate(file, 3 * 4096) != 0) return REEF_IO;
-    status = reef_store_check(store, log, context, report, err);
+    status = reef_store_check_with(store, options, report, err);
     reef_store_close(store);
     return status;
 }
@@ -310,19 +311,18 @@ static void a_file_truncated_under_the_map_costs_the_child_only(void **state) {
     fill_pool(f->store, 77);
     reef_store_close(f->store);
     f->store = NULL;
-    must_fail(reef_verify_in_child(f->path, truncate_while_mapped, NULL, NULL, &report, &err),
+    must_fail(reef_verify_in_child(f->path, truncate_while_mapped, &plain, &report, &err),
               REEF_CORRUPT, &err, "SIGBUS");
     must_fail(reef_store_verify(f->path, NULL, NULL, &report, &err), REEF_CORRUPT, &err,
               "truncated");
 }
 
 static reef_status stopped_by_signal(const char *path,
-                                     void (*log)(void *context, const char *what),
-                                     void *context,
+                                     const reef_check_options *options,
                                      reef_check_report *report,
                                      reef_error *err) {
     (void)path, (void)report, (void)err;
-    log(context, "one line before the end");
+    options->on_damage(options->context, "one line before the end");
     (void)raise(*path == 's' ? SIGSEGV : SIGKILL);
     return REEF_OK;
 }
@@ -332,12 +332,13 @@ static void what_a_child_said_before_its_end_is_not_lost(void **state) {
     reef_error err;
     reef_check_report report;
     damage_log log = {.expected = "one line before the end"};
-    must_fail(reef_verify_in_child("segv", stopped_by_signal, on_damage, &log, &report, &err),
+    const reef_check_options options = {.on_damage = on_damage, .context = &log};
+    must_fail(reef_verify_in_child("segv", stopped_by_signal, &options, &report, &err),
               REEF_CORRUPT, &err, "SIGSEGV");
     assert_int_equal(log.matching, 1);
     assert_int_equal(report.damaged, 1);
-    must_fail(reef_verify_in_child("kill", stopped_by_signal, on_damage, &log, &report, &err),
-              REEF_IO, &err, "was stopped");
+    must_fail(reef_verify_in_child("kill", stopped_by_signal, &options, &report, &err), REEF_IO,
+              &err, "was stopped");
 }
 
 static void a_pool_open_for_writing_can_be_verified(void **state) {

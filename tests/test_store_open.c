@@ -100,6 +100,62 @@ static void an_lmdb_environment_of_another_program_is_invalid(void **state) {
     must_not_open(f->path, &writing, REEF_CORRUPT, "database tensors is missing");
 }
 
+// ---- what a process left that died while it made a pool ------------------------------------------
+
+static bool exists(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+// A directory as it is when the process dies just before the data file is moved to its place.
+static void leave_unfinished(const pool_fixture *f, char nursery[TEMP_DIR_BYTES]) {
+    char file[TEMP_DIR_BYTES];
+    temp_dir_join(nursery, f->path, "unfinished");
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    assert_int_equal(mkdir(nursery, 0700), 0);
+    temp_dir_join(file, f->path, "writer.lock");
+    write_file(file, "1\n", 2);
+    temp_dir_join(file, nursery, "data.mdb");
+    write_file(file, "half of a pool", 14);
+}
+
+static void what_a_dead_creator_left_is_cleared(void **state) {
+    pool_fixture *f = *state;
+    char nursery[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
+    leave_unfinished(f, nursery);
+    must_not_open(f->path, &reading, REEF_INVALID, "has no data.mdb");
+    reef_store *store = pool_open(f->path, true, true);
+    pool_check(store);
+    reef_store_close(store);
+    assert_false(exists(nursery));
+
+    // It died after the move: the pool is whole, and the next writer clears what is left.
+    assert_int_equal(mkdir(nursery, 0700), 0);
+    temp_dir_join(file, nursery, "lock.mdb");
+    write_file(file, "", 0);
+    reef_store_close(pool_open(f->path, false, false));
+    assert_true(exists(nursery)); // readers change nothing
+    reef_store_close(pool_open(f->path, false, true));
+    assert_false(exists(nursery));
+}
+
+static void what_is_not_of_a_creator_stays(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    char nursery[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
+    leave_unfinished(f, nursery);
+    temp_dir_join(file, nursery, "letter");
+    write_file(file, "dear", 4);
+    must(reef_store_check_new(f->path, &err), &err);
+    must_not_open(f->path, &creating, REEF_INVALID, "choose another directory");
+    assert_true(exists(file));
+    temp_dir_join(file, f->path, "letter");
+    write_file(file, "dear", 4);
+    must_fail(reef_store_check_new(f->path, &err), REEF_INVALID, &err, "not empty");
+    must_not_open(f->path, &creating, REEF_INVALID, "not empty");
+    assert_true(exists(file));
+}
+
 // ---- another version -----------------------------------------------------------------------------
 
 static void another_format_version_is_refused_with_both_numbers(void **state) {
@@ -123,8 +179,54 @@ static void another_lmdb_version_is_refused(void **state) {
     data_bytes file = data_file_load(f->path);
     file.data[20] = 9;
     data_file_save(f->path, &file, file.bytes);
+    must_not_open(f->path, &reading, REEF_CORRUPT,
+                  "the first meta page"); // the other has another one
+    file.data[4096 + 20] = 9;
+    data_file_save(f->path, &file, file.bytes);
     must_not_open(f->path, &reading, REEF_VERSION, "LMDB format 9");
     free(file.data);
+}
+
+static void make_pool(const char *path, uint32_t records);
+
+// ---- the last commit -----------------------------------------------------------------------------
+
+static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
+
+static void a_damaged_record_of_the_last_commit_is_corrupt(void **state) {
+    pool_fixture *f = *state;
+    static const uint8_t NAME[] = "commit";
+    reef_error err;
+    reef_check_report report;
+    make_pool(f->path, 2);
+    data_bytes file = data_file_load(f->path);
+    // The record lies behind its key, in meta and in older copies of its page.
+    for (size_t at = 0; (at = data_file_find(&file, at, NAME, sizeof(NAME))) != SIZE_MAX; at++)
+        if (at + 7 + 60 < file.bytes && memcmp(file.data + at + 7, "REEF", 4) == 0)
+            file.data[at + 7 + 56] ^= 4; // its step
+    data_file_save(f->path, &file, file.bytes);
+    must_not_open(f->path, &reading, REEF_CORRUPT, "meta (name commit): the record's checksum");
+    must_not_open(f->path, &writing, REEF_CORRUPT, f->path);
+    // The check looks all the same.
+    must(reef_store_verify(f->path, NULL, NULL, &report, &err), &err);
+    assert_true(report.damaged > 0 && report.records > 6);
+    free(file.data);
+}
+
+static void a_record_of_the_last_commit_that_is_too_short_is_corrupt(void **state) {
+    pool_fixture *f = *state;
+    reef_key_bytes encoded;
+    reef_error err;
+    uint8_t record[REEF_RECORD_HEADER_BYTES + 8] = {0}, content[REEF_HASH_BYTES];
+    make_pool(f->path, 2);
+    must(reef_key_encode(&commit_key, &encoded, &err), &err);
+    reef_record_content_hash(REEF_DB_META, &encoded, REEF_BYTES, record + REEF_RECORD_HEADER_BYTES,
+                             8, content);
+    reef_record_header_write(record, &commit_key, &encoded, REEF_BYTES, 3, 8, content);
+    MDB_env *env = raw_open(f->path);
+    raw_put(env, "meta", encoded.data, encoded.bytes, record, sizeof(record));
+    mdb_env_close(env);
+    must_not_open(f->path, &reading, REEF_CORRUPT, "meta (name commit) has 8 bytes instead of 56");
 }
 
 // ---- creating ------------------------------------------------------------------------------------
@@ -240,11 +342,10 @@ static void unwritten_free_pages_at_the_end_are_no_truncation(void **state) {
 }
 
 static reef_status only_open(const char *path,
-                             void (*on_damage)(void *context, const char *what),
-                             void *context,
+                             const reef_check_options *options,
                              reef_check_report *report,
                              reef_error *err) {
-    (void)on_damage, (void)context, (void)report;
+    (void)options, (void)report;
     reef_store *store = NULL;
     reef_status status = reef_store_open(&store, path, &reading, err);
     reef_store_close(store);
@@ -256,6 +357,7 @@ static void no_broken_page_makes_opening_raise_a_signal(void **state) {
     enum { ROUNDS = 300 };
     uint64_t random = 5;
     int refused = 0;
+    const reef_check_options plain = {0};
     make_pool(f->path, 1); // few pages, so that opening reads many of them
     data_bytes file = data_file_load(f->path);
     data_bytes broken = {.data = malloc(file.bytes), .bytes = file.bytes};
@@ -273,7 +375,7 @@ static void no_broken_page_makes_opening_raise_a_signal(void **state) {
         if (count > 4096 - from) count = 4096 - from;
         fill(broken.data + 4096 * page + from, count, draw_bits(&random));
         data_file_save(f->path, &broken, broken.bytes);
-        reef_status status = reef_verify_in_child(f->path, only_open, NULL, NULL, &report, &err);
+        reef_status status = reef_verify_in_child(f->path, only_open, &plain, &report, &err);
         if (status == REEF_OK) continue; // a page that opening does not read
         refused++;
         if (strstr(err.message, "ended") != NULL) fail_msg("round %d: %s", round, err.message);
@@ -287,11 +389,15 @@ static void no_broken_page_makes_opening_raise_a_signal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        DIRECTORY_TEST(what_a_dead_creator_left_is_cleared),
+        DIRECTORY_TEST(what_is_not_of_a_creator_stays),
         DIRECTORY_TEST(a_missing_pool_is_not_found),
         DIRECTORY_TEST(what_is_no_pool_is_invalid),
         DIRECTORY_TEST(an_lmdb_environment_of_another_program_is_invalid),
         DIRECTORY_TEST(another_format_version_is_refused_with_both_numbers),
         DIRECTORY_TEST(another_lmdb_version_is_refused),
+        DIRECTORY_TEST(a_damaged_record_of_the_last_commit_is_corrupt),
+        DIRECTORY_TEST(a_record_of_the_last_commit_that_is_too_short_is_corrupt),
         DIRECTORY_TEST(create_accepts_only_nothing_or_an_empty_directory),
         DIRECTORY_TEST(the_writer_lock_holds_the_pid_while_it_is_held),
         DIRECTORY_TEST(a_truncated_file_is_corrupt_at_every_length),

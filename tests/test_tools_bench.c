@@ -364,7 +364,7 @@ static void a_step_without_its_rival_is_measured_all_the_same(void **state) {
 
 #define TINY_STORE                                                                                 \
     "bench", "store", "--commit-bytes", "260K", "--rounds", "2", "--seconds", "0.1",               \
-        "--sealed-side", "16", "--commits", "8", "--readers", "3"
+        "--sealed-side", "16", "--commits", "8", "--readers", "3", "--usage-days", "1"
 
 static void a_store_is_measured_on_what_was_really_written_and_read(void **state) {
     (void)state;
@@ -382,6 +382,10 @@ static void a_store_is_measured_on_what_was_really_written_and_read(void **state
     assert_true(integer(sizes, "growth_reads") >= 3); // each reader at least once
     assert_true(integer(sizes, "growth_live_bytes") > 128 * 131072);
     assert_true(integer(sizes, "written_bytes") > 0);
+    assert_int_equal(integer(sizes, "usage_days"), 1);
+    double each = number(document, "usage_bytes_per_expert"); // 16 of them are its totals
+    assert_true(each >= 16 && each <= 40);
+    assert_true(json_is_true(json_object_get(document, "usage_exact")));
     json_decref(document);
 }
 
@@ -390,7 +394,8 @@ static void sizes_that_a_store_cannot_be_measured_with_are_refused(void **state)
     static const char *const WRONG[][2] = {{"--commit-bytes", "5"},
                                            {"--commit-bytes", "much"},
                                            {"--sealed-side", "2"},
-                                           {"--readers", "9999"}};
+                                           {"--readers", "9999"},
+                                           {"--usage-days", "0"}};
     for (size_t i = 0; i < sizeof(WRONG) / sizeof(WRONG[0]); i++) {
         program p;
         reef(&p, "bench", "store", WRONG[i][0], WRONG[i][1], NULL);

@@ -695,7 +695,7 @@ static void grid_that_cannot_grow_says_so(void **state) {
     reef_error err;
     make_rival(f, "grid", "given");
     feed_kind(f, 0, 641, 1);
-    f->trainer->net.config.side_new = 65535;
+    f->trainer->net.config.side_new = REEF_SIDE_MAX;
     assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_INVALID);
     assert_non_null(strstr(err.message, "more than the"));
     assert_int_equal(status_of(f).task, 0);

@@ -51,8 +51,8 @@ reef_status cli_pool_refresh(cli_pool *pool, reef_error *err) {
     if (status == REEF_OK) status = reef_config_read(txn, &pool->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &pool->commit, err);
     if (status == REEF_OK) status = read_generations(pool, txn, err);
-    if (status == REEF_OK && cli_keeps_one_generation(pool))
-        status = reef_tasks_read(txn, &pool->tasks, err);
+    bool counts = cli_keeps_one_generation(pool) || pool->config.recycle_after > 0;
+    if (status == REEF_OK && counts) status = reef_tasks_read(txn, &pool->tasks, err);
     reef_txn_abort(txn); // a read has nothing to commit
     pool->file_bytes = data_file_bytes(reef_store_path(pool->store));
     return status;

@@ -1,6 +1,7 @@
 // reef bench store: what commits, snapshots, opening and readers cost, beside what the disk allows.
 #include "bench.h"
 #include "bench_store.h"
+#include "bench_usage.h"
 #include "commands.h"
 
 #include <inttypes.h>
@@ -12,6 +13,7 @@ static const cli_option OPTIONS[] = {
     {"seconds", "S", "how long to train for the overhead (default: 30)"},
     {"sealed-side", "N", "side of the sealed generation (default: 1024, a million experts)"},
     {"commits", "N", "commits while readers come and go (default: 10000)"},
+    {"usage-days", "N", "days of usage to simulate; reef bench usage has a year (default: 2)"},
     {"readers", "N", "that read meanwhile, each during one commit (default: 16)"},
     {0},
 };
@@ -30,9 +32,20 @@ typedef struct findings {
     store_training training;
     store_pool pool;
     store_growth growth;
+    usage_findings usage;
 } findings;
 
-static reef_status read_plan(const cli_call *cli, store_plan *plan, reef_error *err) {
+// A commit every 10 s with 4,096 used experts, as in the year of reef bench usage.
+static void plan_usage(uint64_t days, usage_plan *plan) {
+    *plan = (usage_plan){.days = days, .experts = 65536, .used = 4096, .interval_ms = 10000};
+    plan->commits = days * 8640;
+}
+
+static reef_status read_plan(const cli_call *cli,
+                             store_plan *plan,
+                             usage_plan *usage,
+                             reef_error *err) {
+    uint64_t days = 2;
     const char *bytes = cli_text(cli, "commit-bytes");
     *plan = (store_plan){.commit_bytes = (uint64_t)64 << 20,
                          .rounds = 9,
@@ -51,37 +64,49 @@ static reef_status read_plan(const cli_call *cli, store_plan *plan, reef_error *
         status = cli_integer(cli, "sealed-side", 8, 4096, &plan->sealed_side, err);
     if (status == REEF_OK) status = cli_integer(cli, "commits", 1, 10000000, &plan->commits, err);
     if (status == REEF_OK) status = cli_integer(cli, "readers", 0, 512, &plan->readers, err);
+    if (status == REEF_OK) status = cli_integer(cli, "usage-days", 1, 3660, &days, err);
+    plan_usage(days, usage);
     return status;
 }
 
-static reef_status measure(const store_plan *plan, findings *out, reef_error *err) {
+static reef_status measure(const store_plan *plan,
+                           const usage_plan *usage,
+                           findings *out,
+                           reef_error *err) {
     reef_status status = bench_store_commit(plan, &out->commit, err);
     if (status == REEF_OK) status = bench_store_training(plan, &out->training, err);
     if (status == REEF_OK) status = bench_store_pool(plan, &out->pool, err);
     if (status == REEF_OK) status = bench_store_growth(plan, &out->growth, err);
+    if (status == REEF_OK) status = bench_usage_run(usage, &out->usage, err);
+    if (status == REEF_OK && out->usage.wrong > 0)
+        status = reef_fail(err, REEF_CORRUPT, "%" PRIu64 " sums of the simulated usage are wrong",
+                           out->usage.wrong);
     return status;
 }
 
-static json_t *findings_json(const store_plan *plan, const findings *f) {
-    json_t *sizes = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "commit_bytes", (json_int_t)plan->commit_bytes,
-        "open_bytes", (json_int_t)f->training.open_bytes, "written_bytes",
-        (json_int_t)f->training.written_bytes, "sealed_experts", (json_int_t)f->pool.sealed_experts,
-        "open_experts", (json_int_t)f->pool.open_experts, "growth_commits",
-        (json_int_t)f->growth.commits, "growth_reads", (json_int_t)f->growth.reads,
-        "growth_live_bytes", (json_int_t)f->growth.live_bytes);
+static json_t *findings_json(const store_plan *plan, const usage_plan *usage, const findings *f) {
+    json_t *sizes =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "commit_bytes",
+                  (json_int_t)plan->commit_bytes, "open_bytes", (json_int_t)f->training.open_bytes,
+                  "written_bytes", (json_int_t)f->training.written_bytes, "sealed_experts",
+                  (json_int_t)f->pool.sealed_experts, "open_experts",
+                  (json_int_t)f->pool.open_experts, "growth_commits", (json_int_t)f->growth.commits,
+                  "growth_reads", (json_int_t)f->growth.reads, "growth_live_bytes",
+                  (json_int_t)f->growth.live_bytes, "usage_days", (json_int_t)usage->days);
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "sizes", sizes, "commit_ms",
-        cli_real(f->commit.commit_ms), "raw_ms", cli_real(f->commit.raw_ms), "commit_rate_vs_raw",
-        cli_real(f->commit.rate_vs_raw), "training_commit_ms", cli_real(f->training.commit_ms),
-        "commit_p99_ms", cli_real(f->training.commit_p99_ms), "commit_overhead_share",
-        cli_real(f->training.overhead_share), "sealed_bytes_rewritten",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b}", "sizes", sizes,
+        "commit_ms", cli_real(f->commit.commit_ms), "raw_ms", cli_real(f->commit.raw_ms),
+        "commit_rate_vs_raw", cli_real(f->commit.rate_vs_raw), "training_commit_ms",
+        cli_real(f->training.commit_ms), "commit_p99_ms", cli_real(f->training.commit_p99_ms),
+        "commit_overhead_share", cli_real(f->training.overhead_share), "sealed_bytes_rewritten",
         (json_int_t)f->pool.sealed_bytes_rewritten, "snapshot_ms", cli_real(f->pool.snapshot_ms),
         "snapshot_bytes_vs_open", cli_real(f->pool.snapshot_bytes_vs_open), "open_ms",
-        cli_real(f->pool.open_ms), "file_growth_vs_commit", cli_real(f->growth.growth_vs_commit));
+        cli_real(f->pool.open_ms), "file_growth_vs_commit", cli_real(f->growth.growth_vs_commit),
+        "usage_bytes_per_expert", cli_real(f->usage.bytes_per_expert), "usage_exact",
+        f->usage.wrong == 0);
 }
 
-static void print_findings(const store_plan *plan, const findings *f) {
+static void print_findings(const store_plan *plan, const usage_plan *usage, const findings *f) {
     static const char *const HEADING[] = {"", "measured", "goal"};
     char words[CLI_WORD_BYTES];
     cli_table *table = cli_table_new("<><", HEADING);
@@ -112,22 +137,26 @@ static void print_findings(const store_plan *plan, const findings *f) {
     cli_table_cell(table, "growth of the file in %s commits", cli_count(f->growth.commits, words));
     cli_table_cell(table, "%.1f commits", f->growth.growth_vs_commit);
     cli_table_cell(table, "at most 3, with %" PRIu64 " readers", plan->readers);
+    cli_table_cell(table, "usage of %" PRIu64 " simulated days, exact sums", usage->days);
+    cli_table_cell(table, "%.1f bytes", f->usage.bytes_per_expert);
+    cli_table_cell(table, "at most 40 per expert beyond the fixed part");
     cli_table_print(table, stdout);
     cli_table_free(table);
 }
 
 reef_status cmd_bench_store(cli_call *cli, reef_error *err) {
     store_plan plan;
+    usage_plan usage;
     findings found = {0};
     char *directory = NULL;
-    reef_status status = read_plan(cli, &plan, err);
+    reef_status status = read_plan(cli, &plan, &usage, err);
     if (status == REEF_OK) status = bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
     plan.directory = directory;
-    status = measure(&plan, &found, err);
+    status = measure(&plan, &usage, &found, err);
     bench_directory_remove(directory);
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, findings_json(&plan, &found), err);
-    print_findings(&plan, &found);
+    if (cli->json) return cli_answer(cli, findings_json(&plan, &usage, &found), err);
+    print_findings(&plan, &usage, &found);
     return REEF_OK;
 }

@@ -59,7 +59,7 @@ static reef_status parse(const cli_call *cli,
         .drop_snapshots = cli_text(cli, "drop-snapshots") != NULL,
     };
     reef_status status = parse_range(cli, &options->first, &options->last, err);
-    if (status == REEF_OK) status = cli_integer(cli, "side", 1, 65535, &side, err);
+    if (status == REEF_OK) status = cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
     if (status == REEF_OK) status = cli_integer(cli, "steps", 1, 100000000, &options->steps, err);
     options->side = (uint32_t)side;
     return status;

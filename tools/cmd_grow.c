@@ -3,8 +3,6 @@
 
 #include <inttypes.h>
 
-#define SIDE_MAX 65535u
-
 static const cli_option OPTIONS[] = {
     {"side", "N", "sub-keys per side afterwards: N * N experts in each PEER layer"},
     {0},
@@ -60,7 +58,7 @@ static reef_status check_side(uint32_t before, uint64_t side, reef_error *err) {
 
 reef_status cmd_grow(cli_call *cli, reef_error *err) {
     uint64_t side = 0;
-    reef_status status = cli_integer(cli, "side", 1, SIDE_MAX, &side, err);
+    reef_status status = cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
     if (status != REEF_OK) return status;
     if (side == 0) return reef_fail(err, REEF_INVALID, "--side N is missing: how large to grow");
     cli_pool pool;

@@ -1,10 +1,8 @@
 // reef init: make a new pool. Every field of the configuration is an option.
 #include "commands.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 const cli_manual init_manual = {
     .about = "Makes the directory POOL with a model whose first generation is open, initialised "
@@ -95,16 +93,8 @@ static reef_status measure(const cli_call *cli,
     return status;
 }
 
-// A pool is made where nothing is, or in an empty directory such as a fresh mount.
 static reef_status check_path(const char *path, reef_error *err) {
-    struct stat info;
-    if (lstat(path, &info) != 0) return REEF_OK;
-    size_t entries = 0;
-    DIR *directory = opendir(path);
-    if (directory)
-        while (entries < 3 && readdir(directory)) entries++; // "." and ".." are two
-    if (directory) closedir(directory);
-    if (directory && entries < 3) return REEF_OK;
+    if (reef_store_check_new(path, NULL) == REEF_OK) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
                      "cannot make %.120s: it exists; choose a path where nothing is yet", path);
 }

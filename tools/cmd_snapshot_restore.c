@@ -2,10 +2,7 @@
 #include "commands.h"
 #include "pool_json.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 
 static const cli_option OPTIONS[] = {
     {"in-place", NULL, "change this pool instead of making one in OUT"},
@@ -27,22 +24,6 @@ const cli_manual snapshot_restore_manual = {
                "reef snapshot restore reef.pool before-upgrade --in-place --dry-run",
 };
 
-// What making the directory would refuse, so that a dry run refuses it too.
-static reef_status check_out(const char *out, reef_error *err) {
-    DIR *directory = opendir(out);
-    if (!directory && errno == ENOENT) return REEF_OK;
-    if (!directory)
-        return reef_fail(err, REEF_INVALID, "cannot make a pool in %.160s: %s", out,
-                         strerror(errno));
-    bool empty = true;
-    for (struct dirent *entry; (entry = readdir(directory));)
-        empty &= strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    closedir(directory);
-    return empty ? REEF_OK
-                 : reef_fail(err, REEF_INVALID,
-                             "cannot make a pool in %.160s: the directory is not empty", out);
-}
-
 static reef_status restore_in_place(const cli_call *cli, reef_restoration *done, reef_error *err) {
     reef_store *store = NULL;
     reef_error reason;
@@ -62,7 +43,7 @@ static reef_status restore_elsewhere(const cli_call *cli, reef_restoration *done
     reef_store *store = NULL;
     const char *out = cli->operands[1];
     reef_status status = reef_store_open(&store, cli->pool, NULL, err);
-    if (status == REEF_OK) status = check_out(out, err);
+    if (status == REEF_OK) status = reef_store_check_new(out, err); // a dry run too
     if (status == REEF_OK)
         status = reef_pool_restore(store, cli->operands[0], cli->dry_run ? NULL : out, done, err);
     reef_store_close(store);

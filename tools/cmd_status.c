@@ -32,9 +32,27 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
                   (json_int_t)experts, "experts_open", (json_int_t)experts_open, "file_bytes",
                   (json_int_t)pool->file_bytes, "last_commit", cli_commit_json(&pool->commit));
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
+    json_object_set_new(object, "recycled_experts",
+                        json_integer((json_int_t)pool->tasks.recycled_experts));
     json_object_set_new(object, "record_bytes",
                         vectors ? json_integer((json_int_t)record) : json_null());
     return object;
+}
+
+// What the daemons before have kept. Where the record is damaged nothing is known.
+static json_t *scrub_json(const cli_pool *pool) {
+    reef_txn *txn = NULL;
+    reef_scrub scrub = {0};
+    if (reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) != REEF_OK ||
+        reef_scrub_read(txn, &scrub, NULL) != REEF_OK)
+        scrub = (reef_scrub){0};
+    reef_txn_abort(txn);
+    json_t *last = scrub.passes ? json_integer((json_int_t)scrub.last_ms) : json_null();
+    return json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "passes", (json_int_t)scrub.passes,
+                     "last_scrub", last, "last_records", (json_int_t)scrub.last_records,
+                     "last_bytes", (json_int_t)scrub.last_bytes, "last_damaged",
+                     (json_int_t)scrub.last_damaged, "records", (json_int_t)scrub.records, "bytes",
+                     (json_int_t)scrub.bytes, "damaged", (json_int_t)scrub.damaged);
 }
 
 static reef_status read_pool(const cli_call *cli, json_t **result, reef_error *err) {
@@ -43,6 +61,7 @@ static reef_status read_pool(const cli_call *cli, json_t **result, reef_error *e
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = cli_points_read(&points, &pool, err);
     if (status == REEF_OK) *result = pool_json(cli, &pool, &points);
+    if (*result) json_object_set_new(*result, "scrub", scrub_json(&pool));
     cli_points_release(&points);
     cli_pool_close(&pool);
     return status;
@@ -132,6 +151,25 @@ static void print_strategy(const json_t *status) {
            strategy, integer(status, "task"));
 }
 
+// When what is sealed was last read again as a whole, and how far the next time has come.
+static void print_scrub(const json_t *scrub) {
+    char when[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
+    if (!json_is_object(scrub)) return;
+    const char *damage = json_string_value(json_object_get(scrub, "damage"));
+    if (damage) printf("  %-14s%s\n", "DAMAGED", damage);
+    if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
+        uint64_t damaged = integer(scrub, "last_damaged");
+        printf("  %-14s%s, ", "last scrub", cli_time(integer(scrub, "last_scrub"), when));
+        printf("%s sealed records, ", cli_count(integer(scrub, "last_records"), words));
+        printf("%s: %s\n", cli_bytes(integer(scrub, "last_bytes"), words),
+               damaged ? "damage was found, see reef verify --repair-plan" : "all sound");
+    }
+    if (integer(scrub, "records")) {
+        printf("  %-14s%s records, ", "scrub so far", cli_count(integer(scrub, "records"), words));
+        printf("%s\n", cli_bytes(integer(scrub, "bytes"), words));
+    }
+}
+
 static void print_status(const json_t *status, bool daemon) {
     if (daemon)
         print_daemon(status);
@@ -140,6 +178,8 @@ static void print_status(const json_t *status, bool daemon) {
     print_count(status, "step", "step", "");
     print_stream(status, "stream_bytes", "trained", "");
     print_stream(status, "carried_bytes", "waiting", "");
+    if (integer(status, "recycled_experts") > 0)
+        print_count(status, "recycled_experts", "recycled", "experts that nothing chose");
     print_stream(status, "skipped_bytes", "recognised", " of older domains, not trained");
     print_count(status, "generation", "generation", "is open");
     print_strategy(status);
@@ -154,6 +194,7 @@ static void print_status(const json_t *status, bool daemon) {
         printf("  %-14s%s\n", "on disk", cli_bytes(integer(status, "file_bytes"), words));
     }
     print_commit(json_object_get(status, "last_commit"));
+    print_scrub(json_object_get(status, "scrub"));
 }
 
 reef_status cmd_status(cli_call *cli, reef_error *err) {

@@ -1,77 +1,227 @@
-// reef verify: check every byte of a pool, in a child process, so that a damaged file cannot take the
-// tool down.
+// reef verify: check a pool, whole or in part, in a child process, so that a damaged file cannot take the tool
+// down; and say what can be saved of a damaged one.
 #include "commands.h"
+#include "verify_plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DAMAGE_SHOWN_MAX 1000 // lines; the count goes on
 
-const cli_manual verify_manual = {
-    .about =
-        "Walks every record: checksums, commit numbers, root hashes of the last commit and of "
-        "each\n"
-        "sealed generation, and what snapshots refer to. Ends with 65 when something is damaged.",
-    .options = NULL,
-    .example = "reef verify reef.pool && echo sound",
+static const cli_option OPTIONS[] = {
+    {"quick", NULL, "hash no payload of what is sealed; everything else as always"},
+    {"sample", "P", "hash P percent of the sealed records, drawn by chance"},
+    {"seed", "N", "draw the sample that an earlier run printed"},
+    {"repair-plan", NULL, "say what is lost, where it is kept, and the commands to save it"},
+    {0},
 };
 
-typedef struct damage {
+const cli_manual verify_manual = {
+    .about =
+        "Walks the pages of the file (each in one tree or free, once), then every record: "
+        "checksums,\n"
+        "commit numbers, sizes, root hashes of the last commit and of each sealed generation, what "
+        "snapshots\n"
+        "refer to, usage over time against its totals. What is sealed never changes, and may be "
+        "left out in\n"
+        "part: then of each record that is not hashed the header is compared with sums. Ends with "
+        "65 when\n"
+        "something is damaged. Only reads; a daemon may run on the pool.",
+    .options = OPTIONS,
+    .example = "reef verify reef.pool && echo sound\n"
+               "reef verify reef.pool --sample 5\n"
+               "reef verify reef.pool --repair-plan",
+};
+
+typedef struct findings {
     json_t *lines;
     bool print;
-} damage;
+    verify_plan plan;
+} findings;
 
-static void on_damage(void *context, const char *what) {
-    damage *found = context;
-    if (json_array_size(found->lines) >= DAMAGE_SHOWN_MAX) return;
+static void add_line(findings *found, const char *what) {
     char *line = cli_printable((const uint8_t *)what, strlen(what), false);
     json_array_append_new(found->lines, json_string(line));
     if (found->print) fprintf(stderr, "damaged: %s\n", line);
     free(line);
 }
 
-static void print_report(const reef_check_report *report, double seconds) {
+static void on_damage(void *context, const char *what) {
+    findings *found = context;
+    if (json_array_size(found->lines) < DAMAGE_SHOWN_MAX) add_line(found, what);
+}
+
+static void on_repair(void *context, const reef_repair *repair) {
+    findings *found = context;
+    verify_plan_add(&found->plan, repair);
+}
+
+static void on_whole(void *context, uint32_t generation) {
+    findings *found = context;
+    verify_plan_add_whole(&found->plan, generation);
+}
+
+// ---- options -------------------------------------------------------------------------------------
+
+static reef_status read_options(const cli_call *cli,
+                                reef_check_options *options,
+                                double *percent,
+                                reef_error *err) {
+    *percent = 100;
+    options->quick = cli_text(cli, "quick") != NULL;
+    // Another sample each time, and a number that is short enough to be typed again.
+    options->seed = (cli_now_ms() ^ (uint64_t)getpid() << 20) & UINT32_MAX;
+    if (options->quick && cli_text(cli, "sample"))
+        return reef_fail(err, REEF_INVALID,
+                         "--quick hashes nothing that is sealed and --sample a part of it: give "
+                         "one of them");
+    if (cli_text(cli, "seed") && !cli_text(cli, "sample"))
+        return reef_fail(err, REEF_INVALID, "--seed draws a sample: give --sample as well");
+    reef_status status = cli_number(cli, "sample", 0.001, 100, percent, err);
+    if (status == REEF_OK) status = cli_integer(cli, "seed", 0, INT64_MAX, &options->seed, err);
+    options->sample = *percent / 100;
+    return status;
+}
+
+static const char *mode_text(const reef_check_options *options) {
+    return options->quick ? "quick" : options->sample < 1 ? "sample" : "whole";
+}
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static void print_hashed(const cli_call *cli,
+                         const reef_check_options *options,
+                         const reef_check_report *report) {
+    char some[CLI_WORD_BYTES], all[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES];
+    (void)cli_count(report->hashed_records, some);
+    (void)cli_count(report->sealed_records, all);
+    printf("hashed       everything that is not sealed");
+    if (options->quick)
+        printf("; of %s sealed records only the headers\n", all);
+    else if (options->sample < 1)
+        printf(", and %s of %s sealed records, %s\n", some, all,
+               cli_bytes(report->hashed_bytes, bytes));
+    else
+        printf(", and all %s sealed records, %s\n", all, cli_bytes(report->sealed_bytes, bytes));
+    if (options->quick || options->sample >= 1) return;
+    printf("             again with --sample %s --seed %" PRIu64 "\n", cli_text(cli, "sample"),
+           options->seed);
+    printf("not hashed   %s\n", cli_bytes(report->sealed_bytes - report->hashed_bytes, bytes));
+}
+
+static void print_report(const cli_call *cli,
+                         const reef_check_options *options,
+                         const reef_check_report *report,
+                         double seconds) {
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     printf("records      %s", cli_count(report->records, words));
     printf(", %s\n", cli_bytes(report->bytes, words));
+    print_hashed(cli, options, report);
     printf("generations  %" PRIu64 "\n", report->generations);
     printf("snapshots    %" PRIu64 "\n", report->snapshots);
     printf("commits      %s\n", cli_count(report->commits, words));
     printf("file         %s, ", cli_bytes(report->file_bytes, words));
     printf("%s in use\n", cli_bytes(report->used_bytes, words));
+    printf("pages        %s: ", cli_count(report->pages, words));
+    printf("%s used, ", cli_count(report->pages_used, words));
+    printf("%s free", cli_count(report->pages_free, words));
+    if (report->pages_lost) printf(", %s neither", cli_count(report->pages_lost, words));
+    printf("\n");
     reef_hash_format(report->root, root);
     printf("root         %s\n", root);
     printf("checked in   %s\n", cli_duration(seconds, words));
-    if (report->damaged == 0) printf("sound: nothing is damaged\n");
+    if (report->damaged > 0) return;
+    printf("%s\n", options->quick        ? "sound, as far as a quick check looks"
+                   : options->sample < 1 ? "sound, as far as the sample goes"
+                                         : "sound: nothing is damaged");
+}
+
+static void set_count(json_t *object, const char *name, uint64_t value) {
+    json_object_set_new(object, name, json_integer((json_int_t)value));
+}
+
+// What was looked at, in the words of the manual, and what was not.
+static void set_scope(json_t *object, const reef_check_options *options) {
+    json_t *not = json_array();
+    if (options->quick) json_array_append_new(not, json_string("payloads of sealed records"));
+    if (!options->quick && options->sample < 1)
+        json_array_append_new(not, json_string("payloads of sealed records outside the sample"));
+    json_object_set_new(object, "looked_at",
+                        json_pack("[s, s, s, s, s, s, s, s]", "pages", "free space", "records",
+                                  "sums", "root hashes", "references", "sizes", "usage windows"));
+    json_object_set_new(object, "not_looked_at", not );
 }
 
 static json_t *report_json(const cli_call *cli,
+                           const reef_check_options *options,
                            const reef_check_report *report,
-                           json_t *lines,
+                           const findings *found,
+                           double percent,
                            double seconds) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(report->root, root);
-    return json_pack("{s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:O}", "pool",
-                     cli_path(cli->pool), "sound", report->damaged == 0, "damaged",
-                     (json_int_t)report->damaged, "records", (json_int_t)report->records, "bytes",
-                     (json_int_t)report->bytes, "generations", (json_int_t)report->generations,
-                     "snapshots", (json_int_t)report->snapshots, "commits",
-                     (json_int_t)report->commits, "file_bytes", (json_int_t)report->file_bytes,
-                     "used_bytes", (json_int_t)report->used_bytes, "root", root, "seconds",
-                     cli_real(seconds), "damage", lines);
+    json_t *object = json_pack("{s:o, s:b, s:s, s:s, s:o, s:O}", "pool", cli_path(cli->pool),
+                               "sound", report->damaged == 0, "mode", mode_text(options), "root",
+                               root, "seconds", cli_real(seconds), "damage", found->lines);
+    bool sample = strcmp(mode_text(options), "sample") == 0;
+    json_object_set_new(object, "sample_percent", sample ? cli_real(percent) : json_null());
+    json_object_set_new(object, "seed",
+                        sample ? json_integer((json_int_t)options->seed) : json_null());
+    set_scope(object, options);
+    set_count(object, "damaged", report->damaged);
+    set_count(object, "records", report->records);
+    set_count(object, "bytes", report->bytes);
+    set_count(object, "sealed_records", report->sealed_records);
+    set_count(object, "sealed_bytes", report->sealed_bytes);
+    set_count(object, "hashed_records", report->hashed_records);
+    set_count(object, "hashed_bytes", report->hashed_bytes);
+    set_count(object, "usage_windows", report->usage_windows);
+    set_count(object, "generations", report->generations);
+    set_count(object, "snapshots", report->snapshots);
+    set_count(object, "commits", report->commits);
+    set_count(object, "file_bytes", report->file_bytes);
+    set_count(object, "used_bytes", report->used_bytes);
+    set_count(object, "pages", report->pages);
+    set_count(object, "pages_used", report->pages_used);
+    set_count(object, "pages_free", report->pages_free);
+    set_count(object, "pages_lost", report->pages_lost);
+    if (!options->on_repair) return object;
+    json_object_set_new(object, "plan", verify_plan_json(&found->plan));
+    json_object_set_new(object, "whole", verify_plan_whole_json(&found->plan));
+    return object;
 }
 
 reef_status cmd_verify(cli_call *cli, reef_error *err) {
     reef_check_report report = {0};
-    damage found = {.lines = json_array(), .print = !cli->json};
-    double started = cli_clock();
-    reef_status status = reef_store_verify(cli->pool, on_damage, &found, &report, err);
+    findings found = {.lines = json_array(), .print = !cli->json, .plan = {.pool = cli->pool}};
+    bool plan = cli_text(cli, "repair-plan") != NULL;
+    reef_check_options options = {.also = reef_pool_check_sizes,
+                                  .on_damage = on_damage,
+                                  .on_repair = plan ? on_repair : NULL,
+                                  .on_whole = plan ? on_whole : NULL,
+                                  .context = &found};
+    double percent, started = cli_clock();
+    reef_status status = read_options(cli, &options, &percent, err);
+    if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);
     double seconds = cli_clock() - started;
-    if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, report_json(cli, &report, found.lines, seconds), err);
-    else if (status == REEF_OK)
-        print_report(&report, seconds);
+    if (status == REEF_CORRUPT && cli->json) { // the document has all that was found until then
+        reef_error reason;
+        add_line(&found, err->message);
+        report.damaged++;
+        if (cli_answer(cli, report_json(cli, &options, &report, &found, percent, seconds),
+                       &reason) != REEF_OK)
+            status = reef_fail(err, reason.status, "%s", reason.message);
+    } else if (status == REEF_OK && cli->json) {
+        status =
+            cli_answer(cli, report_json(cli, &options, &report, &found, percent, seconds), err);
+    } else if (status == REEF_OK) {
+        print_report(cli, &options, &report, seconds);
+    }
+    if (plan && !cli->json && (status == REEF_OK || status == REEF_CORRUPT))
+        verify_plan_print(&found.plan);
+    verify_plan_release(&found.plan);
     json_decref(found.lines);
     if (status == REEF_OK && report.damaged > 0)
         return reef_fail(err, REEF_CORRUPT, "%.160s is damaged: %" PRIu64 " of %" PRIu64 " records",

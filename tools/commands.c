@@ -25,6 +25,8 @@ static const cli_command COMMANDS[] = {
      "seal the open generation for good and open the next", &seal_manual, cmd_seal},
     {"grow", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
      "add experts to the open generation", &grow_manual, cmd_grow},
+    {"branch", "GENERATION", 1, 1, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
+     "let the open generation begin as a copy of a sealed one", &branch_manual, cmd_branch},
     {"consolidate", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_COMPUTES,
      "distil several sealed generations into one", &consolidate_manual, cmd_consolidate},
     {"freeze", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,

@@ -16,6 +16,7 @@
     X(seal)                                                                                        \
     X(consolidate)                                                                                 \
     X(grow)                                                                                        \
+    X(branch)                                                                                      \
     X(freeze)                                                                                      \
     X(thaw)                                                                                        \
     X(snapshot_create)                                                                             \

@@ -60,6 +60,12 @@ static reef_status unknown_command(int argc, char **argv, reef_error *err) {
     return status;
 }
 
+static void guard(const cli_call *cli) {
+    char *name = cli_format("reef %s", cli->command->name);
+    reef_program_guard(name, cli->pool);
+    free(name);
+}
+
 static reef_status run(cli_call *cli, int argc, char **argv, reef_error *err) {
     int words;
     const cli_command *command = find(argc, argv, &words);
@@ -68,6 +74,7 @@ static reef_status run(cli_call *cli, int argc, char **argv, reef_error *err) {
     reef_status status = cli_parse(cli, command, argc - words, argv + words, &help, err);
     if (status != REEF_OK) return status;
     if (help) return cli_help(cli, command, err);
+    if (cli->pool) guard(cli);
     status = reef_program_choose_kernels(err);
     return status == REEF_OK ? command->run(cli, err) : status;
 }
@@ -106,6 +113,7 @@ int main(int argc, char **argv) {
     cli_call cli = {0};
     reef_error err = {0};
     char *list[] = {argv[0], "help", NULL};
+    reef_program_begin("reef");
     if (argc < 2) {
         argc = 2;
         argv = list;

@@ -8,6 +8,7 @@
 #include "reef_trainer.h"
 
 #include "config.h"
+#include "json_build.h"
 
 #include <jansson.h>
 
@@ -44,9 +45,9 @@
     X(topk, INTEGER, FIRST, "16", 1, 1024, "experts that a head retrieves for a token")            \
     X(d_key, INTEGER, FIRST, "64", 2, 4096,                                                        \
       "width of a head's query; each half meets one table of sub-keys")                            \
-    X(side, INTEGER, FIRST, "64", 1, 65535,                                                        \
+    X(side, INTEGER, FIRST, "64", 1, 65536,                                                        \
       "sub-keys per side of the first generation; side * side experts")                            \
-    X(side_new, INTEGER, FIRST, "64", 1, 65535, "sub-keys per side of later generations")          \
+    X(side_new, INTEGER, FIRST, "64", 1, 65536, "sub-keys per side of later generations")          \
     X(adapters, INTEGER, FIRST, "96", 0, 4096,                                                     \
       "rank of later generations' corrections of attention and dense feed-forwards")               \
     X(adapt_ffw, BOOLEAN, LATER, "true", 0, 1, "correct dense feed-forward networks as well")      \
@@ -94,6 +95,8 @@
       "first sub-keys of later generations: random, or queries of their own data")                 \
     X(copy_experts, INTEGER, LATER, "0", 0, 4294967295.0,                                          \
       "experts a layer whose w_down a new generation copies from those before it")                 \
+    X(recycle_after, INTEGER, LATER, "0", 0, INTEGER_MAX,                                          \
+      "bytes trained without a use after which an expert begins anew; 0: never")                   \
     X(drift_z, NUMBER, FIRST, "6", 0, 1000, "robust z-score above which a batch is suspicious")    \
     X(drift_bits, NUMBER, FIRST, "0.35", 0, 64, "bits per byte above the median it needs as well") \
     X(drift_window, INTEGER, FIRST, "128", 4, 65536, "batches of history")                         \
@@ -564,6 +567,7 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
         {"size_new auto", strcmp(c->size_new, "fixed") != 0},
         {"experts_max", c->experts_max > 0},
         {"copy_experts", c->copy_experts > 0},
+        {"recycle_after", c->recycle_after > 0},
     };
     for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++)
         if (policies[i].set)
@@ -580,6 +584,13 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
 
 // Rivals that learn from old data read windows of T bytes, and their targets, out of the reservoir's.
 static reef_status strategy_check(const reef_config *c, reef_error *err) {
+    const char *const keepers[] = {"ewc", "lwf", "sparse-memory", "grid"};
+    for (size_t i = 0; i < sizeof(keepers) / sizeof(keepers[0]); i++)
+        if (strcmp(c->strategy, keepers[i]) == 0 && c->recycle_after > 0)
+            return reef_fail(err, REEF_INVALID,
+                             "recycle_after %" PRIu64 " does not go with strategy %s, which keeps "
+                             "what experts were at a boundary; leave it at 0",
+                             c->recycle_after, c->strategy);
     const char *const readers[] = {"replay", "ewc", "sparse-memory"};
     uint64_t batch_bytes = (uint64_t)c->batch * c->context;
     uint64_t window = c->reservoir_window < batch_bytes ? c->reservoir_window : batch_bytes;
@@ -728,6 +739,8 @@ reef_status reef_config_parse(reef_config *config,
     reef_config parsed;
     default_of_older_pools(&parsed);
     json_t *object = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &fault);
+    if (!object && reef_json_no_memory(&fault))
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the configuration");
     if (!object)
         return reef_fail(err, REEF_INVALID,
                          "the configuration is not JSON: %s at line %d, column %d", fault.text,

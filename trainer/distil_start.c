@@ -4,6 +4,8 @@
 // meet are new and silent.
 #include "distil.h"
 
+#include "peer_row.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,9 +29,9 @@ static int ascending(const void *a, const void *b) {
 static void choose_keys(
     const reef_usage *usage, uint32_t side, uint32_t wanted, ranked *a, ranked *b) {
     for (uint32_t i = 0; i < side; i++) a[i] = b[i] = (ranked){.key = i};
-    for (reef_expert_id id = 0; id < side * side; id++) {
+    for (uint64_t id = 0; id < (uint64_t)side * side; id++) {
         uint32_t i, j;
-        reef_expert_pair_of(id, &i, &j);
+        reef_expert_pair_of((reef_expert_id)id, &i, &j);
         a[i].count += usage[id].count;
         b[j].count += usage[id].count;
     }
@@ -37,22 +39,6 @@ static void choose_keys(
     qsort(b, side, sizeof *b, most_used_first);
     qsort(a, wanted, sizeof *a, ascending);
     qsort(b, wanted, sizeof *b, ascending);
-}
-
-// Row n of a layer as floats.
-static void read_row(const reef_peer *peer, reef_expert_id n, float *out) {
-    const reef_expert_rows *rows = &peer->rows;
-    uint64_t id = n, block = id >> rows->block_shift;
-    size_t at = (size_t)(id - (block << rows->block_shift)) * peer->row_values;
-    if (rows->dtype == REEF_F32) {
-        memcpy(out, (const float *)rows->blocks[block] + at, peer->row_values * sizeof *out);
-        return;
-    }
-    const reef_bf16 *row = (const reef_bf16 *)rows->blocks[block] + at;
-    for (size_t d = 0; d < peer->row_values; d++) {
-        uint32_t bits = (uint32_t)row[d] << 16;
-        memcpy(out + d, &bits, sizeof bits);
-    }
 }
 
 // Sub-keys and experts of one layer of one generation, to `at` of both tables and the square there.
@@ -75,8 +61,8 @@ static void give_layer(const reef_config *config,
                half * sizeof(float));
         for (uint32_t j = 0; j < count; j++) {
             size_t to = (size_t)reef_expert_id_of(at + i, at + j) * peer->row_values;
-            read_row(&from->peers[layer], reef_expert_id_of(a[i].key, b[j].key),
-                     peer->experts + to);
+            reef_peer_row_read(&from->peers[layer], reef_expert_id_of(a[i].key, b[j].key), 0,
+                               peer->row_values, peer->experts + to);
         }
     }
 }

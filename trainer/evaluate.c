@@ -1,8 +1,10 @@
 // A read-only copy of some state of the pool: loss of a text, logits, generated text.
 //
-// The copy is made in one short read transaction and lives without the pool afterwards, so evaluation
-// never keeps the writer from reusing pages. A text is one stream: cut into windows of the model's
-// context, gates carried from window to window; only the windows of generations that fire cost anything.
+// The copy is made in short read transactions and lives without the pool afterwards, so evaluation does not
+// keep the writer from reusing pages: the open generation in one, sealed ones, which do not change, in turns.
+// Of a pool larger than memory rows are read in place; then the transaction is begun anew between two passes.
+// A text is one stream: cut into windows of the model's context, gates carried from window to window; only the
+// windows of generations that fire cost anything.
 #include "firing.h"
 #include "model.h"
 #include "persist.h"
@@ -11,11 +13,13 @@
 #include "vector.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PASS_WINDOWS 16
+#define LOAD_ATTEMPTS_MAX 3 // consolidating takes minutes, more often than loading
 #define LN2 0.6931471805599453
 
 struct reef_model {
@@ -106,11 +110,49 @@ static reef_status load_vector(reef_model *model,
     return status;
 }
 
-static reef_status load_net(reef_model *model, const char *as_of, reef_error *err) {
+// One generation, which must still be what it was when the state was chosen.
+static reef_status load_generation(reef_model *model,
+                                   reef_txn *txn,
+                                   const selection *chosen,
+                                   const reef_generation *expected,
+                                   uint32_t g,
+                                   reef_error *err) {
+    reef_gen **gen = &model->net.gens[g];
+    reef_status status = reef_persist_load(gen, txn, &model->net.config, g, records_of(chosen, g),
+                                           false, model->residency.in_place, err);
+    if (status != REEF_OK || memcmp((*gen)->info.root, expected->root, sizeof expected->root) == 0)
+        return status;
+    return reef_fail(err, REEF_BUSY,
+                     "generation %" PRIu32 " was given up while the model was read; try again", g);
+}
+
+// The last one first, which may be open: it belongs to the same commit as the list of generations.
+static reef_status load_generations(reef_model *model,
+                                    reef_txn *txn,
+                                    const selection *chosen,
+                                    reef_error *err) {
+    reef_net *net = &model->net;
+    size_t count = (size_t)chosen->last + 1;
+    reef_generation *expected = calloc(count, sizeof *expected);
+    if (expected == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
+    reef_status status = reef_net_reserve(net, count, err);
+    if (status == REEF_OK) {
+        memset(net->gens, 0, count * sizeof *net->gens); // NULL can be freed
+        net->gen_count = count;
+    }
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++)
+        status = reef_generation_read(txn, records_of(chosen, g), &expected[g], err);
+    for (uint32_t g = (uint32_t)count; status == REEF_OK && g-- > 0;)
+        status = load_generation(model, txn, chosen, &expected[g], g, err);
+    free(expected);
+    return status;
+}
+
+static reef_status load_once(reef_model *model, const char *as_of, reef_error *err) {
     reef_net *net = &model->net;
     reef_txn *txn = NULL;
     selection chosen = {0};
-    reef_status status = reef_txn_begin(&txn, model->residency.store, REEF_TXN_READ, err);
+    reef_status status = reef_txn_begin(&txn, model->residency.store, REEF_TXN_READ_IN_TURNS, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &net->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &model->commit, err);
@@ -122,15 +164,21 @@ static reef_status load_net(reef_model *model, const char *as_of, reef_error *er
     }
     if (status == REEF_OK)
         status = reef_residency_decide(&model->residency, txn, &net->config, chosen.own, err);
-    for (uint32_t g = 0; status == REEF_OK && g <= chosen.last; g++) {
-        reef_gen *gen;
-        status = reef_persist_load(&gen, txn, &net->config, g, records_of(&chosen, g), false,
-                                   model->residency.in_place, err);
-        if (status == REEF_OK) status = reef_net_append(net, gen, err);
-    }
+    if (status == REEF_OK) status = load_generations(model, txn, &chosen, err);
     reef_txn_abort(txn);
     // Sealed generations do not change any more: those of the next transaction are the same.
     return status == REEF_OK ? reef_residency_hold(&model->residency, net, err) : status;
+}
+
+// Again from the start when a generation was given up halfway: what it gave way to is there by then.
+static reef_status load_net(reef_model *model, const char *as_of, reef_error *err) {
+    reef_status status = REEF_BUSY;
+    for (int i = 0; i < LOAD_ATTEMPTS_MAX && status == REEF_BUSY; i++) {
+        reef_residency_let_go(&model->residency);
+        reef_net_release(&model->net);
+        status = load_once(model, as_of, err);
+    }
+    return status;
 }
 
 reef_status reef_model_open(reef_model **out,
@@ -278,8 +326,9 @@ static reef_status run(reef_model *model,
                        reef_error *err) {
     reef_batch batch;
     bool answered;
-    reef_status status =
-        decide(model, &model->net, firing, bytes, count, next, &batch, &answered, err);
+    reef_status status = reef_residency_renew(&model->residency, &model->net, err);
+    if (status == REEF_OK)
+        status = decide(model, &model->net, firing, bytes, count, next, &batch, &answered, err);
     if (status != REEF_OK || answered) return status;
     return reef_pass_forward(&model->pass, &model->net, model->workers, &batch, REEF_PASS_EVALUATE,
                              err);
@@ -351,7 +400,9 @@ static reef_status read_margins(reef_model *model,
         const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
         reef_batch batch;
         bool answered;
-        status = decide(model, net, &firing, bytes + at, tokens, next, &batch, &answered, err);
+        status = reef_residency_renew(&model->residency, &model->net, err);
+        if (status == REEF_OK)
+            status = decide(model, net, &firing, bytes + at, tokens, next, &batch, &answered, err);
         if (status == REEF_OK) memcpy(margins + at, row, tokens * sizeof *margins);
     }
     size_t T = net->config.context;

@@ -2,6 +2,7 @@
 #include "generation_file.h"
 
 #include "firing.h"
+#include "json_build.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -213,7 +214,7 @@ json_t *reef_origin_metadata(const reef_origin *origin,
     json_t *metadata = json_object(), *roots = json_array();
     for (uint32_t g = 0; g < origin->base_count; g++) {
         reef_hash_format(origin->base_roots[g], root);
-        json_array_append_new(roots, json_string(root));
+        reef_json_append(&roots, json_string(root));
     }
     json_object_set_new(metadata, "format", json_string(FORMAT_NAME));
     set_number(metadata, "format_version", REEF_GENERATION_FILE_VERSION);

@@ -16,6 +16,7 @@
 #include "learner.h"
 #include "persist.h"
 #include "policy.h"
+#include "reef_fail_point.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -58,6 +59,11 @@ static reef_status check_trainer(const reef_trainer *trainer, double leak_max, r
                          " steps: what is imported takes the number of an open one that has not; "
                          "seal it first",
                          open->info.generation, trainer->generation_step);
+    if (trainer->branched)
+        return reef_fail(err, REEF_INVALID,
+                         "generation %" PRIu32 " is open and a branch of generation %" PRIu32
+                         ", which would be lost: import first, and branch afterwards",
+                         open->info.generation, open->info.parent);
     return REEF_OK;
 }
 
@@ -325,7 +331,9 @@ static reef_status read_parts(importing *i, reef_error *err) {
 
 // In the transaction of the commit: what an earlier one holds of the open generation.
 static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {
-    return reef_generation_clear(txn, *(const uint32_t *)context, err);
+    reef_status status = reef_generation_clear(txn, *(const uint32_t *)context, err);
+    REEF_FAIL_POINT(IMPORT_CLEARED);
+    return status;
 }
 
 static reef_status add_event(const importing *i, reef_error *err) {
@@ -357,6 +365,7 @@ static reef_status commit_joined(importing *i, reef_gen *old, reef_error *err) {
     reef_status status = reef_growth_extend_firing(&trainer->firing, net, err);
     size_t events = trainer->event_count;
     if (status == REEF_OK) status = add_event(i, err);
+    REEF_FAIL_POINT(IMPORT_JOINED);
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, clear_open, &number, err);
     if (status == REEF_OK) {
         i->gen = i->next = NULL; // the net owns them now
@@ -436,6 +445,7 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     if (status == REEF_OK) status = check_origin(&i, err);
     if (status == REEF_OK) status = make_generation(&i, err);
     if (status == REEF_OK) status = read_parts(&i, err);
+    REEF_FAIL_POINT(IMPORT_READ);
     if (status == REEF_OK)
         status =
             reef_import_gate(&trainer->reservoir, i.gen, i.leak_max, &i.leak, &i.leak_now, err);

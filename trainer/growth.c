@@ -201,7 +201,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     reef_drift_reset(&trainer->drift);
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
-    trainer->full = false;
+    trainer->full = trainer->branched = false;
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
                                   opening->fresh_bytes, err);
     if (status == REEF_OK) status = reef_growth_extend_firing(&trainer->firing, net, err);

@@ -6,6 +6,8 @@
 //   mark.c      lines of the stream that mark a boundary
 //   policy.c    when and by how much the pool grows
 //   start.c     how a generation begins where more than random values are asked for
+//   branch.c    the open generation begins as a copy of a sealed one
+//   recycle.c   experts that nothing chooses begin anew
 //   growth.c    seal a generation, open the next, grow, freeze
 //   gate_fit.c  fit the open generation's gate
 //   consolidate.c  several sealed generations give way to one (distil.h)
@@ -65,6 +67,8 @@ struct reef_trainer {
     // own in `strategy`.
     uint64_t boundary_at, boundary_step; // stream position; generation_step
     bool full;                           // experts_max left no room for a boundary
+    bool branched; // the open generation began as a copy: reef_start_generation has nothing to do
+    uint64_t recycled_experts; // of all generations
 
     // one batch
     uint8_t *tokens, *targets, *fire; // (windows * T); fire (generations, windows * T)
@@ -83,6 +87,8 @@ struct reef_trainer {
     size_t event_count, event_capacity;
     uint64_t committed_step;
     reef_commit last_commit;
+    reef_scrub scrub; // to be kept with the next commit, where
+    bool scrub_known; // it was set
 
     double seconds_forward, seconds_backward, seconds_update, seconds_commit;
 };

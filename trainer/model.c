@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(REEF_SIDE_MAX == REEF_GENERATION_SIDE_MAX, "router and store agree");
+
 // Streams of random numbers of one generation: layer l draws its own from l * STREAMS on.
 enum {
     STREAM_W_DOWN,
@@ -250,6 +252,7 @@ static reef_status allocate_peer(reef_peer *peer,
                                  const reef_gen *gen,
                                  const reef_expert_shape *shape,
                                  bool averages,
+                                 bool recycles,
                                  reef_error *err) {
     size_t N = (size_t)gen->info.side * gen->info.side, values = N * reef_expert_row_values(shape);
     reef_dtype dtype = gen->info.dtype;
@@ -265,10 +268,12 @@ static reef_status allocate_peer(reef_peer *peer,
         peer->usage = calloc(N, sizeof(reef_usage));
         peer->moments.adam_m = reef_huge_new(values, sizeof(float));
         peer->moments.adam_v = reef_huge_new(values, sizeof(float));
+        if (recycles) peer->used_before = calloc(N, sizeof *peer->used_before);
         if (averages) peer->moments.average = reef_huge_new(values, sizeof(float));
         peer->moments.counts = calloc(N, sizeof(uint32_t));
         ok = ok && peer->flags && peer->dirty && peer->usage && peer->moments.adam_m &&
-             peer->moments.adam_v && (peer->moments.average || !averages) && peer->moments.counts;
+             peer->moments.adam_v && (peer->moments.average || !averages) && peer->moments.counts &&
+             (peer->used_before || !recycles);
     }
     if (!ok)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts of width %zu", N,
@@ -326,7 +331,8 @@ reef_status reef_gen_new(reef_gen **out,
     reef_expert_shape experts = reef_gen_expert_shape(config);
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_is_peer(config, l)) continue;
-        status = allocate_peer(&gen->peers[l], gen, &experts, averages, err);
+        status =
+            allocate_peer(&gen->peers[l], gen, &experts, averages, config->recycle_after > 0, err);
         if (status != REEF_OK) goto cleanup;
     }
     if (gen->open) {
@@ -349,6 +355,7 @@ static void release_peer(reef_peer *peer) {
     free(peer->flags);
     free(peer->dirty);
     free(peer->usage);
+    free(peer->used_before);
     reef_huge_free(peer->moments.adam_m, values, sizeof(float));
     reef_huge_free(peer->moments.adam_v, values, sizeof(float));
     reef_huge_free(peer->moments.average, values, sizeof(float));
@@ -681,6 +688,8 @@ reef_status reef_gen_grow(reef_gen **out,
         memcpy(peer->moments.counts, old->moments.counts, N * sizeof *old->moments.counts);
         memcpy(peer->flags, old->flags, N);
         memcpy(peer->usage, old->usage, N * sizeof *old->usage);
+        if (peer->used_before != NULL)
+            memcpy(peer->used_before, old->used_before, N * sizeof *old->used_before);
         initialise_experts(peer, N, config, l, 0.0f, seed);
         memset(peer->dirty, 1, peer->expert_count);
     }

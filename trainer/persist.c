@@ -8,6 +8,8 @@
 //   moments   NAME               adam_m, then adam_v of the tensor; with averages then what training moves
 //             layer, block       adam_m (rows, R), adam_v (rows, R), with averages the rows that training
 //                                moves (rows, R), counts (rows) uint32
+//             blockL.used        with recycle_after: one bit per expert of layer L of an open generation, the
+//                                lowest first: was it chosen since the window began?
 //   experts   layer, block       rows [w_down, w_up] or [w_down, w_up, w_gate]: R values, float or,
 //                                once sealed so, bf16; of an open generation their averages, if any
 //   flags     layer, block       one byte per expert
@@ -344,6 +346,45 @@ static reef_status put_usage(
                           (const uint64_t *)peer->usage, unix_ms, err);
 }
 
+static void used_name(uint32_t layer, char name[REEF_NAME_BYTES_MAX + 1]) {
+    snprintf(name, REEF_NAME_BYTES_MAX + 1, "block%u.used", layer);
+}
+
+static reef_status put_used(
+    reef_txn *txn, uint32_t generation, uint32_t layer, const reef_peer *peer, reef_error *err) {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    size_t bytes = (peer->expert_count + 7) / 8;
+    if (peer->used_before == NULL) return REEF_OK;
+    uint8_t *bits = calloc(bytes, 1);
+    if (bits == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the use of %zu experts",
+                         peer->expert_count);
+    for (size_t n = 0; n < peer->expert_count; n++)
+        if (peer->usage[n].count != peer->used_before[n]) bits[n / 8] |= (uint8_t)(1u << n % 8);
+    used_name(layer, name);
+    reef_status status = put_tensor(txn, generation, name, REEF_BYTES, bits, bytes, err);
+    free(bits);
+    return status;
+}
+
+// How often an expert was chosen in the window is not kept: any count but the present one says that it was.
+static reef_status read_used(
+    reef_txn *txn, uint32_t records, uint32_t layer, reef_peer *peer, reef_error *err) {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    size_t bytes = (peer->expert_count + 7) / 8;
+    if (peer->used_before == NULL) return REEF_OK;
+    uint8_t *bits = calloc(bytes, 1);
+    if (bits == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the use of %zu experts",
+                         peer->expert_count);
+    used_name(layer, name);
+    reef_status status = read_tensor(txn, records, name, bits, bytes, err);
+    for (size_t n = 0; status == REEF_OK && n < peer->expert_count; n++)
+        peer->used_before[n] = peer->usage[n].count - (bits[n / 8] >> n % 8 & 1u);
+    free(bits);
+    return status;
+}
+
 static reef_status put_experts(reef_txn *txn,
                                const reef_config *config,
                                const reef_gen *gen,
@@ -360,6 +401,7 @@ static reef_status put_experts(reef_txn *txn,
         }
         if (peer->expert_count == 0) continue;
         reef_status status = put_usage(txn, &all, peer, unix_ms, err);
+        if (status == REEF_OK) status = put_used(txn, gen->info.generation, l, peer, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -413,12 +455,13 @@ void reef_persist_clean(reef_gen *gen) {
     gen->stored = !gen->open;
 }
 
-// Batch norm is folded away, and the trainer's own records move on to the next generation.
+// Batch norm is folded away, nothing is recycled any more, and the trainer's own records move on to the next
+// generation.
 static reef_status delete_open_tensors(reef_txn *txn,
                                        const reef_config *config,
                                        uint32_t g,
                                        reef_error *err) {
-    const char *parts[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var"};
+    const char *parts[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var", "used"};
     for (uint32_t l = 0; l < config->layers; l++) {
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
             char name[REEF_NAME_BYTES_MAX + 1];
@@ -456,6 +499,26 @@ static reef_status read_tensors(reef_txn *txn, uint32_t records, reef_gen *gen, 
     return read_gate(txn, records, gen, err);
 }
 
+// Between two blocks of a generation that does not change any more, nor does a snapshot's copy: let the writer
+// have its pages back, and then make sure that nobody gave it up or put another in its place.
+static reef_status take_turn(reef_txn *txn,
+                             uint32_t records,
+                             const reef_generation *info,
+                             reef_error *err) {
+    bool turned;
+    reef_generation now;
+    if (!info->sealed && records < REEF_SNAPSHOT_GENERATION)
+        return REEF_OK; // the open one: all at once
+    reef_status status = reef_txn_turn(txn, &turned, err);
+    if (status != REEF_OK || !turned) return status;
+    status = reef_generation_read(txn, records, &now, err);
+    if (status == REEF_OK && memcmp(now.root, info->root, sizeof now.root) == 0) return REEF_OK;
+    if (status != REEF_OK && status != REEF_NOT_FOUND) return status;
+    return reef_fail(err, REEF_BUSY,
+                     "generation %u of the state was given up while it was being read; try again",
+                     info->generation);
+}
+
 reef_status reef_persist_load(reef_gen **out,
                               reef_txn *txn,
                               const reef_config *config,
@@ -489,8 +552,11 @@ reef_status reef_persist_load(reef_gen **out,
     if (status == REEF_OK && training) status = read_tensor_moments(txn, records, gen, buffer, err);
     for (uint32_t l = 0; status == REEF_OK && !in_place && l < config->layers; l++) {
         blocks all = blocks_of(config, records, l, &gen->peers[l], buffer);
-        for (block b; status == REEF_OK && next_block(&all, &b);)
+        for (block b; status == REEF_OK && next_block(&all, &b);) {
             status = read_block(txn, &b, &gen->peers[l], training, err);
+            if (status == REEF_OK) status = take_turn(txn, records, &info, err);
+        }
+        if (status == REEF_OK && training) status = read_used(txn, records, l, &gen->peers[l], err);
     }
     free(buffer);
     if (status == REEF_OK) {

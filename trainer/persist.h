@@ -31,6 +31,9 @@ void reef_persist_clean(reef_gen *gen);
  * Read generation `generation`. `records` is where it lies: under its own number, or a snapshot's copy.
  * `training` reads moments, flags and usage too (open generations only). `in_place`: the rows of a
  * sealed generation under its own number are left in the store, for reef_persist_locate.
+ *
+ * A transaction in turns may take some, while what is read is sealed or a snapshot's copy. Errors: BUSY if that
+ * is given up meanwhile, as by a consolidation.
  */
 REEF_MUST_CHECK reef_status reef_persist_load(reef_gen **out,
                                               reef_txn *txn,

@@ -66,6 +66,7 @@ typedef struct reef_config {
     uint64_t experts_max;   // of all generations and layers together; 0 for no bound
     char subkeys_new[16];   // first sub-keys of later generations: "random" or "queries"
     uint32_t copy_experts;  // a layer: whose w_down a new generation copies; 0 for none
+    uint64_t recycle_after; // bytes without a use after which an expert begins anew; 0: never
     float drift_z;          // robust z-score above which a batch is suspicious
     float drift_bits;       // and at least this many bits per byte above the median
     uint32_t drift_window;  // batches of history
@@ -206,6 +207,24 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_compact(reef_trainer *trainer,
                                                           reef_usage_compaction *out,
                                                           reef_error *err);
 
+/**
+ * Do the records of a pool have the sizes that its configuration gives them? For reef_check_options.also.
+ * Nothing is checked where the pool has no configuration. Errors: those of reading it.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_check_sizes(reef_txn *txn,
+                                                           void (*on_damage)(void *context,
+                                                                             const reef_key *key,
+                                                                             const char *what),
+                                                           void *context,
+                                                           reef_error *err);
+
+/** Keep how far the check of sealed records has come with the next commit. Not part of the root hash. */
+REEF_API void reef_trainer_set_scrub(reef_trainer *trainer, const reef_scrub *scrub);
+/** Damage that such a check found: an event for the timeline, and told as all events are. */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_note_damage(reef_trainer *trainer,
+                                                              const char *what,
+                                                              reef_error *err);
+
 /** What sealing did, and what the type of the sealed rows cost. */
 typedef struct reef_sealing {
     uint32_t generation; // that was sealed
@@ -234,6 +253,32 @@ REEF_API const char *reef_rows_dtype_text(reef_dtype dtype);
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow(reef_trainer *trainer,
                                                        uint32_t side,
                                                        reef_error *err);
+
+/** What a branch did, or would do. */
+typedef struct reef_branch {
+    uint32_t from;       // the sealed generation
+    uint32_t generation; // the open one, which begins as its copy
+    uint32_t side;
+    // Its w_up and corrections were copied as well. Otherwise it begins silent, because it may answer the same
+    // bytes as the sealed one: fire_max above 1, no gates, or a branch of generation 0.
+    bool whole;
+    uint64_t experts; // copied, in all layers
+} reef_branch;
+
+/**
+ * Let the open generation, which has trained nothing yet, begin as a copy of a sealed one: its side, queries,
+ * sub-keys, experts and corrections. Commits. The sealed one is not changed. Nor is the pool's function, by
+ * one bit: the copy's gate never fires before it has been fitted on what the copy has trained on. (Without gates
+ * the copy is silent.) Usage, moments and flags begin anew. A second branch replaces the first.
+ *
+ * out  written; may be NULL
+ *
+ * Errors: NOT_FOUND no such generation, or it was consolidated; INVALID it is open, the open one has trained,
+ * a vector model or a strategy that keeps one generation; FULL experts_max, the disk; IO; NO_MEMORY. After an
+ * error pool and trainer are as before.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_branch(
+    reef_trainer *trainer, uint32_t from, bool dry_run, reef_branch *out, reef_error *err);
 
 typedef struct reef_freeze {
     int32_t layer;         // PEER layer, -1 for all
@@ -458,6 +503,7 @@ typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // trained
     uint64_t carried_bytes;      // accepted, not yet trained (part of a batch, or held back)
     uint64_t skipped_bytes;      // recognised as an older domain: not trained
+    uint64_t recycled_experts;   // that began anew, in all generations; with recycle_after
     uint32_t generation;         // the open one
     uint64_t generation_step;
     char strategy[16];   // of the configuration
@@ -476,10 +522,11 @@ typedef struct reef_trainer_status {
 } reef_trainer_status;
 REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out);
 
-/** What a boundary counts where the strategy keeps one generation; zero with generations. */
+/** What the trainer counts in all. Boundaries only where the strategy keeps one generation, else 0. */
 typedef struct reef_tasks {
-    uint32_t task;    // boundaries so far
-    uint64_t task_at; // position in the stream of the last one
+    uint32_t task;             // boundaries so far
+    uint64_t task_at;          // position in the stream of the last one
+    uint64_t recycled_experts; // with any strategy, as in reef_trainer_status
 } reef_tasks;
 REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
                                                      reef_tasks *out,

@@ -4,11 +4,13 @@
 #include "persist.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define GIB ((uint64_t)1 << 30)
+#define HOLD_SHARE 20.0 // times longer held than it took to find the rows
 
 static uint64_t machine_bytes(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -105,6 +107,34 @@ static reef_status locate(reef_residency *residency, reef_net *net, reef_error *
     return reef_pager_cover(residency->pager, all.first, (size_t)(all.end - all.first), err);
 }
 
+// A sealed generation is the same for ever, but another process may give it up for a consolidated one.
+static reef_status check_same(const reef_residency *residency,
+                              const reef_net *net,
+                              reef_error *err) {
+    for (size_t g = 0; g < net->gen_count; g++) {
+        const reef_generation *info = &net->gens[g]->info;
+        reef_generation now;
+        if (!is_in_place(net->gens[g])) continue;
+        reef_status status = reef_generation_read(residency->txn, info->generation, &now, err);
+        if (status != REEF_OK) return status;
+        if (memcmp(now.root, info->root, sizeof now.root) != 0)
+            return reef_fail(err, REEF_BUSY,
+                             "generation %u was given up while the model was in use; open it again",
+                             info->generation);
+    }
+    return REEF_OK;
+}
+
+static reef_status begin(reef_residency *residency, reef_net *net, bool again, reef_error *err) {
+    double start = residency->held_since = reef_seconds();
+    reef_status status = reef_txn_begin(&residency->txn, residency->store, REEF_TXN_READ, err);
+    if (status == REEF_OK && again) status = check_same(residency, net, err);
+    if (status == REEF_OK) status = locate(residency, net, err);
+    if (status != REEF_OK) reef_residency_let_go(residency);
+    residency->hold_seconds = reef_seconds() - start;
+    return status;
+}
+
 reef_status reef_residency_hold(reef_residency *residency, reef_net *net, reef_error *err) {
     uint64_t bytes = 0;
     for (size_t g = 0; g < net->gen_count; g++)
@@ -115,11 +145,14 @@ reef_status reef_residency_hold(reef_residency *residency, reef_net *net, reef_e
     reef_status status = REEF_OK;
     if (residency->pager == NULL)
         status = reef_pager_new(&residency->pager, residency->memory_bytes, err);
-    if (status == REEF_OK)
-        status = reef_txn_begin(&residency->txn, residency->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = locate(residency, net, err);
-    if (status != REEF_OK) reef_residency_let_go(residency);
-    return status;
+    return status == REEF_OK ? begin(residency, net, false, err) : status;
+}
+
+reef_status reef_residency_renew(reef_residency *residency, reef_net *net, reef_error *err) {
+    double limit = fmax(1e-3 * REEF_READ_MS_MAX, HOLD_SHARE * residency->hold_seconds);
+    if (!residency->in_place || reef_seconds() - residency->held_since < limit) return REEF_OK;
+    reef_residency_let_go(residency);
+    return begin(residency, net, true, err);
 }
 
 bool reef_residency_is_held(const reef_residency *residency) {

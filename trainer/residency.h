@@ -7,11 +7,12 @@
 #include "pager.h"
 
 typedef struct reef_residency {
-    reef_store *store;     // not owned; outlives this
-    uint64_t memory_bytes; // that the process may hold
-    bool in_place;         // sealed generations that are stored are read in place
-    reef_txn *txn;         // while held: keeps the pages of the map where they are
-    reef_pager *pager;     // NULL until something is read in place
+    reef_store *store;               // not owned; outlives this
+    uint64_t memory_bytes;           // that the process may hold
+    bool in_place;                   // sealed generations that are stored are read in place
+    reef_txn *txn;                   // while held: keeps the pages of the map where they are
+    double held_since, hold_seconds; // a monotonic clock; how long it took to find the rows
+    reef_pager *pager;               // NULL until something is read in place
 } reef_residency;
 
 /** The part of the map that rows lie in: what a pager has to cover. NULL: nowhere. */
@@ -43,6 +44,14 @@ REEF_MUST_CHECK reef_status reef_residency_decide(reef_residency *residency,
 REEF_MUST_CHECK reef_status reef_residency_hold(reef_residency *residency,
                                                 reef_net *net,
                                                 reef_error *err);
+/**
+ * Between two passes of a reader: when the transaction has been held for REEF_READ_MS_MAX, end it, begin another
+ * and find all rows anew. (Where finding takes long, less often: it stays below a twentieth of the time.)
+ * Errors: as reef_residency_hold, and BUSY a generation that was loaded is no longer in the pool.
+ */
+REEF_MUST_CHECK reef_status reef_residency_renew(reef_residency *residency,
+                                                 reef_net *net,
+                                                 reef_error *err);
 /** Are all rows in reach? */
 bool reef_residency_is_held(const reef_residency *residency);
 /** End the transaction: a writer in this process can enlarge the map. No pass may run until held again. */

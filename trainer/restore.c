@@ -8,6 +8,7 @@
 // The first snapshots hold no moments. A language model then goes on with an optimiser that begins anew,
 // without windows of the stream that the snapshot has not seen; what learns from sums cannot.
 #include "learner.h"
+#include "reef_fail_point.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -94,7 +95,9 @@ static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     if (status == REEF_OK && !snapshot->exact)
         status = forget_windows(txn, snapshot->stream_bytes, err);
     if (status == REEF_OK) status = reef_state_forget_points(txn, snapshot->stream_bytes, err);
-    return status == REEF_OK ? tell(txn, r, err) : status;
+    if (status == REEF_OK) status = tell(txn, r, err);
+    REEF_FAIL_POINT(RESTORE_TOLD);
+    return status;
 }
 
 static reef_status restore_and_commit(void *context, reef_store *store, reef_error *err) {

@@ -1,6 +1,8 @@
 // See safetensors.h. What is read from a file is believed only after it was checked here.
 #include "safetensors.h"
 
+#include "json_build.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +63,7 @@ struct reef_safetensors_writer {
 static json_t *shape_json(const reef_safetensor *tensor) {
     json_t *shape = json_array();
     for (size_t i = 0; i < tensor->rank; i++)
-        json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
+        reef_json_append(&shape, json_integer((json_int_t)tensor->shape[i]));
     return shape;
 }
 
@@ -382,7 +384,8 @@ static reef_status header_read(reef_safetensors *file, reef_error *err) {
     if (status == REEF_OK) {
         json_t *header = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
         status =
-            header == NULL
+            header == NULL && reef_json_no_memory(&fault) ? no_memory(err, file->path)
+            : header == NULL
                 ? reef_fail(err, REEF_CORRUPT,
                             "%.100s is no whole safetensors file: its header is no JSON: %.90s",
                             file->path, fault.text)

@@ -1,6 +1,7 @@
 // See start.h. Draws are functions of seed, generation and layer.
 #include "start.h"
 
+#include "peer_row.h"
 #include "policy.h"
 #include "random.h"
 
@@ -24,7 +25,8 @@ typedef struct start {
 
 bool reef_start_is_due(const reef_trainer *trainer) {
     const reef_config *config = &trainer->net.config;
-    return trainer->generation_step == 0 && reef_open_generation(trainer)->info.generation > 0 &&
+    return trainer->generation_step == 0 && !trainer->branched &&
+           reef_open_generation(trainer)->info.generation > 0 &&
            (strcmp(config->subkeys_new, "random") != 0 || config->copy_experts > 0);
 }
 
@@ -180,21 +182,6 @@ static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *
     return list;
 }
 
-static void read_row(const reef_peer *peer, size_t n, size_t from, size_t count, float *out) {
-    const reef_expert_rows *rows = &peer->rows;
-    size_t block = rows->block_shift < 32 ? n >> rows->block_shift : 0;
-    size_t at = (n - (rows->block_shift < 32 ? block << rows->block_shift : 0)) * peer->row_values;
-    if (rows->dtype == REEF_F32) {
-        memcpy(out, (const float *)rows->blocks[block] + at + from, count * sizeof *out);
-        return;
-    }
-    const reef_bf16 *values = (const reef_bf16 *)rows->blocks[block] + at + from;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits = (uint32_t)values[i] << 16;
-        memcpy(out + i, &bits, sizeof bits);
-    }
-}
-
 // The most used expert before goes where the new router looks most, the second where it looks second most.
 static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *err) {
     const reef_net *net = &s->trainer->net;
@@ -209,9 +196,9 @@ static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *
     for (size_t i = 0; i < net->config.copy_experts && i < old_count && i < new_count; i++) {
         const reef_peer *from = &net->gens[old[i].generation]->peers[l];
         float *row = peer->experts + new[i].expert * peer->row_values;
-        read_row(from, old[i].expert, 0, D, row);
+        reef_peer_row_read(from, old[i].expert, 0, D, row);
         if (peer->row_values > 2 * D)
-            read_row(from, old[i].expert, 2 * D, peer->row_values - 2 * D, row + 2 * D);
+            reef_peer_row_read(from, old[i].expert, 2 * D, peer->row_values - 2 * D, row + 2 * D);
         peer->dirty[new[i].expert] = 1;
         ++*copied;
     }

@@ -5,12 +5,15 @@
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
 //  "boundary_at", "boundary_step"   of a generation that boundaries enlarged; "full": true once it may not grow
+//  "branched": true                 of an open generation that began as a copy, see branch.h
+//  "recycled_experts"               with recycle_after, where not 0
 //  "unexplained"                    of batches taken for an older domain, where not 0: reef_drift_unexplained
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only, see mark.h
 //  "task", "task_at", "task_from", "grid_side", "background_windows"      rivals of generations only
 //  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
 //  "gates": [{"mean", "count", "context": [newest byte first]}]}     one gate per generation, of the carry's start;
 //                                             "surprise" of the next byte as well where the gate reads losses
+#include "json_build.h"
 #include "learner.h"
 
 #include <jansson.h>
@@ -37,15 +40,15 @@ uint64_t reef_unix_ms(void) {
 static json_t *sources_json(const reef_trainer *trainer) {
     json_t *list = json_array();
     for (size_t i = 0; i < trainer->source_count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:I}", "name", trainer->sources[i].name,
-                                              "cursor", (json_int_t)trainer->sources[i].cursor));
+        reef_json_append(&list, json_pack("{s:s, s:I}", "name", trainer->sources[i].name, "cursor",
+                                          (json_int_t)trainer->sources[i].cursor));
     return list;
 }
 
 static json_t *drift_json(const reef_trainer *trainer) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < trainer->drift.count; i++)
-        json_array_append_new(list, json_real(reef_drift_at(&trainer->drift, i)));
+        reef_json_append(&list, json_real(reef_drift_at(&trainer->drift, i)));
     return list;
 }
 
@@ -55,42 +58,44 @@ static json_t *gates_json(const reef_trainer *trainer) {
         const reef_gate_state *state = &trainer->firing.states[g];
         json_t *context = json_array();
         for (uint8_t i = 0; i < state->context_bytes; i++)
-            json_array_append_new(context, json_integer(state->context[i]));
+            reef_json_append(&context, json_integer(state->context[i]));
         json_t *item = json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
                                  (json_int_t)state->count, "context", context);
         if (!isnan(state->surprise))
-            json_object_set_new(item, "surprise", json_real((double)state->surprise));
-        json_array_append_new(list, item);
+            reef_json_set(&item, "surprise", json_real((double)state->surprise));
+        reef_json_append(&list, item);
     }
     return list;
 }
 
 // Pools of generations have no tasks, and their state is what it was before there were any.
-static void set_tasks(json_t *state, const reef_strategy *strategy) {
+static void set_tasks(json_t **state, const reef_strategy *strategy) {
     if (!reef_strategy_is_rival(strategy)) return;
-    json_object_set_new(state, "task", json_integer(strategy->task));
-    json_object_set_new(state, "task_at", json_integer((json_int_t)strategy->task_at));
-    json_object_set_new(state, "task_from", json_integer((json_int_t)strategy->task_from));
-    json_object_set_new(state, "grid_side", json_integer(strategy->grid_side));
-    json_object_set_new(state, "background_windows", json_integer(strategy->background_windows));
+    reef_json_set(state, "task", json_integer(strategy->task));
+    reef_json_set(state, "task_at", json_integer((json_int_t)strategy->task_at));
+    reef_json_set(state, "task_from", json_integer((json_int_t)strategy->task_from));
+    reef_json_set(state, "grid_side", json_integer(strategy->grid_side));
+    reef_json_set(state, "background_windows", json_integer(strategy->background_windows));
 }
 
 // Only where they say something: the state of other pools is what it was before there were any.
-static void set_policy(json_t *state, const reef_trainer *trainer) {
+static void set_policy(json_t **state, const reef_trainer *trainer) {
     const reef_mark *mark = &trainer->mark;
     if (trainer->boundary_step > 0) {
-        json_object_set_new(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
-        json_object_set_new(state, "boundary_step",
-                            json_integer((json_int_t)trainer->boundary_step));
+        reef_json_set(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
+        reef_json_set(state, "boundary_step", json_integer((json_int_t)trainer->boundary_step));
     }
-    if (trainer->full) json_object_set_new(state, "full", json_true());
+    if (trainer->full) reef_json_set(state, "full", json_true());
+    if (trainer->branched) reef_json_set(state, "branched", json_true());
+    if (trainer->recycled_experts > 0)
+        reef_json_set(state, "recycled_experts",
+                      json_integer((json_int_t)trainer->recycled_experts));
     if (trainer->firing.unexplained > 0.0)
-        json_object_set_new(state, "unexplained", json_real(trainer->firing.unexplained));
+        reef_json_set(state, "unexplained", json_real(trainer->firing.unexplained));
     if (trainer->net.config.boundary_mark[0] != '\0')
-        json_object_set_new(state, "line",
-                            json_pack("[I, I, b, I]", (json_int_t)mark->source,
-                                      (json_int_t)mark->matched, mark->other,
-                                      (json_int_t)mark->line_bytes));
+        reef_json_set(state, "line",
+                      json_pack("[I, I, b, I]", (json_int_t)mark->source, (json_int_t)mark->matched,
+                                mark->other, (json_int_t)mark->line_bytes));
 }
 
 static char *state_text(const reef_trainer *trainer) {
@@ -101,8 +106,8 @@ static char *state_text(const reef_trainer *trainer) {
         "reservoir_seen", (json_int_t)trainer->reservoir.seen, "young_seen",
         (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "drift",
         drift_json(trainer), "gates", gates_json(trainer));
-    if (state != NULL) set_tasks(state, &trainer->strategy);
-    if (state != NULL) set_policy(state, trainer);
+    set_tasks(&state, &trainer->strategy);
+    set_policy(&state, trainer);
     char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(state);
     return text;
@@ -188,6 +193,9 @@ static void load_policy(reef_trainer *trainer, const json_t *state) {
                                       : reef_open_generation(trainer)->info.opened_at;
     trainer->boundary_step = (uint64_t)json_integer_value(json_object_get(state, "boundary_step"));
     trainer->full = json_is_true(json_object_get(state, "full"));
+    trainer->branched = json_is_true(json_object_get(state, "branched"));
+    trainer->recycled_experts =
+        (uint64_t)json_integer_value(json_object_get(state, "recycled_experts"));
     trainer->firing.unexplained = json_real_value(json_object_get(state, "unexplained"));
     trainer->mark = (reef_mark){
         .source = (size_t)json_integer_value(json_array_get(line, 0)),
@@ -211,16 +219,28 @@ static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *
     return REEF_OK;
 }
 
+static reef_status parse_state(json_t **out,
+                               const reef_view *view,
+                               uint32_t generation,
+                               reef_error *err) {
+    json_error_t fault;
+    *out = json_loadb(view->data, view->bytes, 0, &fault);
+    if (*out != NULL) return REEF_OK;
+    if (reef_json_no_memory(&fault))
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's state");
+    return reef_fail(err, REEF_CORRUPT, "the trainer's state of generation %u is no JSON",
+                     generation);
+}
+
 reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t generation = reef_open_generation(trainer)->info.generation;
     reef_key key = state_key(generation, "state");
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
-    json_t *state = json_loadb(view.data, view.bytes, 0, NULL);
-    if (state == NULL)
-        return reef_fail(err, REEF_CORRUPT, "the trainer's state of generation %u is no JSON",
-                         generation);
+    json_t *state = NULL;
+    status = parse_state(&state, &view, generation, err);
+    if (status != REEF_OK) return status;
     json_int_t step = 0, generation_step = 0, stream_bytes = 0, skipped_bytes = 0, seen = 0,
                young_seen = 0;
     json_t *sources, *drift, *gates;
@@ -257,10 +277,15 @@ reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
     reef_key key = state_key(count - 1, "state");
     status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
-    json_t *state = json_loadb(view.data, view.bytes, 0, NULL);
+    json_t *state = NULL;
+    status = parse_state(&state, &view, count - 1, err);
+    if (status != REEF_OK) return status;
     load_tasks(&strategy, state); // a state without tasks has none
+    const json_t *recycled = json_object_get(state, "recycled_experts");
+    *out = (reef_tasks){.task = strategy.task,
+                        .task_at = strategy.task_at,
+                        .recycled_experts = (uint64_t)json_integer_value(recycled)};
     json_decref(state);
-    *out = (reef_tasks){.task = strategy.task, .task_at = strategy.task_at};
     return REEF_OK;
 }
 

@@ -21,6 +21,7 @@
 // mark before anything was trained since the last boundary is only taken out of the stream.
 #include "learner.h"
 #include "policy.h"
+#include "recycle.h"
 #include "start.h"
 
 #include <assert.h>
@@ -71,6 +72,7 @@ static reef_status train(reef_trainer *trainer, double bits, reef_error *err) {
     if (status == REEF_OK) status = reef_state_point(trainer, bits, err);
     trainer->step++;
     trainer->generation_step++;
+    if (status == REEF_OK && reef_recycle_is_due(trainer)) status = reef_recycle(trainer, err);
     if (status == REEF_OK && reef_growth_gate_due(trainer))
         status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), NULL, 0, err);
     return status;

@@ -1,6 +1,7 @@
 // The one writer of a pool: the public handle over stream, steps and growth.
 #include "learner.h"
 #include "policy.h"
+#include "reef_fail_point.h"
 #include "vector.h"
 
 #include <assert.h>
@@ -59,10 +60,12 @@ static reef_status first_generation(reef_trainer *trainer, reef_error *err) {
     return reef_net_append(&trainer->net, gen, err);
 }
 
-static reef_status write_first_commit(reef_trainer *trainer, reef_error *err) {
+// In a pool that is not in place yet: there is none without a configuration and a first commit.
+static reef_status write_first_commit(void *context, reef_store *store, reef_error *err) {
+    reef_trainer *trainer = context;
     reef_txn *txn = NULL;
     reef_commit commit = {.unix_ms = reef_unix_ms()};
-    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status == REEF_OK) status = put_config(txn, &trainer->net.config, err);
     if (status == REEF_OK)
         status = trainer->vector != NULL
@@ -83,7 +86,6 @@ reef_status reef_pool_init(const char *path, const reef_config *config, reef_err
     if (status != REEF_OK) return status;
     reef_trainer *trainer = calloc(1, sizeof *trainer);
     if (trainer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool");
-    reef_store *store = NULL;
     trainer->net.config = *config;
     trainer->options.threads = 1;
     status = allocate(trainer, err);
@@ -91,13 +93,8 @@ reef_status reef_pool_init(const char *path, const reef_config *config, reef_err
     if (status == REEF_OK) status = start_firing(trainer, err);
     if (status == REEF_OK)
         status = reef_state_event(trainer, err, "init", "\"side\": %u", config->side);
-    if (status == REEF_OK)
-        status = reef_store_open(&store, path, &(reef_store_options){.create = true, .write = true},
-                                 err);
-    trainer->store = store;
-    if (status == REEF_OK) status = write_first_commit(trainer, err);
+    if (status == REEF_OK) status = reef_store_create(path, write_first_commit, trainer, err);
     reef_trainer_close(trainer);
-    reef_store_close(store);
     return status;
 }
 
@@ -326,9 +323,13 @@ static reef_status write_all(reef_trainer *trainer,
                              uint64_t unix_ms,
                              reef_error *err) {
     reef_status status = write_model(trainer, txn, unix_ms, err);
+    REEF_FAIL_POINT(COMMIT_MODEL);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
+    REEF_FAIL_POINT(COMMIT_STATE);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status == REEF_OK) status = put_kernels(txn, err);
+    if (status == REEF_OK && trainer->scrub_known)
+        status = reef_scrub_put(txn, &trainer->scrub, err);
     return status;
 }
 
@@ -360,6 +361,7 @@ static reef_status write_commit(reef_trainer *trainer,
         .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
+    REEF_FAIL_POINT(COMMIT_BEGUN);
     if (prelude != NULL) status = prelude(context, txn, err);
     if (status == REEF_OK) status = write_all(trainer, txn, commit.unix_ms, err);
     if (status == REEF_OK && snapshot_name != NULL)
@@ -415,6 +417,7 @@ reef_status reef_trainer_snapshot(reef_trainer *trainer,
     if (status == REEF_OK)
         status = commit_with(trainer, name, out == NULL ? &unused : out, NULL, err);
     if (status != REEF_OK) return status;
+    REEF_FAIL_POINT(SNAPSHOT_COMMITTED);
     // Told only now: a name that was refused is no event.
     status = reef_state_event(trainer, err, "snapshot", "\"name\": \"%s\"", name);
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
@@ -625,6 +628,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .stream_bytes = trainer->stream_bytes,
         .carried_bytes = trainer->carry_bytes,
         .skipped_bytes = trainer->skipped_bytes,
+        .recycled_experts = trainer->recycled_experts,
         .generation = open->info.generation,
         .generation_step = trainer->generation_step,
         .task = trainer->strategy.task,

@@ -7,6 +7,7 @@
 //  "untested", "seen", "labels": [...]}
 #include "vector_state.h"
 
+#include "json_build.h"
 #include "vector_sums.h"
 
 #include <jansson.h>
@@ -24,8 +25,7 @@ reef_key reef_vector_state_key(uint32_t generation) {
 
 static json_t *list_u64(size_t count, const uint64_t *values) {
     json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_integer((json_int_t)values[i]));
+    for (size_t i = 0; i < count; i++) reef_json_append(&list, json_integer((json_int_t)values[i]));
     return list;
 }
 
@@ -34,7 +34,7 @@ static json_t *list_ring(const reef_vector *vector, const uint32_t *ring) {
     for (uint32_t i = 0; i < vector->history; i++) {
         uint32_t at = (vector->next + REEF_VECTOR_DRIFT_WINDOW - vector->history + i) %
                       REEF_VECTOR_DRIFT_WINDOW;
-        json_array_append_new(list, json_integer(ring[at]));
+        reef_json_append(&list, json_integer(ring[at]));
     }
     return list;
 }
@@ -42,7 +42,7 @@ static json_t *list_ring(const reef_vector *vector, const uint32_t *ring) {
 static json_t *list_labels(const reef_vector_net *net) {
     json_t *list = json_array();
     for (size_t c = 0; c < net->class_count; c++)
-        json_array_append_new(list, json_integer(net->labels[c]));
+        reef_json_append(&list, json_integer(net->labels[c]));
     return list;
 }
 
@@ -139,7 +139,10 @@ reef_status reef_vector_state_get(reef_txn *txn,
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
-    json_t *state = json_loadb(view.data, view.bytes, 0, NULL);
+    json_error_t fault;
+    json_t *state = json_loadb(view.data, view.bytes, 0, &fault);
+    if (state == NULL && reef_json_no_memory(&fault))
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the state of learning");
     bool parsed = state != NULL && parse_state(vector, state, head);
     json_decref(state);
     if (parsed) return REEF_OK;

@@ -1,0 +1,62 @@
+// What the parts of the integrity check share. Private to the store.
+#ifndef REEF_CHECK_H
+#define REEF_CHECK_H
+
+#include "pool_pages.h"
+#include "store_private.h"
+
+#define REEF_DAMAGED_MAX 1000 // findings that are kept; the count goes on
+
+/** One finding about a record, kept for the plan. */
+typedef struct reef_damaged {
+    reef_key key; // its name, if any, is `name`
+    char name[REEF_NAME_BYTES_MAX + 1];
+    char what[sizeof(((reef_error *)0)->message)];
+} reef_damaged;
+
+typedef struct reef_check {
+    reef_txn *txn;
+    const reef_check_options *options;
+    reef_check_report *report;
+    reef_error stopped; // the first walk that could not go on
+    uint64_t last_commit;
+    reef_damaged *damaged; // (REEF_DAMAGED_MAX)
+    size_t damaged_count;
+} reef_check;
+
+/** Report damage, of a record where `key` is not NULL. */
+void reef_check_damage(reef_check *c, const reef_key *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/** Something could not be read: that is damage, unless it is only memory that this process lacks. */
+void reef_check_unreadable(reef_check *c, const reef_key *key, const reef_error *reason);
+/** LMDB could not read on: the rest of this walk is unknown, other walks may still succeed. */
+void reef_check_stop(reef_check *c, const reef_error *reason);
+
+/**
+ * Walk all trees of the file, page by page and without LMDB: the form of each page, the order of keys, the counts
+ * of each tree, and that every page is used once or free once. Payloads are not read. Fills pages, used, free and
+ * lost of the report; each finding names the page, its database and the first record that it has.
+ *
+ * c      its options and report are used
+ * pages  their meta pages are read; their commit is held (reef_pages_hold), or nobody writes
+ *
+ * Returns OK also when damage was found. NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_check_pages(reef_check *c, reef_pages *pages, reef_error *err);
+/** reef_check_pages alone, of a pool that nobody writes: what can be said of one that cannot be opened. */
+REEF_MUST_CHECK reef_status reef_check_pages_of(const char *path,
+                                                const reef_check_options *options,
+                                                reef_check_report *report,
+                                                reef_error *err);
+/** Windows of usage against the totals: no expert may have been used more in windows than in all. */
+void reef_check_usage(reef_check *c);
+/** Say for each damaged record what it belongs to and where its content can be had. */
+void reef_check_plan(reef_check *c);
+
+/** Is the content of this record known never to change: a sealed generation's, or a snapshot's copy? */
+static inline bool reef_record_is_sealed(const reef_txn *txn, const reef_key *key) {
+    return reef_db_by_generation(key->db) && key->db != REEF_DB_GENERATIONS &&
+           (key->generation < txn->sealed_count || key->generation >= REEF_SNAPSHOT_GENERATION);
+}
+
+#endif

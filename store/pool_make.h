@@ -1,0 +1,27 @@
+// Making a pool's directory as a whole or not at all. Private to the store.
+#ifndef REEF_POOL_MAKE_H
+#define REEF_POOL_MAKE_H
+
+#include "reef_store.h"
+
+/** Put a whole data.mdb, synced, into the directory `nursery`. */
+typedef reef_status (*reef_pool_fill)(void *context, const char *nursery, reef_error *err);
+
+/**
+ * Make a pool at `path` of what `fill` makes. What a process left that died while it made a pool here is
+ * removed first.
+ *
+ * writer_fd  written: the writer lock, or -1 after an error; NULL lets go of it
+ * Errors: INVALID when anything else but an empty directory is there; BUSY; FULL; IO; those of `fill`. After
+ * an error nothing is left, and the directory is removed if it was made here.
+ */
+REEF_MUST_CHECK reef_status reef_pool_make(
+    const char *path, reef_pool_fill fill, void *context, int *writer_fd, reef_error *err);
+
+/** Open the pool at `path` for writing, change it, close it. */
+REEF_MUST_CHECK reef_status reef_pool_change(const char *path,
+                                             reef_store_change change,
+                                             void *context,
+                                             reef_error *err);
+
+#endif

@@ -1,0 +1,183 @@
+// Usage over time against the totals: what windows say of an expert is a part of what its totals say, so their
+// sum is never more. (It may be less: what was used before the oldest window is known in total only.)
+//
+// One part of a layer at a time, which is what a record of a window covers, so that memory is bounded whatever
+// the pool's size.
+#include "check.h"
+
+#include "usage_windows.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOTAL_BYTES 16 // count u64, score u64
+
+typedef struct part_name {
+    uint32_t generation, layer, part;
+} part_name;
+
+typedef struct part_names {
+    part_name *names; // in order
+    size_t count, capacity;
+} part_names;
+
+static int compare_names(const part_name *a, const part_name *b) {
+    if (a->generation != b->generation) return a->generation < b->generation ? -1 : 1;
+    if (a->layer != b->layer) return a->layer < b->layer ? -1 : 1;
+    return a->part < b->part ? -1 : a->part > b->part;
+}
+
+static part_name name_of(const reef_key *key) {
+    return (part_name){key->generation, key->layer, key->block};
+}
+
+static reef_status add_name(part_names *all, const part_name *name, reef_error *err) {
+    size_t low = 0, high = all->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare_names(&all->names[middle], name);
+        if (order == 0) return REEF_OK;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (all->count == all->capacity) {
+        size_t capacity = 2 * all->capacity + 64;
+        part_name *names = realloc(all->names, capacity * sizeof(*names));
+        if (names == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to check usage");
+        all->names = names;
+        all->capacity = capacity;
+    }
+    memmove(all->names + low + 1, all->names + low, (all->count - low) * sizeof(*name));
+    all->names[low] = *name;
+    all->count++;
+    return REEF_OK;
+}
+
+// Every part that some window is of.
+static reef_status find_parts(reef_check *c, part_names *all, reef_error *err) {
+    reef_cursor cursor;
+    reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
+    reef_status status = usage_seek(&cursor, c->txn, &key, err);
+    while (usage_at(&cursor, &key, &status, err)) {
+        const part_name name = name_of(&key);
+        c->report->usage_windows++;
+        status = add_name(all, &name, err);
+        if (status == REEF_OK) status = reef_cursor_next(&cursor, c->txn, err);
+    }
+    reef_cursor_close(&cursor);
+    return status;
+}
+
+// Windows whose record is damaged were reported by the walk over all records: the sum is then of the rest.
+static reef_status sum_windows(reef_check *c,
+                               const part_name *name,
+                               usage_part *part,
+                               reef_error *err) {
+    reef_cursor cursor;
+    reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
+    usage_part_clear(part);
+    reef_status status = usage_seek(&cursor, c->txn, &key, err);
+    while (usage_at(&cursor, &key, &status, err)) {
+        const part_name other = name_of(&key);
+        reef_view view;
+        reef_error reason;
+        char text[REEF_NAME_BYTES_MAX + 1];
+        if (compare_names(&other, name) == 0 &&
+            reef_record_verify(c->txn, REEF_DB_USAGE, &cursor, &key, text, &view, NULL) ==
+                REEF_OK &&
+            usage_part_add(part, &key, &view, &reason) != REEF_OK)
+            reef_check_unreadable(c, &key, &reason);
+        status = reef_cursor_next(&cursor, c->txn, err);
+    }
+    reef_cursor_close(&cursor);
+    return status;
+}
+
+static bool exceeds(const uint64_t sum[2], const uint64_t total[2]) {
+    return sum[0] > total[0] || sum[1] > total[1];
+}
+
+static void report(reef_check *c, const part_name *name, uint64_t expert, const uint64_t sum[2]) {
+    reef_check_damage(c, NULL,
+                      "usage of generation %" PRIu32 ", layer %" PRIu32 ": windows say expert "
+                      "%" PRIu64 " was chosen %" PRIu64 " times, which is more than its total",
+                      name->generation, name->layer, expert, sum[0]);
+}
+
+// Compare the part with the totals of its layer, which come in blocks of any size.
+static reef_status compare_totals(reef_check *c,
+                                  const part_name *name,
+                                  const usage_part *part,
+                                  reef_error *err) {
+    static const uint64_t NONE[2] = {0, 0};
+    const uint64_t first = (uint64_t)name->part * REEF_USAGE_PART;
+    uint64_t expert = 0; // of the layer, at the block's beginning
+    bool known = true, more = false;
+    reef_cursor cursor;
+    reef_key key = {.db = REEF_DB_USAGE, .generation = name->generation, .layer = name->layer};
+    reef_status status = usage_seek(&cursor, c->txn, &key, err);
+    while (known && !more && usage_at(&cursor, &key, &status, err)) {
+        reef_view view;
+        char text[REEF_NAME_BYTES_MAX + 1];
+        if (key.level != REEF_USAGE_TOTALS || key.generation != name->generation ||
+            key.layer != name->layer || expert >= first + REEF_USAGE_PART)
+            break;
+        known =
+            reef_record_verify(c->txn, REEF_DB_USAGE, &cursor, &key, text, &view, NULL) == REEF_OK;
+        for (size_t i = 0; known && !more && i < view.bytes / TOTAL_BYTES; i++) {
+            uint64_t total[2], at = expert + i - first;
+            if (expert + i < first || at >= REEF_USAGE_PART) continue;
+            memcpy(total, (const uint8_t *)view.data + i * TOTAL_BYTES, TOTAL_BYTES);
+            more = exceeds(part->sums + 2 * at, total);
+            if (more) report(c, name, expert + i, part->sums + 2 * at);
+        }
+        if (known) expert += view.bytes / TOTAL_BYTES;
+        status = reef_cursor_next(&cursor, c->txn, err);
+    }
+    reef_cursor_close(&cursor);
+    // Experts beyond the totals were never chosen.
+    for (uint64_t e = expert < first ? first : expert;
+         status == REEF_OK && known && !more && e < first + REEF_USAGE_PART; e++) {
+        more = exceeds(part->sums + 2 * (e - first), NONE);
+        if (more) report(c, name, e, part->sums + 2 * (e - first));
+    }
+    return status;
+}
+
+// Windows of a layer without totals are all that is known of it: there is nothing to compare them with.
+static reef_status has_totals(reef_check *c, const part_name *name, bool *out, reef_error *err) {
+    reef_cursor cursor;
+    reef_key key = {.db = REEF_DB_USAGE, .generation = name->generation, .layer = name->layer};
+    *out = false;
+    reef_status status = usage_seek(&cursor, c->txn, &key, err);
+    while (!*out && usage_at(&cursor, &key, &status, err)) {
+        if (key.level != REEF_USAGE_TOTALS || key.generation != name->generation ||
+            key.layer != name->layer)
+            break;
+        *out = cursor.value.mv_size >= REEF_RECORD_HEADER_BYTES + TOTAL_BYTES;
+        status = reef_cursor_next(&cursor, c->txn, err);
+    }
+    reef_cursor_close(&cursor);
+    return status;
+}
+
+void reef_check_usage(reef_check *c) {
+    reef_error reason;
+    part_names all = {0};
+    usage_part part = {0};
+    reef_status status = usage_part_new(&part, &reason);
+    if (status == REEF_OK) status = find_parts(c, &all, &reason);
+    for (size_t i = 0; status == REEF_OK && i < all.count; i++) {
+        bool known;
+        status = has_totals(c, &all.names[i], &known, &reason);
+        if (status != REEF_OK || !known) continue;
+        status = sum_windows(c, &all.names[i], &part, &reason);
+        if (status == REEF_OK) status = compare_totals(c, &all.names[i], &part, &reason);
+    }
+    usage_part_free(&part);
+    free(all.names);
+    if (status != REEF_OK) reef_check_stop(c, &reason);
+}

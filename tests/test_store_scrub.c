@@ -1,0 +1,217 @@
+// Reading sealed records again, piece by piece: all of them are met, damage is named, and nothing is written.
+#include "record.h"
+#include "reef_store.h"
+#include "store_bytes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "data_file.h"
+#include "pool.h"
+
+#define PAGE 4096
+#define BLOCKS 60
+#define LARGE 9000
+
+// Generations 0 and 1 sealed, 2 open, and a snapshot with a copy of 2.
+static void make_pool(pool_fixture *f) {
+    uint8_t payload[LARGE];
+    reef_error err;
+    reef_snapshot snapshot;
+    for (uint32_t g = 0; g < 3; g++) {
+        reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+        pool_open_generation(txn, g);
+        for (uint32_t b = 0; b < BLOCKS; b++) {
+            fill(payload, sizeof(payload), 1000 * g + b);
+            pool_put(txn, &(reef_key){.db = REEF_DB_EXPERTS, .generation = g, .block = b}, payload,
+                     LARGE);
+            pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .generation = g, .block = b}, payload,
+                     64);
+        }
+        pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .generation = g, .name = "head"}, payload,
+                 300);
+        if (g < 2) must(reef_generation_seal(txn, g, g, 100 * g, &err), &err);
+        pool_commit(txn, g);
+    }
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
+    pool_commit(txn, 3);
+}
+#define SEALED_RECORDS (3 * (2 * BLOCKS + 1))
+
+typedef struct findings {
+    size_t count;
+    char last[300];
+} findings;
+
+static void on_damage(void *context, const reef_key *key, const char *what) {
+    findings *found = context;
+    (void)key;
+    found->count++;
+    snprintf(found->last, sizeof(found->last), "%s", what);
+}
+
+// Pieces until a pass ends, at most.
+static size_t pass(reef_store *store, reef_scrub *scrub, uint64_t piece, findings *found) {
+    reef_error err;
+    size_t pieces = 0;
+    *found = (findings){0};
+    for (uint64_t before = scrub->passes; scrub->passes == before; pieces++) {
+        uint64_t bytes = 0;
+        must(reef_store_scrub(store, scrub, piece, 5000 + pieces, on_damage, found, &bytes, &err),
+             &err);
+        assert_true(bytes <= piece + LARGE + REEF_RECORD_HEADER_BYTES);
+        assert_true(pieces < 10000);
+    }
+    return pieces;
+}
+
+static void a_pass_meets_every_sealed_record_once(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    for (uint64_t piece = 1; piece < 10000000; piece *= 50) { // a record a piece, up to all at once
+        reef_scrub scrub = {0};
+        size_t pieces = pass(f->store, &scrub, piece, &found);
+        assert_int_equal(found.count, 0);
+        assert_int_equal(scrub.last_records, SEALED_RECORDS);
+        assert_true(scrub.last_bytes > (uint64_t)3 * BLOCKS * LARGE);
+        assert_int_equal(scrub.last_damaged, 0);
+        assert_int_equal(scrub.last_ms, 5000 + pieces - 1);
+        assert_int_equal(scrub.next_bytes, 0);
+        assert_true(piece > 1000 ? pieces < SEALED_RECORDS : pieces >= SEALED_RECORDS);
+        pass(f->store, &scrub, piece, &found); // and again from the beginning
+        assert_int_equal(scrub.passes, 2);
+        assert_int_equal(scrub.last_records, SEALED_RECORDS);
+    }
+}
+
+static void without_sealed_records_there_is_no_pass(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_scrub scrub = {0};
+    findings found = {0};
+    uint64_t bytes = 1;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    pool_put(txn, &(reef_key){.db = REEF_DB_EXPERTS}, "rows", 4);
+    pool_commit(txn, 1);
+    for (int i = 0; i < 3; i++)
+        must(reef_store_scrub(f->store, &scrub, 1000, 1, on_damage, &found, &bytes, &err), &err);
+    assert_int_equal(bytes, 0);
+    assert_int_equal(scrub.passes + scrub.records + found.count, 0);
+}
+
+static void a_pass_goes_on_where_it_was_kept(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_scrub scrub = {0}, kept;
+    findings found = {0};
+    uint64_t bytes, root_before[2], root_after[2];
+    make_pool(f);
+    must(reef_store_scrub(f->store, &scrub, 200000, 7, on_damage, &found, &bytes, &err), &err);
+    assert_true(scrub.records > 0 && scrub.records < SEALED_RECORDS);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    reef_commit before;
+    must(reef_commit_read(txn, &before, &err), &err);
+    must(reef_scrub_read(txn, &kept, &err), &err);
+    assert_int_equal(kept.records, 0); // nothing was kept yet
+    reef_txn_abort(txn);
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_scrub_put(txn, &scrub, &err), &err);
+    reef_commit after = {.step = before.step, .stream_bytes = before.stream_bytes};
+    must(reef_txn_commit(txn, &after, &err), &err);
+    memcpy(root_before, before.root, sizeof(root_before));
+    memcpy(root_after, after.root, sizeof(root_after));
+    assert_memory_equal(root_before, root_after, sizeof(root_after)); // no part of the root hash
+    pool_check(f->store);
+    pool_reopen(f);
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_scrub_read(txn, &kept, &err), &err);
+    reef_txn_abort(txn);
+    assert_int_equal(kept.records, scrub.records);
+    assert_int_equal(kept.began_ms, 7);
+    assert_memory_equal(kept.next, scrub.next, scrub.next_bytes);
+    pass(f->store, &kept, 1 << 20, &found);
+    assert_int_equal(kept.last_records, SEALED_RECORDS); // none twice, none left out
+}
+
+static void damage_of_a_sealed_record_is_named_and_the_pass_goes_on(void **state) {
+    pool_fixture *f = *state;
+    uint8_t payload[32];
+    findings found;
+    reef_scrub scrub = {0};
+    make_pool(f);
+    reef_store_close(f->store);
+    f->store = NULL;
+    fill(payload, sizeof(payload), 1000 + 5); // generation 1, block 5: rows and flags
+    data_bytes file = data_file_load(f->path);
+    size_t flipped = 0;
+    for (size_t at = 0; (at = data_file_find(&file, at, payload, 32)) != SIZE_MAX; at++, flipped++)
+        file.data[at + 20] ^= 2;
+    assert_true(flipped >= 2);
+    data_file_save(f->path, &file, file.bytes);
+    free(file.data);
+    f->store = pool_open(f->path, false, true);
+    pass(f->store, &scrub, 100000, &found);
+    assert_int_equal(found.count, 2);
+    assert_non_null(strstr(found.last, "flags (generation 1, layer 0, block 5): the record's "
+                                       "checksum does not match"));
+    assert_int_equal(scrub.last_damaged, 2);
+    assert_int_equal(scrub.last_records, SEALED_RECORDS);
+}
+
+// Whatever stands in the pages, an answer comes; the map is never touched.
+static void broken_pages_are_findings(void **state) {
+    pool_fixture *f = *state;
+    enum { ROUNDS = 60 };
+    uint64_t random = 5;
+    size_t answered = 0;
+    make_pool(f);
+    char file_path[TEMP_DIR_BYTES];
+    data_file_path(file_path, f->path);
+    data_bytes file = data_file_load(f->path);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t page = (size_t)draw_int(&random, 2, (int)(file.bytes / PAGE) - 1);
+        uint8_t junk[PAGE];
+        fill(junk, sizeof(junk), draw_bits(&random));
+        int fd = open(file_path, O_WRONLY);
+        assert_int_equal(pwrite(fd, junk, PAGE, (off_t)(page * PAGE)), PAGE);
+        reef_error err;
+        reef_scrub scrub = {0};
+        findings found = {0};
+        bool ended = false;
+        for (int i = 0; i < 1000 && !ended; i++) {
+            uint64_t bytes;
+            reef_status status =
+                reef_store_scrub(f->store, &scrub, 1 << 20, 1, on_damage, &found, &bytes, &err);
+            ended = status != REEF_OK || scrub.next_bytes == 0;
+            answered += status != REEF_OK;
+        }
+        assert_true(ended);
+        answered += found.count > 0;
+        assert_int_equal(pwrite(fd, file.data + page * PAGE, PAGE, (off_t)(page * PAGE)), PAGE);
+        close(fd);
+    }
+    assert_true(answered > ROUNDS / 2);
+    free(file.data);
+    pool_check(f->store);
+}
+
+#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        POOL_TEST(a_pass_meets_every_sealed_record_once),
+        POOL_TEST(without_sealed_records_there_is_no_pass),
+        POOL_TEST(a_pass_goes_on_where_it_was_kept),
+        POOL_TEST(damage_of_a_sealed_record_is_named_and_the_pass_goes_on),
+        POOL_TEST(broken_pages_are_findings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,495 @@
+// What a check looks at, what it may leave out, and what it says about saving what was lost. Pools are real
+// and are damaged in their file.
+#include "pool_pages.h"
+#include "record.h"
+#include "reef_store.h"
+#include "store_bytes.h"
+
+#include <lmdb.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "data_file.h"
+#include "pool.h"
+
+#define PAGE 4096
+#define BLOCKS 40
+#define LARGE 9000
+#define SMALL 200
+
+static const reef_key sealed_key = {.db = REEF_DB_EXPERTS, .generation = 0, .block = 7};
+static const reef_key open_key = {.db = REEF_DB_EXPERTS, .generation = 1, .block = 3};
+static const reef_key changed_key = {.db = REEF_DB_EXPERTS, .generation = 1, .block = 4};
+
+// Payloads differ from record to record, and are known again by their key.
+static uint64_t seed_of(const reef_key *key) {
+    return 1000 * (key->db + 20 * (uint64_t)(key->generation + 1)) + key->block;
+}
+
+static void put_filled(reef_txn *txn, const reef_key *key, size_t bytes, uint64_t seed) {
+    uint8_t payload[LARGE];
+    fill(payload, sizeof(payload), seed);
+    pool_put(txn, key, payload, bytes);
+}
+
+static void put_generation(reef_txn *txn, uint32_t generation, uint32_t blocks) {
+    for (uint32_t b = 0; b < blocks; b++) {
+        const reef_key rows = {.db = REEF_DB_EXPERTS, .generation = generation, .block = b};
+        const reef_key flags = {.db = REEF_DB_FLAGS, .generation = generation, .block = b};
+        put_filled(txn, &rows, LARGE, seed_of(&rows));
+        put_filled(txn, &flags, SMALL, seed_of(&flags));
+    }
+}
+
+// Generation 0 sealed, 1 open; snapshot "kept", after which one block of the open generation changed.
+static void make_pool(pool_fixture *f) {
+    reef_error err;
+    reef_snapshot snapshot;
+    const uint64_t totals[8] = {5, 50, 0, 0, 7, 70, 1, 10};
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    put_generation(txn, 0, BLOCKS);
+    pool_commit(txn, 1);
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_generation_seal(txn, 0, 1, 100, &err), &err);
+    pool_open_generation(txn, 1);
+    put_generation(txn, 1, 10);
+    put_filled(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 2}, SMALL, 5);
+    must(reef_usage_put(txn, 1, 0, 4, 4, totals, 1000, &err), &err);
+    pool_commit(txn, 2);
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
+    pool_commit(txn, 2);
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    put_filled(txn, &changed_key, LARGE, 99);
+    must(reef_timeline_append(txn, "{\"event\": \"test\"}", &err), &err);
+    pool_commit(txn, 3);
+    reef_store_close(f->store);
+    f->store = NULL;
+}
+
+typedef struct findings {
+    size_t damages, repairs, whole;
+    char damage[300]; // the last one
+    reef_repair repair;
+    const char *repair_of; // the one to be kept; NULL: the last
+} findings;
+
+static void on_damage(void *context, const char *what) {
+    findings *found = context;
+    found->damages++;
+    snprintf(found->damage, sizeof(found->damage), "%s", what);
+}
+
+static void on_repair(void *context, const reef_repair *repair) {
+    findings *found = context;
+    found->repairs++;
+    if (found->repair_of == NULL || strstr(repair->what, found->repair_of) != NULL)
+        found->repair = *repair;
+}
+
+static void on_whole(void *context, uint32_t generation) {
+    findings *found = context;
+    found->whole |= (size_t)1 << generation;
+}
+
+static reef_check_report verify(const pool_fixture *f,
+                                reef_check_options options,
+                                findings *found) {
+    reef_error err;
+    reef_check_report report;
+    findings ignored;
+    if (found == NULL) found = &ignored;
+    *found = (findings){.repair_of = found == &ignored ? NULL : found->repair_of};
+    options.on_damage = on_damage;
+    options.context = found;
+    must(reef_store_verify_with(f->path, &options, &report, &err), &err);
+    assert_int_equal(report.damaged, found->damages);
+    return report;
+}
+
+// Flip a bit of a payload that is this seed's, wherever the record's bytes stand after a key of `number`.
+static size_t flip(const pool_fixture *f, uint64_t seed, ptrdiff_t byte, uint32_t generation) {
+    uint8_t payload[32];
+    uint8_t number[4];
+    size_t flipped = 0;
+    fill(payload, sizeof(payload), seed);
+    reef_put_le32(number, generation); // in the record's header
+    data_bytes file = data_file_load(f->path);
+    for (size_t at = 0; (at = data_file_find(&file, at, payload, 32)) != SIZE_MAX; at++) {
+        if (memcmp(file.data + at - REEF_RECORD_HEADER_BYTES + 8, number, 4) != 0) continue;
+        file.data[(ptrdiff_t)at + byte] ^= 16;
+        flipped++;
+    }
+    data_file_save(f->path, &file, file.bytes);
+    free(file.data);
+    return flipped;
+}
+
+// ---- pages ---------------------------------------------------------------------------------------
+
+static void every_page_of_a_sound_pool_is_used_once_or_free(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    uint64_t random = 3;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    pool_commit(txn, 0);
+    for (uint32_t round = 1; round < 60; round++) {
+        txn = pool_begin(f->store, REEF_TXN_WRITE);
+        for (int i = 0; i < 12; i++) {
+            reef_key key = {.db = REEF_DB_EXPERTS, .block = (uint32_t)draw_int(&random, 0, 300)};
+            if (draw_int(&random, 0, 3) == 0)
+                must(reef_record_delete(txn, &key, &err), &err);
+            else
+                put_filled(txn, &key, (size_t)draw_int(&random, 0, LARGE), draw_bits(&random));
+        }
+        if (round % 7 == 0)
+            reef_txn_abort(txn);
+        else
+            pool_commit(txn, round);
+        reef_check_report report = pool_check(f->store);
+        assert_int_equal(report.pages, report.pages_used + report.pages_free);
+        assert_int_equal(report.pages_lost, 0);
+        assert_true(report.pages_used * PAGE == report.used_bytes);
+        if (round % 10 == 0) pool_reopen(f);
+    }
+}
+
+// All that a reader can get from the file, as one hash; 0 when LMDB gives an error.
+static uint64_t content_of(const char *path) {
+    uint64_t sum = 1469598103934665603u;
+    MDB_env *env = NULL;
+    MDB_txn *txn = NULL;
+    int code = mdb_env_create(&env);
+    if (code == 0) code = mdb_env_set_maxdbs(env, REEF_DB_COUNT);
+    if (code == 0) code = mdb_env_open(env, path, MDB_RDONLY, 0600);
+    if (code == 0) code = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
+    for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++) {
+        MDB_dbi dbi;
+        MDB_cursor *cursor = NULL;
+        MDB_val key, value;
+        code = mdb_dbi_open(txn, reef_db_name(db), 0, &dbi);
+        if (code == 0) code = mdb_cursor_open(txn, dbi, &cursor);
+        for (int next = MDB_FIRST; code == 0; next = MDB_NEXT) {
+            code = mdb_cursor_get(cursor, &key, &value, (MDB_cursor_op)next);
+            for (size_t i = 0; code == 0 && i < key.mv_size; i++)
+                sum = (sum ^ ((uint8_t *)key.mv_data)[i]) * 1099511628211u;
+            for (size_t i = 0; code == 0 && i < value.mv_size; i++)
+                sum = (sum ^ ((uint8_t *)value.mv_data)[i]) * 1099511628211u;
+        }
+        if (code == MDB_NOTFOUND) code = 0;
+        if (cursor != NULL) mdb_cursor_close(cursor);
+    }
+    if (txn != NULL) mdb_txn_abort(txn);
+    mdb_env_close(env);
+    return code == 0 ? sum : 0;
+}
+
+// One bit anywhere: the check finds it, or no reader can tell that it was ever flipped.
+static void every_flipped_bit_that_a_reader_can_meet_is_found(void **state) {
+    pool_fixture *f = *state;
+    enum { ROUNDS = 250 };
+    uint64_t random = 17;
+    int found = 0;
+    make_pool(f);
+    uint64_t content = content_of(f->path);
+    assert_true(content != 0);
+    data_bytes file = data_file_load(f->path);
+    for (int round = 0; round < ROUNDS; round++) {
+        reef_error err;
+        reef_check_report report;
+        // Half of them in the first bytes of a page, where its header and offsets are.
+        size_t page = (size_t)draw_int(&random, 0, (int)(file.bytes / PAGE) - 1);
+        size_t at = page * PAGE + (size_t)draw_int(&random, 0, round % 2 ? PAGE - 1 : 40);
+        uint8_t bit = (uint8_t)(1u << draw_int(&random, 0, 7));
+        file.data[at] ^= bit;
+        data_file_save(f->path, &file, file.bytes);
+        file.data[at] ^= bit;
+        reef_status status = reef_store_verify(f->path, NULL, NULL, &report, &err);
+        if (status != REEF_OK || report.damaged > 0) {
+            found++;
+            continue;
+        }
+        if (content_of(f->path) != content)
+            fail_msg("round %d: byte %zu of page %zu, bit %d: a reader sees it, the check does not",
+                     round, at % PAGE, page, bit);
+    }
+    assert_true(found > ROUNDS / 4);
+    data_file_save(f->path, &file, file.bytes);
+    free(file.data);
+}
+
+static void a_free_list_that_names_a_page_in_use_is_found(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_pages pages;
+    findings found;
+    make_pool(f);
+    must(reef_pages_open(&pages, f->path, &err), &err);
+    must(reef_pages_meta(&pages, &err), &err);
+    reef_pages_close(&pages);
+    data_bytes file = data_file_load(f->path);
+    reef_page_tree tree;
+    reef_page_node node;
+    reef_page_tree_parse(pages.free_tree, &tree);
+    const uint8_t *leaf = file.data + tree.root * PAGE;
+    assert_int_equal(reef_page_flags(leaf), PAGE_LEAF);
+    assert_true(reef_page_node_parse(leaf, PAGE, 0, false, &node) && node.value_bytes >= 16);
+    reef_page_tree_parse(pages.main_tree, &tree);
+    reef_put_le64(file.data + (node.value - file.data) + 8, tree.root);
+    data_file_save(f->path, &file, file.bytes);
+    free(file.data);
+    reef_check_report report = verify(f, (reef_check_options){.quick = true}, &found);
+    assert_int_equal(report.damaged, 1);
+    char expected[80];
+    snprintf(expected, sizeof(expected), "it lists page %d as free, which is in use",
+             (int)tree.root);
+    assert_non_null(strstr(found.damage, expected));
+    assert_int_equal(report.pages_lost, 1); // the page that it named before
+}
+
+// ---- less than everything ------------------------------------------------------------------------
+
+static void a_quick_check_hashes_no_sealed_payload_and_all_else(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    const reef_check_options quick = {.quick = true};
+    make_pool(f);
+    reef_check_report report = verify(f, quick, NULL);
+    assert_int_equal(report.damaged, 0);
+    assert_int_equal(report.hashed_records, 0);
+    // Generation 0, and the copy of generation 1 with its usage and reservoir.
+    assert_int_equal(report.sealed_records, 2 * BLOCKS + 2 * 10 + 2);
+    reef_check_report whole = verify(f, (reef_check_options){0}, NULL);
+    assert_int_equal(whole.hashed_records, whole.sealed_records);
+    assert_int_equal(whole.hashed_bytes, whole.sealed_bytes);
+    assert_int_equal(whole.records, report.records);
+    assert_int_equal(whole.usage_windows, 1);
+
+    assert_int_equal(flip(f, seed_of(&sealed_key), 100, 0), 1);
+    assert_int_equal(verify(f, quick, NULL).damaged, 0);
+    assert_int_equal(verify(f, (reef_check_options){0}, NULL).damaged, 1);
+    for (ptrdiff_t byte = -REEF_RECORD_HEADER_BYTES; byte < 0; byte++) { // all of a header
+        if (byte >= 8 - REEF_RECORD_HEADER_BYTES && byte < 12 - REEF_RECORD_HEADER_BYTES)
+            continue; // by which `flip` finds the record again
+        assert_int_equal(flip(f, seed_of(&sealed_key), byte, 0), 1);
+        assert_int_equal(verify(f, quick, &found).damaged, 1);
+        assert_non_null(strstr(found.damage, "experts (generation 0, layer 0, block 7)"));
+        (void)flip(f, seed_of(&sealed_key), byte, 0);
+    }
+    assert_true(flip(f, seed_of(&open_key), 100, 1) > 0);
+    assert_int_equal(verify(f, quick, &found).damaged, 1);
+    assert_non_null(strstr(found.damage, "experts (generation 1, layer 0, block 3)"));
+}
+
+static void a_sample_is_chosen_by_its_seed(void **state) {
+    pool_fixture *f = *state;
+    size_t caught = 0, records = 0;
+    enum { SEEDS = 40 };
+    make_pool(f);
+    assert_int_equal(flip(f, seed_of(&sealed_key), 100, 0), 1);
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        const reef_check_options sample = {.sample = 0.25, .seed = seed};
+        reef_check_report first = verify(f, sample, NULL), second = verify(f, sample, NULL);
+        assert_int_equal(first.damaged, second.damaged);
+        assert_int_equal(first.hashed_records, second.hashed_records);
+        assert_int_equal(first.hashed_bytes, second.hashed_bytes);
+        caught += first.damaged;
+        records += first.hashed_records;
+    }
+    // 102 sealed records: 25.5 of them each time, and the damaged one in every fourth.
+    assert_in_range(records, SEEDS * 21, SEEDS * 30);
+    assert_in_range(caught, 3, 20);
+}
+
+// ---- usage ---------------------------------------------------------------------------------------
+
+static void windows_that_exceed_the_totals_are_found(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    findings found;
+    const reef_usage_use uses[] = {{.expert = 0, .count = 5, .score = 50}};
+    const reef_usage_use more[] = {{.expert = 2, .count = 1, .score = 0}};
+    const reef_usage_use beyond[] = {{.expert = 70000, .count = 1, .score = 1}};
+    const uint64_t totals[8] = {10, 100, 0, 0, 7, 70, 1, 10};
+    make_pool(f);
+    f->store = pool_open(f->path, false, true);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_record_put(txn, &(reef_key){.db = REEF_DB_USAGE, .generation = 1}, REEF_U64, totals,
+                         sizeof(totals), &err),
+         &err);
+    must(reef_usage_add(txn, 1, 0, 1, uses, 2000, &err), &err);
+    pool_commit(txn, 4);
+    pool_check(f->store); // up to the totals, and no further
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_usage_add(txn, 1, 0, 1, more, 3000, &err), &err);
+    pool_commit(txn, 5);
+    reef_check_report report = verify(f, (reef_check_options){.quick = true}, &found);
+    assert_int_equal(report.damaged, 1);
+    assert_non_null(strstr(found.damage, "usage of generation 1, layer 0: windows say expert 2 was "
+                                         "chosen 8 times"));
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_usage_add(txn, 1, 0, 1, beyond, 4000, &err), &err);
+    pool_commit(txn, 6);
+    assert_int_equal(verify(f, (reef_check_options){0}, &found).damaged, 2);
+    assert_non_null(strstr(found.damage, "expert 70000 was chosen 1 times"));
+}
+
+// ---- the plan ------------------------------------------------------------------------------------
+
+static reef_check_report plan(const pool_fixture *f, const char *of, findings *found) {
+    *found = (findings){.repair_of = of};
+    reef_check_report report =
+        verify(f, (reef_check_options){.on_repair = on_repair, .on_whole = on_whole}, found);
+    assert_true(found->repairs > 0);
+    return report;
+}
+
+static void a_sound_pool_has_no_plan(void **state) {
+    pool_fixture *f = *state;
+    findings found = {0};
+    make_pool(f);
+    verify(f, (reef_check_options){.on_repair = on_repair, .on_whole = on_whole}, &found);
+    assert_int_equal(found.repairs, 0);
+    assert_int_equal(found.whole, 0);
+}
+
+static void the_same_bytes_are_found_in_a_snapshot(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    assert_true(flip(f, seed_of(&open_key), 100, 1) > 0);
+    plan(f, NULL, &found);
+    const reef_repair *r = &found.repair;
+    assert_int_equal(found.repairs, 1);
+    assert_int_equal(r->key.db, REEF_DB_EXPERTS);
+    assert_int_equal(r->key.block, open_key.block);
+    assert_false(r->sealed || r->intact || r->stale);
+    assert_true(r->identical);
+    assert_string_equal(r->twin, "kept");
+    assert_string_equal(r->restore, "kept");
+    assert_true(r->restore_exact);
+    assert_int_equal(r->restore_stream_bytes, 200);
+    assert_int_equal(found.whole, 1); // generation 0
+}
+
+static void what_changed_after_the_snapshot_is_kept_nowhere(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    assert_true(flip(f, 99, 100, 1) > 0);
+    plan(f, NULL, &found);
+    assert_false(found.repair.identical);
+    assert_string_equal(found.repair.restore, "kept"); // an older state is
+}
+
+static void what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_restore(
+    void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    assert_int_equal(flip(f, seed_of(&sealed_key), 100, 0), 1);
+    plan(f, NULL, &found);
+    assert_true(found.repair.sealed);
+    assert_string_equal(found.repair.snapshot, "");
+    assert_false(found.repair.identical);
+    assert_string_equal(found.repair.restore, "");
+    assert_int_equal(found.whole, 0);
+}
+
+static void a_copy_in_a_snapshot_has_its_like_in_the_pool(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    assert_int_equal(flip(f, seed_of(&open_key), 100, REEF_SNAPSHOT_GENERATION), 1);
+    plan(f, NULL, &found);
+    const reef_repair *r = &found.repair;
+    assert_string_equal(r->snapshot, "kept");
+    assert_int_equal(r->generation, 1);
+    assert_true(r->sealed && r->identical);
+    assert_int_equal(r->identical_generation, 1);
+    assert_string_equal(r->twin, "");
+    assert_string_equal(r->restore, ""); // the only one is the damaged one
+}
+
+static void usage_and_reservoir_are_found_in_a_snapshot(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    assert_true(flip(f, 5, 50, 0) > 0); // the reservoir's key has no generation
+    plan(f, "reservoir", &found);
+    assert_true(found.repair.identical);
+    assert_string_equal(found.repair.twin, "kept");
+    assert_int_equal(flip(f, 5, 50, 0), 1);
+
+    f->store = pool_open(f->path, false, true);
+    reef_key_bytes encoded;
+    reef_error err;
+    must(reef_key_encode(&(reef_key){.db = REEF_DB_USAGE, .generation = 1}, &encoded, &err), &err);
+    reef_store_close(f->store);
+    f->store = NULL;
+    MDB_env *env;
+    MDB_txn *txn;
+    MDB_dbi dbi;
+    MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data};
+    assert_int_equal(mdb_env_create(&env), 0);
+    assert_int_equal(mdb_env_set_maxdbs(env, REEF_DB_COUNT), 0);
+    assert_int_equal(mdb_env_open(env, f->path, 0, 0600), 0);
+    assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+    assert_int_equal(mdb_dbi_open(txn, "usage", 0, &dbi), 0);
+    assert_int_equal(mdb_del(txn, dbi, &key, NULL), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+    mdb_env_close(env);
+    plan(f, "usage (level 0", &found);
+    assert_non_null(strstr(found.repair.what, "the record is lost"));
+    assert_true(found.repair.identical);
+    assert_string_equal(found.repair.twin, "kept");
+}
+
+static void a_damaged_entry_of_sums_leaves_the_record_intact(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    uint8_t content[REEF_HASH_BYTES], payload[LARGE];
+    reef_key_bytes encoded;
+    reef_error err;
+    make_pool(f);
+    must(reef_key_encode(&open_key, &encoded, &err), &err);
+    fill(payload, sizeof(payload), seed_of(&open_key));
+    reef_record_content_hash(open_key.db, &encoded, REEF_BYTES, payload, LARGE, content);
+    data_bytes file = data_file_load(f->path);
+    for (size_t at = 0; (at = data_file_find(&file, at, content, 16)) != SIZE_MAX; at++)
+        file.data[at + 3] ^= 1;
+    data_file_save(f->path, &file, file.bytes);
+    free(file.data);
+    plan(f, "experts (generation 1, layer 0, block 3)", &found);
+    assert_true(found.repair.intact);
+    assert_false(found.repair.stale);
+}
+
+#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        POOL_TEST(every_page_of_a_sound_pool_is_used_once_or_free),
+        POOL_TEST(every_flipped_bit_that_a_reader_can_meet_is_found),
+        POOL_TEST(a_free_list_that_names_a_page_in_use_is_found),
+        POOL_TEST(a_quick_check_hashes_no_sealed_payload_and_all_else),
+        POOL_TEST(a_sample_is_chosen_by_its_seed),
+        POOL_TEST(windows_that_exceed_the_totals_are_found),
+        POOL_TEST(a_sound_pool_has_no_plan),
+        POOL_TEST(the_same_bytes_are_found_in_a_snapshot),
+        POOL_TEST(what_changed_after_the_snapshot_is_kept_nowhere),
+        POOL_TEST(what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_restore),
+        POOL_TEST(a_copy_in_a_snapshot_has_its_like_in_the_pool),
+        POOL_TEST(usage_and_reservoir_are_found_in_a_snapshot),
+        POOL_TEST(a_damaged_entry_of_sums_leaves_the_record_intact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

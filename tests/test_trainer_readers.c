@@ -1,0 +1,198 @@
+// A model that is read out of a pool while a trainer commits to it: no transaction keeps the trainer from reusing
+// pages for long, and what is computed is the same to the bit.
+#include "learner.h"
+#include "lifelong.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PART = 60 * LIFELONG_BATCH, LOGITS = LIFELONG_PROBE_BYTES * REEF_VOCAB, ATTEMPTS = 40 };
+
+static void make_sealed(lifelong *f) {
+    reef_error err;
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "side", "64"); // 4,096 experts: eight blocks a layer
+    choose(&f->config, "side_new", "48");
+    make_pool(f, 1);
+    for (int kind = 0; kind < 2; kind++) {
+        feed_kind(f, kind, PART, 3);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    }
+    feed_kind(f, 2, PART, 3);
+    commit(f);
+}
+
+static reef_read_stat stat_of(const reef_store *store) {
+    reef_read_stat stat;
+    reef_store_read_stat(store, &stat);
+    return stat;
+}
+
+// ---- copied --------------------------------------------------------------------------------------
+
+static void a_model_is_copied_in_turns_to_the_same_bits(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_store *hasty = NULL;
+    make_sealed(f);
+    ok(reef_store_open(&hasty, f->pool, &(reef_store_options){.turn_us = 1}, &err), &err);
+    static const char *const STATES[] = {NULL, "0", "1"};
+    for (size_t i = 0; i < 3; i++) {
+        float *whole = new_logits(), *turns = new_logits();
+        logits_of(f->store, STATES[i], 1, whole);
+        uint64_t before = stat_of(f->store).count;
+        logits_of(hasty, STATES[i], 1, turns);
+        assert_true(stat_of(f->store).count - before > 8); // blocks of generation 0
+        assert_memory_equal(whole, turns, LOGITS * sizeof *whole);
+        free(whole);
+        free(turns);
+    }
+    reef_store_close(hasty);
+}
+
+typedef struct loading {
+    const char *pool;
+    const float *expected; // (LOGITS) as of generation 1
+    atomic_bool stop;
+    atomic_int loaded, wrong;
+} loading;
+
+static void *load_often(void *context) {
+    loading *l = context;
+    reef_store *store = NULL;
+    float *logits = calloc(LOGITS, sizeof *logits);
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    lifelong_text(probe, sizeof probe, 1, 99);
+    if (reef_store_open(&store, l->pool, &(reef_store_options){.turn_us = 50}, NULL) != REEF_OK)
+        l->wrong++;
+    while (store != NULL && !l->stop) {
+        reef_model *model = NULL;
+        reef_status status =
+            reef_model_open(&model, store, "1", &(reef_model_options){.threads = 1}, NULL);
+        if (status == REEF_OK) status = reef_model_logits(model, probe, sizeof probe, logits, NULL);
+        l->wrong += status != REEF_OK || memcmp(logits, l->expected, LOGITS * sizeof *logits) != 0;
+        l->loaded++;
+        reef_model_close(model);
+    }
+    reef_store_close(store);
+    free(logits);
+    return NULL;
+}
+
+static void a_model_is_loaded_while_the_trainer_commits(void **state) {
+    lifelong *f = *state;
+    pthread_t thread;
+    make_sealed(f);
+    float *expected = new_logits();
+    logits_of(f->store, "1", 1, expected);
+    loading l = {.pool = f->pool, .expected = expected};
+    assert_int_equal(pthread_create(&thread, NULL, load_often, &l), 0);
+    for (uint32_t i = 0; i < 40 || l.loaded < 4; i++) {
+        feed_kind(f, 2, 2 * LIFELONG_BATCH, 10 + i);
+        commit(f);
+    }
+    l.stop = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(l.wrong, 0);
+    free(expected);
+    reef_error err;
+    reef_check_report report;
+    ok(reef_store_check(f->store, NULL, NULL, &report, &err), &err);
+    assert_int_equal(report.damaged, 0);
+}
+
+// ---- in place ------------------------------------------------------------------------------------
+
+static void wait_ms(long ms) {
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+static void rows_in_place_are_found_anew_before_a_transaction_is_old(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_store *store = NULL;
+    reef_model *model = NULL;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    make_sealed(f);
+    float *copied = new_logits(), *placed = new_logits();
+    logits_of(f->store, NULL, 1, copied);
+    lifelong_text(probe, sizeof probe, 1, 99);
+    ok(reef_store_open(&store, f->pool, NULL, &err), &err);
+    reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
+    ok(reef_model_open(&model, store, NULL, &little, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof probe, placed, &err), &err);
+    assert_memory_equal(copied, placed, LOGITS * sizeof *copied);
+    for (uint32_t i = 0; i < 3; i++) {
+        feed_kind(f, 2, 2 * LIFELONG_BATCH, 10 + i);
+        commit(f);
+        // A slow machine takes longer to find the rows, and holds them longer for it.
+        uint64_t before = stat_of(store).count, now = before;
+        for (uint32_t n = 0; n < ATTEMPTS && now == before; n++) {
+            wait_ms(REEF_READ_MS_MAX + 20);
+            ok(reef_model_logits(model, probe, sizeof probe, placed, &err), &err);
+            assert_memory_equal(copied, placed, LOGITS * sizeof *copied);
+            now = stat_of(store).count;
+        }
+        assert_true(now > before);
+    }
+    reef_model_close(model);
+    reef_store_close(store);
+    free(copied);
+    free(placed);
+}
+
+static void a_model_in_place_says_so_when_its_generations_are_given_up(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_store *store = NULL;
+    reef_model *model = NULL;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    float *logits = new_logits();
+    make_sealed(f);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    lifelong_text(probe, sizeof probe, 1, 99);
+    ok(reef_store_open(&store, f->pool, NULL, &err), &err);
+    reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
+    ok(reef_model_open(&model, store, NULL, &little, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    reef_consolidation report = {0};
+    ok(reef_trainer_consolidate(f->trainer,
+                                &(reef_consolidation_options){.first = 1, .last = 2, .steps = 4},
+                                &report, &err),
+       &err);
+    reef_consolidation_release(&report);
+    reef_status status = REEF_OK;
+    for (uint32_t n = 0; n < ATTEMPTS && status == REEF_OK; n++) {
+        wait_ms(REEF_READ_MS_MAX + 20);
+        status = reef_model_logits(model, probe, sizeof probe, logits, &err);
+    }
+    assert_int_equal(status, REEF_BUSY);
+    assert_non_null(strstr(err.message, "was given up while the model was in use"));
+    reef_model_close(model);
+    ok(reef_model_open(&model, store, NULL, &little, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    reef_model_close(model);
+    reef_store_close(store);
+    free(logits);
+}
+
+#define EACH(test) cmocka_unit_test_setup_teardown(test, lifelong_setup, lifelong_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        EACH(a_model_is_copied_in_turns_to_the_same_bits),
+        EACH(a_model_is_loaded_while_the_trainer_commits),
+        EACH(rows_in_place_are_found_anew_before_a_transaction_is_old),
+        EACH(a_model_in_place_says_so_when_its_generations_are_given_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
