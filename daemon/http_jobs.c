@@ -5,7 +5,6 @@
 #include "pool_json.h"
 #include "report.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,18 +286,6 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     return REEF_OK;
 }
 
-static reef_status on_event(void *context,
-                            const reef_key *key,
-                            const reef_view *view,
-                            reef_error *err) {
-    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
-    if (!event)
-        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
-                         key->sequence);
-    json_array_append_new(context, event);
-    return REEF_OK;
-}
-
 static reef_status begin(reef_serving *serving, reef_job *job, reef_txn **txn, reef_error *err) {
     job->result = json_object();
     return reef_txn_begin(txn, reef_serving_store(serving), REEF_TXN_READ, err);
@@ -329,8 +316,7 @@ reef_status reef_job_timeline(reef_serving *serving, reef_job *job, reef_error *
     if (status != REEF_OK) return status;
     json_t *list = json_array();
     status = begin(serving, job, &txn, err);
-    if (status == REEF_OK)
-        status = reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, list, err);
+    if (status == REEF_OK) status = reef_timeline_json(txn, list, err);
     reef_txn_abort(txn);
     json_t *shown = json_array();
     size_t count = json_array_size(list);

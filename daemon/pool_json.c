@@ -1,6 +1,8 @@
 // Records of a pool as JSON; see pool_json.h.
 #include "pool_json.h"
 
+#include <inttypes.h>
+
 uint32_t reef_config_peer_layers(const reef_config *config) {
     if (reef_config_is_vector(config)) return 1;
     uint32_t count = 0;
@@ -73,4 +75,21 @@ json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
     json_object_set_new(object, "shared_generations", count_json(snapshot->shared_count));
     json_object_set_new(object, "exact", json_boolean(snapshot->exact));
     return object;
+}
+
+static reef_status on_event(void *context,
+                            const reef_key *key,
+                            const reef_view *view,
+                            reef_error *err) {
+    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    if (!event)
+        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
+                         key->sequence);
+    return json_array_append_new(context, event) == 0
+               ? REEF_OK
+               : reef_fail(err, REEF_NO_MEMORY, "no memory for the timeline");
+}
+
+reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err) {
+    return reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, events, err);
 }

@@ -1,7 +1,7 @@
 // reef timeline: what happened to a pool, in order.
 #include "commands.h"
+#include "pool_json.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,19 +54,6 @@ static char *details_text(const json_t *event) {
     return text;
 }
 
-static reef_status on_event(void *context,
-                            const reef_key *key,
-                            const reef_view *view,
-                            reef_error *err) {
-    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
-    if (!event)
-        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
-                         key->sequence);
-    return json_array_append_new(context, event) == 0
-               ? REEF_OK
-               : reef_fail(err, REEF_NO_MEMORY, "no memory for the timeline");
-}
-
 // On the heap.
 static char *column_text(const json_t *event, const char *name) {
     const json_t *value = json_object_get(event, name);
@@ -102,8 +89,7 @@ reef_status cmd_timeline(cli_call *cli, reef_error *err) {
     json_t *events = json_array();
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
-    if (status == REEF_OK)
-        status = reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, events, err);
+    if (status == REEF_OK) status = reef_timeline_json(txn, events, err);
     reef_txn_abort(txn);
     cli_pool_close(&pool);
     if (status == REEF_OK && cli->json)

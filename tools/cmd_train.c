@@ -9,6 +9,7 @@
 // Measuring reads the last commit only, so it leaves no trace in the training.
 #include "commands.h"
 #include "eval_set.h"
+#include "pool_json.h"
 #include "train_record.h"
 #include "train_stream.h"
 
@@ -378,19 +379,6 @@ static reef_status measure_cost(train *t, reef_error *err) {
 
 // ---- the document --------------------------------------------------------------------------------
 
-static reef_status on_event(void *context,
-                            const reef_key *key,
-                            const reef_view *view,
-                            reef_error *err) {
-    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
-    if (!event)
-        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
-                         key->sequence);
-    return json_array_append_new(context, event) == 0
-               ? REEF_OK
-               : reef_fail(err, REEF_NO_MEMORY, "no memory for the timeline");
-}
-
 static reef_status on_moment(void *context,
                              const reef_key *key,
                              const reef_view *view,
@@ -410,9 +398,7 @@ static reef_status read_history(train *t, reef_error *err) {
     reef_status status = cli_pool_refresh(&t->pool, err);
     if (status == REEF_OK) status = cli_points_read(&t->outcome.points, &t->pool, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, t->pool.store, REEF_TXN_READ, err);
-    if (status == REEF_OK)
-        status =
-            reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, t->outcome.events, err);
+    if (status == REEF_OK) status = reef_timeline_json(txn, t->outcome.events, err);
     if (status == REEF_OK)
         status = reef_record_scan(txn, REEF_DB_MOMENTS, UINT32_MAX, on_moment,
                                   &t->outcome.optimiser_bytes, err);
