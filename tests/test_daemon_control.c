@@ -22,6 +22,7 @@
 
 #define TEXT_BYTES 20000000 // more than any of these tests waits for
 #define DRAIN_BYTES 200000
+#define STATE_MS_MAX 10000
 #define CLIENTS 64
 #define STATUS "{\"command\": \"status\"}"
 
@@ -122,11 +123,13 @@ static void status_has_every_field(void **state) {
 }
 
 static void await_state(const sandbox *box, const char *state) {
-    for (bool there = false; !there; sleep_ms(2)) {
+    for (unsigned waited = 0; waited < STATE_MS_MAX; waited += 2, sleep_ms(2)) {
         json_t *status = reefd_ask(box, STATUS);
-        there = !strcmp(json_string_value(json_object_get(status, "state")), state);
+        bool there = !strcmp(json_string_value(json_object_get(status, "state")), state);
         json_decref(status);
+        if (there) return;
     }
+    fail_msg("it is never %s", state);
 }
 
 static void a_pause_stops_training_and_nothing_else(void **state) {
