@@ -13,6 +13,7 @@
 
 #define COMMIT_STEPS_DEFAULT 50
 #define COMMIT_SECONDS_DEFAULT 10
+#define PATIENCE_SECONDS_DEFAULT 5
 #define COMMIT_RETRIES_DEFAULT 5 // with pauses of 1, 2, 4, 8 and 16 seconds
 #define COMMIT_RETRIES_MAX 10
 #define COMMIT_SECONDS_MAX 86400.0
@@ -47,6 +48,9 @@ static const char HELP[] =
     "                        lie in the pool\n"
     "  --commit-steps N      commit after N training steps (default 50; 0: not by steps)\n"
     "  --commit-seconds S    commit after S seconds (default 10; 0: not by time)\n"
+    "  --patience S          how long others wait for a live source whose turn it is and that has "
+    "nothing,\n"
+    "                        in seconds, before it sits out (default 5)\n"
     "  --commit-retries N    tries after a commit failed, with growing pauses (default 5)\n"
     "  --scrub-rate SIZE     bytes a second of what is sealed that are read again and checked, "
     "beside\n"
@@ -83,6 +87,7 @@ enum {
     OPT_MEMORY,
     OPT_STEPS,
     OPT_SECONDS,
+    OPT_PATIENCE,
     OPT_RETRIES,
     OPT_SCRUB_RATE,
     OPT_SOCKET,
@@ -102,6 +107,7 @@ static const struct option LONG_OPTIONS[] = {
     {"memory", required_argument, NULL, OPT_MEMORY},
     {"commit-steps", required_argument, NULL, OPT_STEPS},
     {"commit-seconds", required_argument, NULL, OPT_SECONDS},
+    {"patience", required_argument, NULL, OPT_PATIENCE},
     {"commit-retries", required_argument, NULL, OPT_RETRIES},
     {"scrub-rate", required_argument, NULL, OPT_SCRUB_RATE},
     {"socket", required_argument, NULL, OPT_SOCKET},
@@ -183,6 +189,8 @@ static reef_status take_option(reef_options *options, int which, reef_error *err
                            err);
     case OPT_SECONDS:
         return parse_seconds("--commit-seconds", optarg, &options->commit_seconds, err);
+    case OPT_PATIENCE:
+        return parse_seconds("--patience", optarg, &options->patience_seconds, err);
     case OPT_RETRIES:
         status = parse_count("--commit-retries", optarg, 0, COMMIT_RETRIES_MAX, &value, err);
         options->commit_retries = (uint32_t)value;
@@ -244,6 +252,7 @@ static reef_status fail_unknown(const char *given, reef_error *err) {
 reef_status reef_options_parse(reef_options *options, int argc, char **argv, reef_error *err) {
     *options = (reef_options){.commit_steps = COMMIT_STEPS_DEFAULT,
                               .commit_seconds = COMMIT_SECONDS_DEFAULT,
+                              .patience_seconds = PATIENCE_SECONDS_DEFAULT,
                               .commit_retries = COMMIT_RETRIES_DEFAULT,
                               .scrub_rate = REEF_SCRUB_RATE_DEFAULT};
     opterr = 0; // the messages are ours

@@ -22,10 +22,11 @@ typedef struct reef_options {
     const char *pool;
     const char *sources[REEF_INPUT_COUNT_MAX]; // as given: "file:PATH", "PATH", "-" or vectors
     size_t source_count;
-    size_t threads;        // 0: one per core
-    uint64_t memory_bytes; // 0: what the machine has
-    uint64_t commit_steps; // 0: not by steps
-    double commit_seconds; // 0: not by time
+    size_t threads;          // 0: one per core
+    uint64_t memory_bytes;   // 0: what the machine has
+    uint64_t commit_steps;   // 0: not by steps
+    double commit_seconds;   // 0: not by time
+    double patience_seconds; // how long others wait for a live source that has nothing
     uint32_t commit_retries;
     const char *socket;     // NULL: inside the pool
     const char *http;       // where to listen, or NULL: nowhere

@@ -15,6 +15,7 @@
 #include "report.h"
 #include "serving.h"
 #include "training.h"
+#include "turns_store.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -158,7 +159,23 @@ static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
     if (status == REEF_OK && reef_config_is_vector(&config))
         daemon->monitor.record_bytes = reef_vector_record_bytes(&config);
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
-        status = reef_input_check(&daemon->sources[i], &config, err);
+        status = daemon->sources[i].kind->check(&daemon->sources[i], &config, err);
+    return status;
+}
+
+// To where the pool's last commit stands, which has the place of a live source's next byte.
+static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_error *err) {
+    reef_input_place place = {.cursor = reef_trainer_cursor(daemon->trainer, source->name)};
+    char *mark = NULL;
+    source->store = daemon->store;
+    source->report = &daemon->report;
+    reef_status status = REEF_OK;
+    if (source->kind->live && place.cursor > 0)
+        status = reef_place_read(daemon->store, source->name, &place.begin, &mark, err);
+    if (status == REEF_NOT_FOUND) status = REEF_OK; // its kind may know by itself
+    place.mark = mark;
+    if (status == REEF_OK) status = reef_input_seek(source, &place, err);
+    free(mark);
     return status;
 }
 
@@ -175,9 +192,7 @@ static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
                                                        .context = &daemon->report},
                                err);
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
-        status =
-            reef_input_seek(&daemon->sources[i],
-                            reef_trainer_cursor(daemon->trainer, daemon->sources[i].name), err);
+        status = seek_source(daemon, &daemon->sources[i], err);
     return status;
 }
 
@@ -198,19 +213,22 @@ static reef_status open_loop(reef_daemon *daemon, reef_error *err) {
 
 static reef_status start_training(reef_daemon *daemon, reef_error *err) {
     const reef_options *options = &daemon->options;
-    return reef_training_start(&daemon->training,
-                               &(reef_training_options){.store = daemon->store,
-                                                        .trainer = daemon->trainer,
-                                                        .sources = daemon->sources,
-                                                        .source_count = daemon->source_count,
-                                                        .commit_steps = options->commit_steps,
-                                                        .commit_seconds = options->commit_seconds,
-                                                        .commit_retries = options->commit_retries,
-                                                        .stay = options->stay,
-                                                        .report = &daemon->report,
-                                                        .scrubber = daemon->scrubber,
-                                                        .wake = &daemon->wake},
-                               err);
+    return reef_training_start(
+        &daemon->training,
+        &(reef_training_options){.store = daemon->store,
+                                 .trainer = daemon->trainer,
+                                 .sources = daemon->sources,
+                                 .source_count = daemon->source_count,
+                                 .record_bytes = daemon->monitor.record_bytes,
+                                 .patience_s = options->patience_seconds,
+                                 .commit_steps = options->commit_steps,
+                                 .commit_seconds = options->commit_seconds,
+                                 .commit_retries = options->commit_retries,
+                                 .stay = options->stay,
+                                 .report = &daemon->report,
+                                 .scrubber = daemon->scrubber,
+                                 .wake = &daemon->wake},
+        err);
 }
 
 // Serving and HTTP, where they were asked for.
@@ -267,6 +285,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
                                    .training = daemon->training,
                                    .sources = daemon->sources,
                                    .count = daemon->source_count,
+                                   .report = &daemon->report,
                                    .on_error = on_read_error,
                                    .context = daemon};
     daemon->routes = (reef_routes){.monitor = &daemon->monitor,

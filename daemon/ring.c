@@ -5,13 +5,15 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define RING_BYTES (REEF_QUEUE_BYTES_HIGH + REEF_READ_BYTES_MAX)
+static size_t room_of(const reef_ring *ring) {
+    return ring->high + REEF_READ_BYTES_MAX;
+}
 
-reef_status reef_ring_init(reef_ring *ring, reef_error *err) {
-    *ring = (reef_ring){0};
-    ring->bytes = malloc(RING_BYTES);
+reef_status reef_ring_init(reef_ring *ring, size_t high, reef_error *err) {
+    *ring = (reef_ring){.high = high};
+    ring->bytes = malloc(room_of(ring));
     if (!ring->bytes)
-        return reef_fail(err, REEF_NO_MEMORY, "no %u bytes for the input queue", RING_BYTES);
+        return reef_fail(err, REEF_NO_MEMORY, "no %zu bytes for the input queue", room_of(ring));
     return REEF_OK;
 }
 
@@ -29,24 +31,24 @@ static size_t smaller(uint64_t a, uint64_t b) {
 }
 
 bool reef_ring_space(reef_ring *ring, uint8_t **at, size_t *count) {
-    if (reef_ring_count(ring) >= REEF_QUEUE_BYTES_HIGH) return false;
-    size_t index = (size_t)(ring->tail % RING_BYTES);
+    if (reef_ring_count(ring) >= ring->high) return false;
+    size_t index = (size_t)(ring->tail % room_of(ring));
     *at = ring->bytes + index;
-    *count = smaller(REEF_READ_BYTES_MAX, RING_BYTES - index);
+    *count = smaller(REEF_READ_BYTES_MAX, room_of(ring) - index);
     return true;
 }
 
 void reef_ring_fill(reef_ring *ring, size_t count) {
     ring->tail += count;
-    assert(reef_ring_count(ring) <= RING_BYTES);
+    assert(reef_ring_count(ring) <= room_of(ring));
 }
 
 size_t reef_ring_view(const reef_ring *ring, uint64_t end, const uint8_t **at) {
     assert(end >= ring->head);
-    size_t index = (size_t)(ring->head % RING_BYTES);
+    size_t index = (size_t)(ring->head % room_of(ring));
     *at = ring->bytes + index;
     size_t waiting = smaller(end - ring->head, reef_ring_count(ring));
-    return smaller(waiting, RING_BYTES - index);
+    return smaller(waiting, room_of(ring) - index);
 }
 
 void reef_ring_take(reef_ring *ring, size_t count) {

@@ -13,16 +13,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_READ_BYTES_MAX (64u << 10)  // one read
-#define REEF_QUEUE_BYTES_HIGH (4u << 20) // reading stops when this much waits
-#define REEF_QUEUE_BYTES_LOW (2u << 20)  // and goes on below this
+#define REEF_READ_BYTES_MAX (64u << 10) // one read
 
 typedef struct reef_ring {
     uint8_t *bytes;
+    size_t high;         // the high-water mark: nothing is lent when this much waits
     uint64_t head, tail; // positions of the next byte to take, to fill
 } reef_ring;
 
-REEF_MUST_CHECK reef_status reef_ring_init(reef_ring *ring, reef_error *err);
+REEF_MUST_CHECK reef_status reef_ring_init(reef_ring *ring, size_t high, reef_error *err);
 void reef_ring_release(reef_ring *ring);
 
 /** Bytes that wait. */

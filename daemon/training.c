@@ -5,7 +5,7 @@
 // pause, a bounded number of times.
 #include "training.h"
 
-#include "ring.h"
+#include "schedule.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define NS_PER_SECOND 1000000000u
-#define NOT_ENDED UINT64_MAX
+#define DECISION_RETRY_SECONDS 1
 
 struct reef_training {
     // set before the thread starts
@@ -31,17 +31,13 @@ struct reef_training {
     bool stop_seen;        // a pause between commits was cut short
     uv_mutex_t lock;       // protects everything below
     uv_cond_t changed;     // something below changed that the trainer may wait for
-    reef_ring ring;
-    uint64_t *ends; // ring position where each source ended, or NOT_ENDED
-    size_t current; // source of the byte at the ring's head; source_count after the last
-    reef_progress *progress;
+    reef_schedule schedule;
+    uint64_t *cursors;      // (sources) bytes accepted
     reef_request *requests; // first come first
     reef_request *drains;   // those that wait for bytes to be trained
     bool paused;
     reef_request *answered;
-    bool blocked; // the loop found no room and wants to be woken
     bool stopping;
-    uint64_t keep_until; // when stopping: position after the last byte that must not be dropped
     reef_training_view view;
 };
 
@@ -56,46 +52,33 @@ const char *reef_training_state_text(reef_training_state state) {
 
 // ---- the loop's side -----------------------------------------------------------------------------
 
-bool reef_training_space(reef_training *training, uint8_t **at, size_t *count) {
+bool reef_training_space(reef_training *training, size_t source, uint8_t **at, size_t *count) {
     uv_mutex_lock(&training->lock);
-    bool room = reef_ring_space(&training->ring, at, count);
-    if (!room) training->blocked = true;
+    bool room = reef_lanes_space(&training->schedule.lanes, source, at, count);
     uv_mutex_unlock(&training->lock);
     return room;
 }
 
-void reef_training_fill(reef_training *training, size_t count) {
+void reef_training_fill(
+    reef_training *training, size_t source, size_t count, uint64_t begin, char *mark) {
     uv_mutex_lock(&training->lock);
-    reef_ring_fill(&training->ring, count);
+    reef_lanes_fill(&training->schedule.lanes, source, count, begin, mark);
     uv_cond_signal(&training->changed);
     uv_mutex_unlock(&training->lock);
 }
 
 void reef_training_source_end(reef_training *training, size_t source) {
     uv_mutex_lock(&training->lock);
-    training->ends[source] = training->ring.tail;
+    reef_lanes_end(&training->schedule.lanes, source);
     uv_cond_signal(&training->changed);
     uv_mutex_unlock(&training->lock);
-}
-
-// Bytes of a file may be dropped only when nothing after them has to be kept: the order of the stream
-// is part of the result.
-static uint64_t last_kept_position(const reef_training *training) {
-    uint64_t kept = training->ring.head;
-    for (size_t i = training->current; i < training->options.source_count; i++) {
-        uint64_t end = training->ends[i] == NOT_ENDED ? training->ring.tail : training->ends[i];
-        uint64_t begin = i == 0 ? 0 : training->ends[i - 1];
-        if (!training->options.sources[i].path && end > begin && end > kept) kept = end;
-        if (training->ends[i] == NOT_ENDED) break; // nothing was read of the ones after it
-    }
-    return kept;
 }
 
 void reef_training_stop(reef_training *training) {
     uv_mutex_lock(&training->lock);
     if (!training->stopping) {
         training->stopping = true;
-        training->keep_until = last_kept_position(training);
+        reef_schedule_stop(&training->schedule);
         if (training->view.state < REEF_STATE_DRAINING) training->view.state = REEF_STATE_DRAINING;
         uv_cond_signal(&training->changed);
     }
@@ -111,7 +94,9 @@ void reef_training_poke(void *context) {
 
 void reef_request_release(reef_request *request) {
     free(request->names);
+    free(request->until);
     request->names = NULL;
+    request->until = NULL;
     request->name_count = 0;
 }
 
@@ -121,11 +106,21 @@ static void append(reef_request **list, reef_request *request) {
     *list = request;
 }
 
+// A drain waits for what has been read by now.
+static void note_what_was_read(reef_training *training, reef_request *request) {
+    for (size_t i = 0; i < training->schedule.lanes.count; i++)
+        request->until[i] = training->schedule.lanes.lanes[i].ring.tail;
+}
+
 reef_status reef_training_request(reef_training *training, reef_request *request, reef_error *err) {
+    if (request->kind == REEF_REQUEST_DRAIN) {
+        request->until = calloc(training->schedule.lanes.count + 1, sizeof(*request->until));
+        if (!request->until) return reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+    }
     uv_mutex_lock(&training->lock);
     bool ended = training->view.ended;
     if (!ended) {
-        request->until = training->ring.tail;
+        if (request->until) note_what_was_read(training, request);
         append(request->kind == REEF_REQUEST_DRAIN ? &training->drains : &training->requests,
                request);
         uv_cond_signal(&training->changed);
@@ -153,9 +148,10 @@ void reef_training_view_read(reef_training *training,
                              reef_progress *progress) {
     uv_mutex_lock(&training->lock);
     *view = training->view;
-    view->queue_bytes = reef_ring_count(&training->ring);
-    if (progress)
-        memcpy(progress, training->progress, training->options.source_count * sizeof(*progress));
+    view->queue_bytes = reef_lanes_waiting(&training->schedule.lanes);
+    for (size_t i = 0; progress && i < training->options.source_count; i++)
+        progress[i] = (reef_progress){.cursor = training->cursors[i],
+                                      .ended = reef_lanes_has_ended(&training->schedule.lanes, i)};
     uv_mutex_unlock(&training->lock);
 }
 
@@ -166,6 +162,7 @@ typedef enum work_kind {
     WORK_DAMAGE,
     WORK_COMMIT,
     WORK_COMPACT,
+    WORK_DECIDE,
     WORK_FEED,
     WORK_DRAIN,
     WORK_END
@@ -174,9 +171,7 @@ typedef enum work_kind {
 typedef struct work {
     work_kind kind;
     reef_request *request;
-    size_t source;
-    const uint8_t *bytes;
-    size_t count;
+    reef_schedule_next next; // bytes to train, or a decision about turns
 } work;
 
 static uint64_t commit_deadline(const reef_training *training) {
@@ -191,84 +186,75 @@ static bool commit_is_due(const reef_training *training) {
     return uv_hrtime() >= commit_deadline(training);
 }
 
-// Step over sources that ended where the head stands.
-static void skip_ended_sources(reef_training *training) {
-    while (training->current < training->options.source_count &&
-           training->ends[training->current] == training->ring.head) {
-        training->progress[training->current].ended = true;
-        training->current++;
-    }
-}
-
-static size_t next_bytes(reef_training *training, const uint8_t **at) {
-    skip_ended_sources(training);
-    if (training->current == training->options.source_count) return 0;
-    uint64_t end = training->ends[training->current];
-    if (end == NOT_ENDED) end = training->ring.tail;
-    if (training->stopping && end > training->keep_until) end = training->keep_until;
-    return end > training->ring.head ? reef_ring_view(&training->ring, end, at) : 0;
-}
-
 static reef_request *take_first(reef_request **list) {
     reef_request *request = *list;
     *list = request->next;
     return request;
 }
 
+static bool is_drained(const reef_training *training, const reef_request *request) {
+    for (size_t i = 0; i < training->schedule.lanes.count; i++)
+        if (training->schedule.lanes.lanes[i].ring.head < request->until[i]) return false;
+    return true;
+}
+
 // One that has nothing to wait for any more: what it named is trained, or nothing is trained now.
 static bool drain_is_due(const reef_training *training) {
     const reef_request *drain = training->drains;
-    return drain && (training->ring.head >= drain->until || training->paused || training->stopping);
+    return drain && (training->paused || training->stopping || is_drained(training, drain));
 }
 
-static bool find_work(reef_training *training, work *next) {
-    *next = (work){.source = training->current};
-    next->count = next_bytes(training, &next->bytes);
-    if (training->paused && !training->stopping) next->count = 0;
-    next->source = training->current;
+// What would be trained now, or decided so that something can be.
+static bool find_stream(reef_training *training, reef_schedule_next *next) {
+    *next = (reef_schedule_next){.deadline_ns = UINT64_MAX};
+    if (training->paused && !training->stopping) return false;
+    reef_schedule_find(&training->schedule, uv_hrtime(), next);
+    return next->kind != REEF_SCHEDULE_NOTHING;
+}
+
+static bool find_work(reef_training *training, work *found) {
+    *found = (work){0};
+    bool stream = find_stream(training, &found->next);
     // After a request a step goes first, so that clients who ask without pause cannot stop training.
-    if (training->requests && !(training->served && next->count)) {
-        next->kind = WORK_REQUEST;
-        next->request = take_first(&training->requests);
+    if (training->requests && !(training->served && stream)) {
+        found->kind = WORK_REQUEST;
+        found->request = take_first(&training->requests);
         return true;
     }
     if (drain_is_due(training)) {
-        next->kind = WORK_REQUEST;
-        next->request = take_first(&training->drains);
+        found->kind = WORK_REQUEST;
+        found->request = take_first(&training->drains);
         return true;
     }
     if (training->options.scrubber && reef_scrubber_waits(training->options.scrubber)) {
-        next->kind = WORK_DAMAGE;
+        found->kind = WORK_DAMAGE;
         return true;
     }
     if (commit_is_due(training)) {
-        next->kind = WORK_COMMIT;
+        found->kind = WORK_COMMIT;
         return true;
     }
     // One small step at a time with training in between; what is left at the end is for the next run.
-    if (training->compacting && !training->stopping && !(training->compacted && next->count)) {
-        next->kind = WORK_COMPACT;
+    if (training->compacting && !training->stopping && !(training->compacted && stream)) {
+        found->kind = WORK_COMPACT;
         return true;
     }
-    next->kind = WORK_FEED;
-    if (next->count) return true;
+    if (stream) {
+        found->kind = found->next.kind == REEF_SCHEDULE_BYTES ? WORK_FEED : WORK_DECIDE;
+        return true;
+    }
     if (training->stopping) {
-        next->kind = WORK_END;
+        found->kind = WORK_END;
         return true;
     }
-    if (training->paused) return false;
-    if (training->current < training->options.source_count) return false;
-    if (!training->drained) {
-        next->kind = WORK_DRAIN;
-        return true;
-    }
-    next->kind = WORK_END;
-    return !training->options.stay;
+    if (training->paused || !reef_schedule_is_done(&training->schedule)) return false;
+    found->kind = training->drained ? WORK_END : WORK_DRAIN;
+    return !training->drained || !training->options.stay;
 }
 
-static void wait_for_change(reef_training *training) {
-    uint64_t deadline = commit_deadline(training);
-    uint64_t now = uv_hrtime();
+static void wait_for_change(reef_training *training, uint64_t deadline) {
+    uint64_t commit = commit_deadline(training), now = uv_hrtime();
+    if (commit < deadline) deadline = commit;
     if (deadline == UINT64_MAX)
         uv_cond_wait(&training->changed, &training->lock);
     else if (deadline > now)
@@ -292,7 +278,7 @@ static work next_work(reef_training *training) {
     uv_mutex_lock(&training->lock);
     while (!find_work(training, &next)) {
         set_state(training, training->paused ? REEF_STATE_PAUSED : REEF_STATE_WAITING);
-        wait_for_change(training);
+        wait_for_change(training, next.next.deadline_ns);
     }
     if (next.kind == WORK_FEED) set_state(training, REEF_STATE_TRAINING);
     training->served = next.kind == WORK_REQUEST;
@@ -417,20 +403,23 @@ static reef_status note_own_commit(reef_training *training, double ms, reef_erro
     return status;
 }
 
-// A step of compaction is a commit of its own, but it writes nothing of what was accepted since the last
-// one: that stays dirty.
-static reef_status compact_once(reef_training *training, bool *more, reef_error *err) {
-    reef_usage_compaction done;
+// What is written beside training is a commit of its own, but nothing of what was accepted since the last one is
+// in it: that stays dirty.
+static reef_status note_aside(reef_training *training, reef_error *err) {
     reef_commit commit;
-    reef_status status = reef_trainer_compact(training->options.trainer, &done, err);
-    *more = status == REEF_OK && (done.merged > 0 || done.dropped > 0);
-    if (!*more) return status;
-    status = read_commit(training->options.store, &commit, err);
+    reef_status status = read_commit(training->options.store, &commit, err);
     if (status != REEF_OK) return status;
     uv_mutex_lock(&training->lock);
     training->view.last.commit = commit;
     uv_mutex_unlock(&training->lock);
     return REEF_OK;
+}
+
+static reef_status compact_once(reef_training *training, bool *more, reef_error *err) {
+    reef_usage_compaction done;
+    reef_status status = reef_trainer_compact(training->options.trainer, &done, err);
+    *more = status == REEF_OK && (done.merged > 0 || done.dropped > 0);
+    return *more ? note_aside(training, err) : status;
 }
 
 // Statistics for people are no reason to stop training: what fails is said, and tried after the next commit.
@@ -485,8 +474,10 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     case REEF_REQUEST_RESUME:
         set_paused(training, false);
         return REEF_OK;
+    case REEF_REQUEST_CALL:
+        return request->call(request->call_context, training->options.store, trainer, err);
     case REEF_REQUEST_DRAIN:
-        if (request->until > training->ring.head)
+        if (!is_drained(training, request))
             return reef_fail(err, REEF_BUSY, "training is %s, so what was read is not trained now",
                              training->paused ? "paused" : "ending");
         return training->dirty ? commit_once(training, err) : REEF_OK;
@@ -513,36 +504,94 @@ static void serve(reef_training *training, reef_request *request) {
     (void)uv_async_send(training->options.wake);
 }
 
-static void took(reef_training *training, const work *piece, size_t taken) {
-    uint64_t cursor = reef_trainer_cursor(training->options.trainer,
-                                          training->options.sources[piece->source].name);
+static void took(reef_training *training, size_t source, const work *piece, size_t taken) {
+    uint64_t cursor =
+        reef_trainer_cursor(training->options.trainer, training->options.sources[source].name);
     uv_mutex_lock(&training->lock);
-    reef_ring_take(&training->ring, taken);
-    training->progress[piece->source].cursor = cursor;
-    skip_ended_sources(training);
-    bool room = training->blocked && reef_ring_count(&training->ring) < REEF_QUEUE_BYTES_LOW;
-    if (room) training->blocked = false;
+    training->cursors[source] = cursor;
+    bool room = reef_schedule_took(&training->schedule, &piece->next, taken);
     uv_mutex_unlock(&training->lock);
     if (room) (void)uv_async_send(training->options.wake);
 }
 
 static reef_status feed(reef_training *training, const work *piece, reef_error *err) {
     size_t taken = 0, steps = 0;
+    // Only this thread moves a lane on.
+    size_t source = reef_lane_source(&training->schedule.lanes.lanes[piece->next.lane]);
     reef_status status =
-        reef_trainer_feed(training->options.trainer, training->options.sources[piece->source].name,
-                          piece->bytes, piece->count, &taken, &steps, err);
+        reef_trainer_feed(training->options.trainer, training->options.sources[source].name,
+                          piece->next.bytes, piece->next.count, &taken, &steps, err);
     if (status != REEF_OK) return status;
-    assert(taken <= piece->count);
+    assert(taken <= piece->next.count);
     training->dirty = true;
     training->commit_steps += steps;
-    took(training, piece, taken);
+    took(training, source, piece, taken);
     refresh_view(training);
     return REEF_OK;
 }
 
+typedef struct decision_writer {
+    reef_schedule *schedule;
+    const reef_schedule_next *next;
+} decision_writer;
+
+static reef_status write_decision(void *context, reef_txn *txn, reef_error *err) {
+    const decision_writer *writer = context;
+    if (writer->next->kind == REEF_SCHEDULE_FORGET)
+        return reef_decisions_drop(txn, &writer->schedule->after, err);
+    reef_decision decision = reef_schedule_decision(writer->schedule, writer->next);
+    return reef_decision_write(txn, &decision, err);
+}
+
+// A decision about turns takes effect once it is in the pool, so that it is the same after a crash. Until then
+// the lane that has nothing is waited for.
+static void decide(reef_training *training, const reef_schedule_next *next) {
+    reef_error err = {.status = REEF_OK};
+    decision_writer writer = {.schedule = &training->schedule, .next = next};
+    reef_status status =
+        reef_trainer_write(training->options.trainer, write_decision, &writer, &err);
+    if (status == REEF_OK) status = note_aside(training, &err);
+    if (status != REEF_OK) {
+        reef_report_warning(training->options.report, "turn_failed",
+                            "whose turn it is could not be written: %s; trying again", err.message);
+        (void)pause_for(training, DECISION_RETRY_SECONDS);
+        return;
+    }
+    if (next->kind == REEF_SCHEDULE_FORGET)
+        reef_report_warning(training->options.report, "turns_forgotten",
+                            "the sources do not give what they gave before the last end, so the "
+                            "order of the stream is decided anew");
+    uv_mutex_lock(&training->lock);
+    if (next->kind == REEF_SCHEDULE_FORGET)
+        reef_schedule_forgot(&training->schedule);
+    else
+        reef_schedule_decided(&training->schedule, next, uv_hrtime());
+    uv_mutex_unlock(&training->lock);
+}
+
+// Along with every commit: whose turn it is, and where the live sources' next bytes lie.
+static reef_status write_places(void *context, reef_txn *txn, reef_error *err) {
+    reef_training *training = context;
+    reef_schedule *schedule = &training->schedule;
+    reef_status status =
+        schedule->lanes.count > 1 ? reef_turns_write(txn, &schedule->turns, err) : REEF_OK;
+    for (size_t i = 0; i < schedule->lanes.count && status == REEF_OK; i++) {
+        reef_lane *lane = &schedule->lanes.lanes[i];
+        if (!lane->live) continue;
+        const reef_input *input = &training->options.sources[lane->sources[0]];
+        uv_mutex_lock(&training->lock);
+        const reef_place_mark *mark =
+            reef_lane_mark(lane, reef_trainer_cursor(training->options.trainer, input->name));
+        uv_mutex_unlock(&training->lock);
+        // Only this thread frees marks, so it stays.
+        if (mark) status = reef_place_write(txn, input->name, mark->begin, mark->text, err);
+    }
+    return status;
+}
+
 static bool nothing_ever_came(const reef_training *training) {
     for (size_t i = 0; i < training->options.source_count; i++)
-        if (training->progress[i].cursor) return false;
+        if (training->cursors[i]) return false;
     return true;
 }
 
@@ -562,7 +611,7 @@ static reef_status drain(reef_training *training, reef_error *err) {
             return reef_fail(err, REEF_NOT_FOUND,
                              "the stream is empty: nothing to train on in %s%s; give a source "
                              "that has something",
-                             reef_input_label(&training->options.sources[0]),
+                             training->options.sources[0].label,
                              training->options.source_count > 1 ? " and the others" : "");
         reef_report_warning(training->options.report, "empty", "no source has a single byte");
         return REEF_OK;
@@ -595,6 +644,9 @@ static reef_status run(reef_training *training, reef_error *err) {
             break;
         case WORK_COMPACT:
             compact(training);
+            break;
+        case WORK_DECIDE:
+            decide(training, &next.next);
             break;
         case WORK_FEED:
             status = feed(training, &next, err);
@@ -640,9 +692,8 @@ static void training_main(void *argument) {
 static void training_free(reef_training *training) {
     uv_cond_destroy(&training->changed);
     uv_mutex_destroy(&training->lock);
-    reef_ring_release(&training->ring);
-    free(training->ends);
-    free(training->progress);
+    reef_schedule_release(&training->schedule);
+    free(training->cursors);
     free(training);
 }
 
@@ -650,17 +701,17 @@ static void training_free(reef_training *training) {
 static reef_status training_new(reef_training **out,
                                 const reef_training_options *options,
                                 reef_error *err) {
-    size_t count = options->source_count + 1; // never a request for nothing
     reef_training *training = calloc(1, sizeof(*training));
     if (!training) return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's thread");
     training->options = *options;
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
         abort(); // out of kernel memory
-    training->ends = calloc(count, sizeof(*training->ends));
-    training->progress = calloc(count, sizeof(*training->progress));
+    training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));
     reef_status status =
-        training->ends && training->progress
-            ? reef_ring_init(&training->ring, err)
+        training->cursors
+            ? reef_schedule_init(&training->schedule, options->store, options->sources,
+                                 options->source_count, options->record_bytes, options->patience_s,
+                                 err)
             : reef_fail(err, REEF_NO_MEMORY, "no memory for %zu sources", options->source_count);
     if (status != REEF_OK) {
         training_free(training);
@@ -678,11 +729,9 @@ reef_status reef_training_start(reef_training **out,
     reef_status status = training_new(&training, options, err);
     if (status != REEF_OK) return status;
 
-    for (size_t i = 0; i < options->source_count; i++) {
-        training->ends[i] = NOT_ENDED;
-        training->progress[i].cursor =
-            reef_trainer_cursor(options->trainer, options->sources[i].name);
-    }
+    for (size_t i = 0; i < options->source_count; i++)
+        training->cursors[i] = reef_trainer_cursor(options->trainer, options->sources[i].name);
+    reef_trainer_on_commit(options->trainer, write_places, training);
     training->committed_ns = uv_hrtime();
     training->compacting = true; // what the run before left
     training->view.state = REEF_STATE_WAITING;
@@ -695,6 +744,7 @@ reef_status reef_training_start(reef_training **out,
                 reef_fail(err, REEF_NO_MEMORY, "no thread for training: %s", uv_strerror(code));
     }
     if (status != REEF_OK) {
+        reef_trainer_on_commit(options->trainer, NULL, NULL);
         training_free(training);
         return status;
     }
@@ -705,5 +755,6 @@ reef_status reef_training_start(reef_training **out,
 void reef_training_join(reef_training *training) {
     if (!training) return;
     (void)uv_thread_join(&training->thread);
+    reef_trainer_on_commit(training->options.trainer, NULL, NULL);
     training_free(training);
 }

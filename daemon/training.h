@@ -1,7 +1,7 @@
 // The trainer's thread, and everything that the loop hands to it or learns from it.
 //
 //        loop                                    trainer's thread
-//   space / fill / source_end   --- bytes --->   reef_trainer_feed, one step at a time
+//   space / fill / source_end   --- lanes --->   reef_trainer_feed, one step at a time
 //   request                     --- queue --->   served between two steps
 //   answered                    <-- done ----
 //   view                        <-- copy -----   refreshed after every step
@@ -49,7 +49,14 @@ typedef enum reef_request_kind {
     REEF_REQUEST_PAUSE, // commit, and train no more until it is resumed
     REEF_REQUEST_RESUME,
     REEF_REQUEST_DRAIN, // train what has been read by now, and commit
+    REEF_REQUEST_CALL,  // something of the caller's own
 } reef_request_kind;
+
+/** On the trainer's thread, between two steps. */
+typedef reef_status (*reef_request_call)(void *context,
+                                         reef_store *store,
+                                         reef_trainer *trainer,
+                                         reef_error *err);
 
 /** A last commit, and how long it took. */
 typedef struct reef_commit_view {
@@ -62,10 +69,12 @@ typedef struct reef_request {
     reef_request_kind kind;
     char seal_dtype[8]; // seal; empty for the configuration's choice
     uint32_t side;      // grow
-    uint64_t until;     // drain: where in the queue what had been read ended; set on request
-    reef_branch branch; // `from` is asked for, the rest is the answer
-    bool dry_run;       // branch
-    reef_freeze freeze; // freeze
+    uint64_t *until;    // drain: (lanes) where what had been read ended; set on request
+    reef_request_call call;
+    void *call_context;                     // the caller's, alive until the request is answered
+    reef_branch branch;                     // `from` is asked for, the rest is the answer
+    bool dry_run;                           // branch
+    reef_freeze freeze;                     // freeze
     char name[REEF_NAME_BYTES_MAX + 1];     // snapshot
     char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
     size_t name_count;
@@ -91,6 +100,8 @@ typedef struct reef_training_options {
     reef_trainer *trainer; // belongs to the trainer's thread from start to join
     reef_input *sources;   // names and paths are read; the rest is the loop's
     size_t source_count;
+    size_t record_bytes; // of a vector's record; 0: text
+    double patience_s;   // how long others wait for a live source that has nothing
     uint64_t commit_steps;
     double commit_seconds;
     uint32_t commit_retries;
@@ -137,11 +148,13 @@ void reef_training_join(reef_training *training);
 
 // ---- the loop's side -----------------------------------------------------------------------------
 
-/** Lend free queue space; false when the queue is full, and the loop is woken when it is not. */
-bool reef_training_space(reef_training *training, uint8_t **at, size_t *count);
-/** `count` bytes of the lent space came in, from the source that is being read. */
-void reef_training_fill(reef_training *training, size_t count);
-/** Source number `source` has no more bytes; the next ones are of the one after it. */
+/** Lend room for what a source gives next; false when it is not its turn to be read, or its queue is full: the loop is
+ *  woken when it is not. */
+bool reef_training_space(reef_training *training, size_t source, uint8_t **at, size_t *count);
+/** `count` bytes of the lent space came in; see reef_lanes_fill. */
+void reef_training_fill(
+    reef_training *training, size_t source, size_t count, uint64_t begin, char *mark);
+/** A source has no more bytes; the next ones of its lane are of the one after it. */
 void reef_training_source_end(reef_training *training, size_t source);
 /**
  * Finish and end. Bytes of files that still wait are left for the next run, which reads them again;

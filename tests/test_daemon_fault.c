@@ -1,7 +1,7 @@
 // reefd when the world does not cooperate: a disk that is full, and a sender faster than training.
 #include "reefd_run.h"
 
-#include "ring.h"
+#include "lanes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -163,7 +163,7 @@ static void a_fast_sender_has_to_wait(void **state) {
         sent = push(ends[1], sent);
         int64_t waiting = reefd_count(&box, "queue_bytes");
         assert_true(waiting <= REEF_QUEUE_BYTES_HIGH + REEF_READ_BYTES_MAX);
-        full += waiting > REEF_QUEUE_BYTES_LOW && sent == push(ends[1], sent);
+        full += waiting > REEF_QUEUE_BYTES_HIGH / 2 && sent == push(ends[1], sent);
     }
     // What was sent is trained, in the queue or in the pipe, and nowhere else.
     json_t *status = reefd_ask(&box, "{\"command\": \"status\"}");

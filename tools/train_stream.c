@@ -2,11 +2,9 @@
 // keep the same cursors.
 #include "train_stream.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define READ_BYTES 65536
 
@@ -20,7 +18,11 @@ static reef_status open_one(train_stream *stream,
                          "use reefd --source -");
     reef_input *file = &stream->files[stream->count++];
     reef_status status = reef_input_open(file, spec, err);
-    if (status == REEF_OK) status = reef_input_check(file, config, err);
+    if (status == REEF_OK && !file->kind->read_now)
+        status = reef_fail(
+            err, REEF_INVALID,
+            "'%.100s' has no end: give files, or follow it with reefd --source %.100s", spec, spec);
+    if (status == REEF_OK) status = file->kind->check(file, config, err);
     if (status != REEF_OK) return status;
     for (size_t i = 0; i + 1 < stream->count; i++)
         if (strcmp(file->name, stream->files[i].name) == 0)
@@ -50,7 +52,8 @@ reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer,
     stream->at = 0;
     for (size_t i = 0; i < stream->count; i++) {
         uint64_t cursor = reef_trainer_cursor(trainer, stream->files[i].name);
-        reef_status status = reef_input_seek(&stream->files[i], cursor, err);
+        reef_status status =
+            reef_input_seek(&stream->files[i], &(reef_input_place){.cursor = cursor}, err);
         if (status != REEF_OK) return status;
         if (cursor > 0 && stream->at != stream->starts[i])
             return reef_fail(err, REEF_INVALID,
@@ -81,23 +84,6 @@ size_t train_stream_file(const train_stream *stream, uint64_t at) {
     return file;
 }
 
-// At most `want` bytes of a text. CORRUPT where there were some when it was opened.
-static reef_status read_text(const reef_input *file,
-                             uint64_t offset,
-                             uint8_t *bytes,
-                             size_t want,
-                             size_t *count,
-                             reef_error *err) {
-    ssize_t got;
-    do got = pread(file->fd, bytes, want, (off_t)offset);
-    while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return reef_fail(err, REEF_IO, "reading '%.160s' at byte %" PRIu64 ": %s",
-                         reef_input_label(file), offset, strerror(errno));
-    *count = (size_t)got;
-    return REEF_OK;
-}
-
 reef_status train_stream_read(train_stream *stream,
                               uint64_t limit,
                               const char **name,
@@ -105,20 +91,16 @@ reef_status train_stream_read(train_stream *stream,
                               size_t *count,
                               reef_error *err) {
     size_t i = train_stream_file(stream, stream->at);
-    const reef_input *file = &stream->files[i];
+    reef_input *file = &stream->files[i];
     uint64_t end = stream->starts[i + 1] < limit ? stream->starts[i + 1] : limit;
     uint64_t offset = stream->at - stream->starts[i];
     size_t want = end - stream->at < READ_BYTES ? (size_t)(end - stream->at) : READ_BYTES;
-    reef_status status = file->vectors ? reef_vectors_read_bytes(file->vectors, offset,
-                                                                 stream->buffer, want, count, err)
-                                       : read_text(file, offset, stream->buffer, want, count, err);
+    reef_status status = file->kind->read_now(file, offset, stream->buffer, want, count, err);
     if (status != REEF_OK) return status;
-    if (file->vectors && stream->at + *count == stream->starts[i + 1])
-        reef_vectors_rest(file->vectors); // what it unpacked is not needed any more
     *name = file->name;
     *bytes = stream->buffer;
     if (*count > 0) return REEF_OK;
     return reef_fail(err, REEF_CORRUPT,
                      "reading '%.160s' at byte %" PRIu64 ": the file shrank while it was read",
-                     reef_input_label(file), offset);
+                     file->label, offset);
 }

@@ -10,6 +10,7 @@
 //   recycle.c   experts that nothing chooses begin anew
 //   growth.c    seal a generation, open the next, grow, freeze
 //   gate_fit.c  fit the open generation's gate
+//   aside.c     records beside training, with a commit or between two
 //   consolidate.c  several sealed generations give way to one (distil.h)
 //   state.c     everything of a commit that is not a generation
 //   strategy*.c what the rivals of generations do instead (strategy.h)
@@ -41,6 +42,8 @@ struct reef_trainer {
     reef_store *store;          // not owned
     struct reef_vector *vector; // NULL with a language model
     reef_trainer_options options;
+    reef_trainer_writer on_commit; // NULL, or what writes along with every commit
+    void *commit_context;
     reef_workers *workers;
     reef_net net;
     reef_pass pass;

@@ -199,6 +199,26 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
                                                          reef_commit *out,
                                                          reef_error *err);
 
+/** Writes records inside a transaction that is not its own: journal records, which the root hash leaves out. */
+typedef reef_status (*reef_trainer_writer)(void *context, reef_txn *txn, reef_error *err);
+
+/**
+ * Call `writer` inside every commit from now on, after all that training wrote: what it writes and the cursors
+ * of that commit are in the pool together, or not at all. Its failure is the commit's. NULL: none any more.
+ */
+REEF_API void reef_trainer_on_commit(reef_trainer *trainer,
+                                     reef_trainer_writer writer,
+                                     void *context);
+
+/**
+ * A transaction of its own for records beside training, such as journal records. Nothing that was trained since
+ * the last commit is in it, and the root hash stays as it is.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_write(reef_trainer *trainer,
+                                                        reef_trainer_writer writer,
+                                                        void *context,
+                                                        reef_error *err);
+
 /**
  * One bounded step of compacting usage over time, a transaction of its own that leaves the root hash as it
  * is. Call it after a commit until `out` is zero; between two calls training may go on.

@@ -366,6 +366,8 @@ static reef_status write_commit(reef_trainer *trainer,
     if (status == REEF_OK) status = write_all(trainer, txn, commit.unix_ms, err);
     if (status == REEF_OK && snapshot_name != NULL)
         status = reef_snapshot_create(txn, snapshot_name, snapshot, err);
+    if (status == REEF_OK && trainer->on_commit != NULL)
+        status = trainer->on_commit(trainer->commit_context, txn, err);
     if (status != REEF_OK) {
         reef_txn_abort(txn);
         return status;

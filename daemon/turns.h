@@ -1,0 +1,71 @@
+// Whose turn it is: several lanes of bytes made into one stream, by position.
+//
+// A lane of weight w that has given g bytes stands at g / w. The lane that stands lowest has the turn, the first
+// one of equals, and keeps it for a slice: whole records, REEF_SLICE_BYTES of them or more. So the stream is a
+// function of what the lanes hold, not of when it came; a daemon that was killed makes the same one again.
+//
+// Only one thing follows the clock: a lane that has nothing for too long sits out, so that others need not wait,
+// and comes back when it has something again. Such a decision is written to the pool before it takes effect
+// (turns_store.c), together with where in the stream it was made, and is made at the same place again.
+#ifndef REEF_TURNS_H
+#define REEF_TURNS_H
+
+#include "reef_error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REEF_SLICE_BYTES 4096            // a turn is at least so long, to the end of a record
+#define REEF_SLICE_BYTES_MAX (64u << 10) // a line that is longer is cut here
+#define REEF_TURN_NONE SIZE_MAX
+
+typedef struct reef_turn_lane {
+    const char *name;
+    uint32_t weight;
+    uint64_t at;  // where it stands, in thousandths of bytes per weight
+    bool out;     // sits out
+    bool fresh;   // came back and has not given a slice yet: it may sit out at once
+    bool partial; // its last byte was inside a record
+    bool done;    // has ended: never its turn again
+} reef_turn_lane;
+
+typedef struct reef_turns {
+    reef_turn_lane *lanes; // the caller's
+    size_t count;
+    size_t record_bytes; // of a vector's record; 0: records are lines
+    size_t current;      // whose turn it is, or REEF_TURN_NONE: to be found
+    uint64_t given;      // in this turn
+    uint64_t total;      // in all turns
+    uint64_t decided;    // number of the last decision that took effect
+} reef_turns;
+
+/** Begin; where lanes have `count` 1 there is nothing to decide. */
+void reef_turns_init(reef_turns *turns, reef_turn_lane *lanes, size_t count, size_t record_bytes);
+/** The lane whose turn it is; REEF_TURN_NONE when all have ended or sit out. */
+size_t reef_turns_lane(reef_turns *turns);
+/** How many of the next `count` waiting bytes of that lane belong to its turn; 1 or more. */
+size_t reef_turns_share(const reef_turns *turns, const uint8_t *bytes, size_t count);
+/** These were trained, at most its share. */
+void reef_turns_took(reef_turns *turns, const uint8_t *bytes, size_t count);
+/** The lane goes on out of turn: at the end, when only what cannot be read again is trained. */
+void reef_turns_give_to(reef_turns *turns, size_t lane);
+/** The lane has ended. */
+void reef_turns_done(reef_turns *turns, size_t lane);
+/** A decision takes effect: the lane sits out, or is back. */
+void reef_turns_sit_out(reef_turns *turns, size_t lane, bool out);
+
+/** Everything but weights and `done`, as JSON. */
+json_t *reef_turns_save(const reef_turns *turns);
+/**
+ * Go on from what was saved. Lanes that it does not know begin where the lowest of the others stands; those that
+ * are gone are forgotten.
+ *
+ * Errors: CORRUPT it is nothing that reef_turns_save made.
+ */
+REEF_MUST_CHECK reef_status reef_turns_load(reef_turns *turns,
+                                            const json_t *saved,
+                                            reef_error *err);
+
+#endif
