@@ -153,13 +153,12 @@ static bool load_lane(reef_turn_lane *lane, const json_t *saved) {
 
 reef_status reef_turns_load(reef_turns *turns, const json_t *saved, reef_error *err) {
     json_int_t total = 0, decided = 0, given = 0;
-    const char *current = NULL;
+    const char *current = json_string_value(json_object_get(saved, "current")); // or null
     json_t *lanes = NULL;
-    bool good =
-        !json_unpack((json_t *)saved, "{s:I, s:I, s:I, s:s?, s:o}", "total", &total, "decided",
-                     &decided, "given", &given, "current", &current, "lanes", &lanes) &&
-        json_is_array(lanes) && total >= 0 && decided >= 0 && given >= 0 &&
-        given < REEF_SLICE_BYTES_MAX + (json_int_t)turns->record_bytes;
+    bool good = !json_unpack((json_t *)saved, "{s:I, s:I, s:I, s:o}", "total", &total, "decided",
+                             &decided, "given", &given, "lanes", &lanes) &&
+                json_is_array(lanes) && total >= 0 && decided >= 0 && given >= 0 &&
+                given < REEF_SLICE_BYTES_MAX + (json_int_t)turns->record_bytes;
     for (size_t i = 0; i < turns->count; i++) turns->lanes[i].out = true; // until it is known
     for (size_t i = 0; good && i < json_array_size(lanes); i++) {
         const json_t *one = json_array_get(lanes, i);

@@ -1,0 +1,312 @@
+// The schedule: who is waited for and how long, and that decisions survive a crash. Real pools, no threads; the
+// clock is a number.
+#include "schedule.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pool.h"
+
+#define SECOND 1000000000u
+
+static const reef_input_kind LIVE = {.scheme = "test", .live = true, .again = true};
+static const reef_input_kind FILE_KIND = {.scheme = "file", .again = true};
+static const reef_input_kind STREAM_KIND = {.scheme = "-"};
+
+typedef struct world {
+    reef_store *store; // the fixture's
+    reef_input inputs[3];
+    size_t count;
+    reef_schedule schedule;
+    reef_schedule_next next;
+    uint64_t now;
+} world;
+
+static void open_schedule(world *w) {
+    reef_error err;
+    if (reef_schedule_init(&w->schedule, w->store, w->inputs, w->count, 0, 5, &err) != REEF_OK)
+        fail_msg("%s", err.message);
+}
+
+static void set_up(world *w, void **state, size_t live, const reef_input_kind *other) {
+    pool_fixture *pool = *state;
+    *w = (world){.now = 100 * (uint64_t)SECOND, .store = pool->store};
+    for (size_t i = 0; i < live; i++) {
+        w->inputs[w->count] = (reef_input){.kind = &LIVE, .weight = 1};
+        snprintf(w->inputs[w->count++].name, REEF_INPUT_NAME_BYTES_MAX, "test:%zu", i);
+    }
+    if (other) {
+        w->inputs[w->count] = (reef_input){.kind = other, .weight = 1};
+        snprintf(w->inputs[w->count++].name, REEF_INPUT_NAME_BYTES_MAX, "file");
+    }
+    open_schedule(w);
+}
+
+static void tear_down(world *w) {
+    reef_schedule_release(&w->schedule);
+}
+
+static void give(world *w, size_t source, const char *text) {
+    uint8_t *at = NULL;
+    size_t room = 0;
+    assert_true(reef_lanes_space(&w->schedule.lanes, source, &at, &room));
+    assert_true(strlen(text) <= room);
+    memcpy(at, text, strlen(text));
+    reef_lanes_fill(&w->schedule.lanes, source, strlen(text), 0, NULL);
+}
+
+static void give_slice(world *w, size_t source) {
+    char text[REEF_SLICE_BYTES + 1];
+    memset(text, 'x', sizeof(text) - 1);
+    text[REEF_SLICE_BYTES - 1] = '\n';
+    text[REEF_SLICE_BYTES] = 0;
+    give(w, source, text);
+}
+
+static reef_schedule_kind find(world *w) {
+    reef_schedule_find(&w->schedule, w->now, &w->next);
+    return w->next.kind;
+}
+
+// Train what is lent, and note whose it was.
+static void train(world *w, size_t lane) {
+    assert_int_equal(find(w), REEF_SCHEDULE_BYTES);
+    assert_int_equal(w->next.lane, lane);
+    (void)reef_schedule_took(&w->schedule, &w->next, w->next.count);
+}
+
+static void write_in_pool(world *w, bool commit, const reef_decision *decision) {
+    reef_txn *txn = pool_begin(w->store, REEF_TXN_WRITE);
+    reef_error err;
+    if (decision) assert_int_equal(reef_decision_write(txn, decision, &err), REEF_OK);
+    if (commit) assert_int_equal(reef_turns_write(txn, &w->schedule.turns, &err), REEF_OK);
+    (void)pool_commit(txn, 1);
+}
+
+static void decide(world *w, size_t lane, bool out) {
+    assert_int_equal(find(w), REEF_SCHEDULE_DECIDE);
+    assert_int_equal(w->next.lane, lane);
+    assert_int_equal(w->next.out, out);
+    reef_decision decision = reef_schedule_decision(&w->schedule, &w->next);
+    write_in_pool(w, false, &decision);
+    reef_schedule_decided(&w->schedule, &w->next, w->now);
+}
+
+static void who_has_nothing_is_waited_for(void **state) {
+    world w;
+    set_up(&w, state, 2, NULL);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    assert_int_equal(w.next.deadline_ns, UINT64_MAX); // nobody waits
+    give_slice(&w, 0);
+    give_slice(&w, 0);
+    train(&w, 0);
+    w.now += 60 * (uint64_t)SECOND;
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING); // the turn of 1 begins only now
+    assert_int_equal(w.next.deadline_ns, w.now + 5 * (uint64_t)SECOND);
+    w.now += 5 * (uint64_t)SECOND - 1;
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    give_slice(&w, 1); // just in time
+    train(&w, 1);
+    train(&w, 0);
+    tear_down(&w);
+}
+
+static void who_has_nothing_for_long_sits_out_and_comes_back(void **state) {
+    world w;
+    set_up(&w, state, 2, NULL);
+    for (int i = 0; i < 3; i++) give_slice(&w, 0);
+    train(&w, 0);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 1, true);
+    train(&w, 0);
+    give(&w, 1, "a line\n");
+    train(&w, 0); // less than a slice, and it sat out just now
+    give_slice(&w, 0);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 1, false);
+    train(&w, 0); // equals: the first of them
+    give_slice(&w, 0);
+    train(&w, 1);
+    decide(&w, 1, true); // nothing again: it is not waited for a second time
+    train(&w, 0);
+    tear_down(&w);
+}
+
+static void a_slice_brings_a_lane_back_at_once(void **state) {
+    world w;
+    set_up(&w, state, 2, NULL);
+    for (int i = 0; i < 3; i++) give_slice(&w, 0);
+    train(&w, 0);
+    (void)find(&w);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 1, true);
+    give_slice(&w, 1);
+    decide(&w, 1, false);
+    train(&w, 0);
+    train(&w, 1);
+    assert_int_equal(find(&w), REEF_SCHEDULE_BYTES); // 0 has one left
+    tear_down(&w);
+}
+
+// Killed after decisions and before a commit: at the same places the same is decided, and nothing else.
+static void decisions_survive_a_crash(void **state) {
+    world w;
+    set_up(&w, state, 2, NULL);
+    give_slice(&w, 0);
+    give_slice(&w, 1);
+    train(&w, 0);
+    write_in_pool(&w, true, NULL); // a commit; what follows is lost
+    for (int i = 0; i < 3; i++) give_slice(&w, 0);
+    train(&w, 1);
+    train(&w, 0);
+    (void)find(&w);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 1, true);
+    train(&w, 0);
+    give_slice(&w, 1);
+    decide(&w, 1, false);
+    reef_schedule_release(&w.schedule);
+
+    open_schedule(&w);
+    assert_int_equal(w.schedule.after.count, 2);
+    give_slice(&w, 1);
+    give_slice(&w, 1); // has it all at once now
+    for (int i = 0; i < 3; i++) give_slice(&w, 0);
+    train(&w, 1);
+    train(&w, 0);
+    train(&w, 0); // as before, although 1 has something
+    train(&w, 0);
+    train(&w, 1);
+    assert_int_equal(w.schedule.turns.decided, 2);
+    write_in_pool(&w, true, NULL);
+    reef_schedule_release(&w.schedule);
+    open_schedule(&w);
+    assert_int_equal(w.schedule.after.count, 0); // part of the commit
+    assert_int_equal(w.schedule.turns.decided, 2);
+    tear_down(&w);
+}
+
+static void decisions_that_cannot_be_made_again_are_forgotten(void **state) {
+    world w;
+    set_up(&w, state, 2, NULL);
+    for (int i = 0; i < 3; i++) give_slice(&w, 0);
+    give_slice(&w, 1);
+    train(&w, 0);
+    train(&w, 1);
+    train(&w, 0);
+    (void)find(&w);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 1, true);
+    reef_schedule_release(&w.schedule);
+
+    open_schedule(&w); // nothing was committed, and 1 does not give again what it gave
+    for (int i = 0; i < 3; i++) give_slice(&w, 0);
+    train(&w, 0);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    w.now += 5 * (uint64_t)SECOND;
+    assert_int_equal(find(&w), REEF_SCHEDULE_FORGET);
+    reef_txn *txn = pool_begin(w.store, REEF_TXN_WRITE);
+    reef_error err;
+    assert_int_equal(reef_decisions_drop(txn, &w.schedule.after, &err), REEF_OK);
+    (void)pool_commit(txn, 1);
+    reef_schedule_forgot(&w.schedule);
+    decide(&w, 1, true);
+    train(&w, 0);
+    reef_schedule_release(&w.schedule);
+    open_schedule(&w);
+    assert_int_equal(w.schedule.after.count, 1); // the new one
+    tear_down(&w);
+}
+
+static void files_are_a_lane_that_ends(void **state) {
+    world w;
+    set_up(&w, state, 1, &FILE_KIND);
+    for (int i = 0; i < 3; i++) give_slice(&w, 0);
+    give(&w, 1, "the file\n");
+    reef_lanes_end(&w.schedule.lanes, 1);
+    train(&w, 0);
+    train(&w, 1);
+    train(&w, 0); // the file is not waited for
+    train(&w, 0);
+    assert_true(reef_lanes_has_ended(&w.schedule.lanes, 1));
+    assert_false(reef_schedule_is_done(&w.schedule)); // live sources have no end
+    tear_down(&w);
+}
+
+static void at_the_end_only_what_cannot_be_read_again_is_trained(void **state) {
+    world w;
+    set_up(&w, state, 1, &STREAM_KIND);
+    give_slice(&w, 0);
+    give_slice(&w, 0);
+    give(&w, 1, "typed\n");
+    train(&w, 0);
+    reef_schedule_stop(&w.schedule);
+    train(&w, 1);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    tear_down(&w);
+}
+
+static void places_are_kept(void **state) {
+    world w;
+    char *mark = NULL;
+    uint64_t begin = 0;
+    reef_error err;
+    set_up(&w, state, 1, NULL);
+    char name[256];
+    memset(name, 'n', 255);
+    name[255] = 0;
+    assert_int_equal(reef_place_read(w.store, name, &begin, &mark, &err), REEF_NOT_FOUND);
+    assert_null(mark);
+    reef_txn *txn = pool_begin(w.store, REEF_TXN_WRITE);
+    assert_int_equal(reef_place_write(txn, name, 77, "{\"inode\":5}", &err), REEF_OK);
+    assert_int_equal(reef_place_write(txn, "x", 1, "no json", &err), REEF_INVALID);
+    (void)pool_commit(txn, 1);
+    assert_int_equal(reef_place_read(w.store, name, &begin, &mark, &err), REEF_OK);
+    assert_int_equal(begin, 77);
+    assert_string_equal(mark, "{\"inode\":5}");
+    free(mark);
+    tear_down(&w);
+}
+
+static void a_mark_is_the_last_one_before_the_cursor(void **state) {
+    world w;
+    set_up(&w, state, 1, NULL);
+    reef_lanes *lanes = &w.schedule.lanes;
+    for (uint64_t i = 0; i < 3; i++) {
+        char text[8];
+        snprintf(text, sizeof(text), "%d", (int)i);
+        reef_lanes_fill(lanes, 0, 10, i * 10, strdup(text));
+    }
+    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 9)->text, "0");
+    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 10)->text, "1");
+    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 19)->text, "1");
+    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 500)->text, "2");
+    reef_lanes_fill(lanes, 0, 10, 600, strdup("3"));
+    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 599)->text, "2");
+    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 600)->text, "3");
+    tear_down(&w);
+}
+
+#define in_a_pool(test) cmocka_unit_test_setup_teardown(test, pool_setup, pool_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_a_pool(who_has_nothing_is_waited_for),
+        in_a_pool(who_has_nothing_for_long_sits_out_and_comes_back),
+        in_a_pool(a_slice_brings_a_lane_back_at_once),
+        in_a_pool(decisions_survive_a_crash),
+        in_a_pool(decisions_that_cannot_be_made_again_are_forgotten),
+        in_a_pool(files_are_a_lane_that_ends),
+        in_a_pool(at_the_end_only_what_cannot_be_read_again_is_trained),
+        in_a_pool(places_are_kept),
+        in_a_pool(a_mark_is_the_last_one_before_the_cursor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+// Turns of lanes: shares by weight, whole records, and the same stream however the bytes arrive.
+#include "turns.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LANES_MAX 4
+#define STREAM_BYTES 400000
+
+static uint64_t draw(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+// What lanes hold, and the stream that is made of it.
+typedef struct world {
+    reef_turn_lane lanes[LANES_MAX];
+    reef_turns turns;
+    char *text[LANES_MAX];
+    size_t bytes[LANES_MAX], taken[LANES_MAX];
+    char *stream; // (STREAM_BYTES) which lane each byte came from
+    size_t count;
+} world;
+
+static const char *const NAMES[] = {"follow:a", "follow:b", "push:c", ""};
+
+static char *lines(uint64_t seed, size_t bytes, size_t longest) {
+    char *text = malloc(bytes);
+    size_t at = 0;
+    assert_non_null(text);
+    while (at < bytes) {
+        size_t length = 1 + (size_t)(draw(&seed) % longest);
+        for (size_t i = 0; i + 1 < length && at + 1 < bytes; i++) text[at++] = 'x';
+        text[at++] = '\n';
+    }
+    return text;
+}
+
+static void set_up(world *w, size_t count, const uint32_t *weights, size_t record_bytes) {
+    *w = (world){.stream = malloc(STREAM_BYTES)};
+    assert_non_null(w->stream);
+    for (size_t i = 0; i < count; i++) {
+        w->lanes[i] = (reef_turn_lane){.name = NAMES[i], .weight = weights[i]};
+        w->bytes[i] = STREAM_BYTES;
+        w->text[i] = lines(i + 1, w->bytes[i], 300);
+    }
+    reef_turns_init(&w->turns, w->lanes, count, record_bytes);
+}
+
+static void tear_down(world *w) {
+    for (size_t i = 0; i < LANES_MAX; i++) free(w->text[i]);
+    free(w->stream);
+}
+
+// Train the next bytes, of which at most `most` are there.
+static void step(world *w, size_t most) {
+    size_t lane = reef_turns_lane(&w->turns);
+    assert_true(lane < w->turns.count);
+    const uint8_t *at = (const uint8_t *)w->text[lane] + w->taken[lane];
+    size_t there = w->bytes[lane] - w->taken[lane];
+    if (there > most) there = most;
+    if (there > STREAM_BYTES - w->count) there = STREAM_BYTES - w->count;
+    size_t share = reef_turns_share(&w->turns, at, there);
+    assert_true(share >= 1 && share <= there);
+    memset(w->stream + w->count, 'A' + (int)lane, share);
+    w->count += share;
+    w->taken[lane] += share;
+    reef_turns_took(&w->turns, at, share);
+}
+
+static void lanes_share_by_weight(void **state) {
+    (void)state;
+    world w;
+    set_up(&w, 3, (uint32_t[]){1, 3, 2}, 0);
+    while (w.count < STREAM_BYTES) step(&w, 65536);
+    // Within a slice and its longest line of what the weights say.
+    size_t slack = REEF_SLICE_BYTES + 300;
+    assert_in_range(w.taken[0], STREAM_BYTES / 6 - slack, STREAM_BYTES / 6 + slack);
+    assert_in_range(w.taken[1], STREAM_BYTES / 2 - slack, STREAM_BYTES / 2 + slack);
+    assert_in_range(w.taken[2], STREAM_BYTES / 3 - slack, STREAM_BYTES / 3 + slack);
+    tear_down(&w);
+}
+
+static void a_turn_ends_with_a_line(void **state) {
+    (void)state;
+    world w;
+    size_t turns = 0, last = REEF_TURN_NONE;
+    set_up(&w, 2, (uint32_t[]){1, 1}, 0);
+    while (w.count < STREAM_BYTES - 65536) {
+        size_t lane = reef_turns_lane(&w.turns);
+        if (last != REEF_TURN_NONE && lane != last) {
+            assert_int_equal(w.text[last][w.taken[last] - 1], '\n');
+            turns++;
+        }
+        last = lane;
+        step(&w, 1000);
+    }
+    assert_in_range(turns, 60, STREAM_BYTES / REEF_SLICE_BYTES);
+    tear_down(&w);
+}
+
+static void a_line_without_an_end_is_cut(void **state) {
+    (void)state;
+    world w;
+    set_up(&w, 2, (uint32_t[]){1, 1}, 0);
+    memset(w.text[0], 'x', w.bytes[0]);
+    while (w.taken[1] == 0) step(&w, 10000);
+    assert_int_equal(w.taken[0], REEF_SLICE_BYTES_MAX);
+    tear_down(&w);
+}
+
+static void a_slice_that_ends_at_a_newline_takes_no_more(void **state) {
+    (void)state;
+    world w;
+    set_up(&w, 2, (uint32_t[]){1, 1}, 0);
+    memset(w.text[0], 'x', w.bytes[0]);
+    w.text[0][REEF_SLICE_BYTES - 1] = '\n';
+    while (w.taken[1] == 0) step(&w, 100000);
+    assert_int_equal(w.taken[0], REEF_SLICE_BYTES);
+    tear_down(&w);
+}
+
+static void vectors_are_never_cut(void **state) {
+    (void)state;
+    world w;
+    const size_t record = 3140;
+    set_up(&w, 2, (uint32_t[]){1, 1}, record);
+    size_t last = REEF_TURN_NONE;
+    while (w.count < STREAM_BYTES - 65536) {
+        size_t lane = reef_turns_lane(&w.turns);
+        if (last != REEF_TURN_NONE && lane != last)
+            assert_int_equal(w.taken[last] % (2 * record), 0); // two fill a slice
+        last = lane;
+        step(&w, 700);
+    }
+    tear_down(&w);
+}
+
+// The pieces in which bytes come, and saving and loading between any two of them, change nothing.
+static void the_stream_does_not_depend_on_its_pieces(void **state) {
+    (void)state;
+    world whole, cut;
+    uint64_t seed = 5;
+    const uint32_t weights[] = {2, 1, 7};
+    set_up(&whole, 3, weights, 0);
+    set_up(&cut, 3, weights, 0);
+    while (whole.count < STREAM_BYTES) step(&whole, 65536);
+    while (cut.count < STREAM_BYTES) {
+        step(&cut, 1 + (size_t)(draw(&seed) % 3000));
+        if (draw(&seed) % 4) continue;
+        json_t *saved = reef_turns_save(&cut.turns);
+        for (size_t i = 0; i < 3; i++)
+            cut.lanes[i] = (reef_turn_lane){.name = NAMES[i], .weight = weights[i]};
+        reef_turns_init(&cut.turns, cut.lanes, 3, 0);
+        reef_error err;
+        assert_int_equal(reef_turns_load(&cut.turns, saved, &err), REEF_OK);
+        json_decref(saved);
+    }
+    assert_memory_equal(whole.stream, cut.stream, STREAM_BYTES);
+    tear_down(&whole);
+    tear_down(&cut);
+}
+
+static void who_sits_out_does_not_catch_up(void **state) {
+    (void)state;
+    world w;
+    set_up(&w, 2, (uint32_t[]){1, 1}, 0);
+    reef_turns_sit_out(&w.turns, 0, true);
+    while (w.count < 100000) step(&w, 65536);
+    assert_int_equal(w.taken[0], 0);
+    reef_turns_sit_out(&w.turns, 0, false);
+    assert_true(w.lanes[0].fresh);
+    while (w.count < 200000) step(&w, 65536);
+    assert_in_range(w.taken[0], 50000 - 2 * REEF_SLICE_BYTES, 50000 + 2 * REEF_SLICE_BYTES);
+    assert_false(w.lanes[0].fresh);
+    tear_down(&w);
+}
+
+static void nobody_has_the_turn_when_all_have_ended(void **state) {
+    (void)state;
+    world w;
+    set_up(&w, 2, (uint32_t[]){1, 1}, 0);
+    step(&w, 100);
+    reef_turns_done(&w.turns, 0);
+    assert_int_equal(reef_turns_lane(&w.turns), 1);
+    reef_turns_sit_out(&w.turns, 1, true);
+    assert_int_equal(reef_turns_lane(&w.turns), REEF_TURN_NONE);
+    tear_down(&w);
+}
+
+// A source that is new, and one that is gone.
+static void lanes_may_come_and_go_between_runs(void **state) {
+    (void)state;
+    world before, after;
+    reef_error err;
+    set_up(&before, 2, (uint32_t[]){1, 1}, 0);
+    while (before.count < 100000) step(&before, 65536);
+    json_t *saved = reef_turns_save(&before.turns);
+    set_up(&after, 2, (uint32_t[]){1, 1}, 0);
+    after.lanes[0].name = "redis:new";
+    after.lanes[1].name = NAMES[1];
+    assert_int_equal(reef_turns_load(&after.turns, saved, &err), REEF_OK);
+    assert_int_equal(after.lanes[1].at, before.lanes[1].at);
+    assert_int_equal(after.lanes[0].at,
+                     before.lanes[1].at); // where the lowest of the others stands
+    assert_int_equal(after.turns.total, before.turns.total);
+    json_decref(saved);
+    tear_down(&before);
+    tear_down(&after);
+}
+
+static void what_was_not_saved_is_refused(void **state) {
+    (void)state;
+    static const char *const BAD[] = {
+        "{}",
+        "[]",
+        "{\"total\":-1,\"decided\":0,\"given\":0,\"current\":null,\"lanes\":[]}",
+        "{\"total\":1,\"decided\":0,\"given\":9999999,\"current\":null,\"lanes\":[]}",
+        "{\"total\":1,\"decided\":0,\"given\":0,\"current\":null,\"lanes\":[{\"name\":\"follow:a\"}"
+        "]}",
+        "{\"total\":1,\"decided\":0,\"given\":0,\"current\":null,\"lanes\":[3]}"};
+    for (size_t i = 0; i < sizeof(BAD) / sizeof(*BAD); i++) {
+        world w;
+        reef_error err;
+        json_t *saved = json_loads(BAD[i], 0, NULL);
+        assert_non_null(saved);
+        set_up(&w, 2, (uint32_t[]){1, 1}, 0);
+        assert_int_equal(reef_turns_load(&w.turns, saved, &err), REEF_CORRUPT);
+        json_decref(saved);
+        tear_down(&w);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lanes_share_by_weight),
+        cmocka_unit_test(a_turn_ends_with_a_line),
+        cmocka_unit_test(a_line_without_an_end_is_cut),
+        cmocka_unit_test(a_slice_that_ends_at_a_newline_takes_no_more),
+        cmocka_unit_test(vectors_are_never_cut),
+        cmocka_unit_test(the_stream_does_not_depend_on_its_pieces),
+        cmocka_unit_test(who_sits_out_does_not_catch_up),
+        cmocka_unit_test(nobody_has_the_turn_when_all_have_ended),
+        cmocka_unit_test(lanes_may_come_and_go_between_runs),
+        cmocka_unit_test(what_was_not_saved_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
