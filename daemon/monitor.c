@@ -38,16 +38,23 @@ void reef_monitor_sample(reef_monitor *monitor) {
     size_t slot = monitor->sample_count++ % REEF_RATE_SAMPLES;
     monitor->samples[slot].ns = uv_hrtime();
     monitor->samples[slot].accepted = sum_up(monitor).accepted;
+    for (size_t i = 0; i < monitor->source_count; i++)
+        monitor->samples[slot].cursors[i] = monitor->progress[i].cursor;
 }
 
-static double bytes_per_second(const reef_monitor *monitor) {
+#define ALL_SOURCES SIZE_MAX
+
+static double bytes_per_second(const reef_monitor *monitor, size_t source) {
     if (monitor->sample_count < 2) return 0;
     size_t newest = (monitor->sample_count - 1) % REEF_RATE_SAMPLES;
     size_t oldest =
         monitor->sample_count <= REEF_RATE_SAMPLES ? 0 : monitor->sample_count % REEF_RATE_SAMPLES;
     double seconds = (double)(monitor->samples[newest].ns - monitor->samples[oldest].ns) / 1e9;
-    return (double)(monitor->samples[newest].accepted - monitor->samples[oldest].accepted) /
-           seconds;
+    uint64_t bytes =
+        source == ALL_SOURCES
+            ? monitor->samples[newest].accepted - monitor->samples[oldest].accepted
+            : monitor->samples[newest].cursors[source] - monitor->samples[oldest].cursors[source];
+    return (double)bytes / seconds;
 }
 
 // Seconds until the sources end, or NAN.
@@ -56,20 +63,33 @@ static double seconds_left(const totals *sum, double rate) {
     return (double)(sum->file_bytes - sum->file_cursor) / rate;
 }
 
+// Members that a kind of source has to say of itself come last and replace nothing.
+static json_t *source_json(const reef_monitor *monitor, size_t i) {
+    const reef_input *source = &monitor->sources[i];
+    const reef_progress *progress = &monitor->progress[i];
+    bool known = source->bytes != REEF_BYTES_UNKNOWN;
+    uint64_t lag = known && source->bytes > progress->cursor ? source->bytes - progress->cursor : 0;
+    json_t *one = json_object();
+    json_object_set_new(one, "name", reef_json_text(source->name));
+    json_object_set_new(one, "kind", json_string(source->kind->scheme));
+    json_object_set_new(one, "cursor", json_integer((json_int_t)progress->cursor));
+    json_object_set_new(one, "bytes",
+                        known ? json_integer((json_int_t)source->bytes) : json_null());
+    json_object_set_new(one, "lag_bytes", known ? json_integer((json_int_t)lag) : json_null());
+    json_object_set_new(one, "bytes_per_s", reef_json_number(bytes_per_second(monitor, i)));
+    json_object_set_new(one, "weight", json_integer(source->weight));
+    json_object_set_new(one, "sits_out", json_boolean(progress->sits_out));
+    json_object_set_new(one, "ended", json_boolean(progress->ended));
+    json_t *own = source->kind->status ? source->kind->status(source) : NULL;
+    if (own) (void)json_object_update_missing(one, own);
+    json_decref(own);
+    return one;
+}
+
 static json_t *sources_json(const reef_monitor *monitor) {
     json_t *list = json_array();
-    for (size_t i = 0; i < monitor->source_count; i++) {
-        const reef_input *source = &monitor->sources[i];
-        json_t *one = json_object();
-        json_object_set_new(one, "name", reef_json_text(source->name));
-        json_object_set_new(one, "cursor", json_integer((json_int_t)monitor->progress[i].cursor));
-        json_object_set_new(one, "bytes",
-                            source->bytes == REEF_BYTES_UNKNOWN
-                                ? json_null()
-                                : json_integer((json_int_t)source->bytes));
-        json_object_set_new(one, "ended", json_boolean(monitor->progress[i].ended));
-        json_array_append_new(list, one);
-    }
+    for (size_t i = 0; i < monitor->source_count; i++)
+        json_array_append_new(list, source_json(monitor, i));
     return list;
 }
 
@@ -142,7 +162,7 @@ json_t *reef_monitor_status(reef_monitor *monitor) {
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
     totals sum = sum_up(monitor);
-    double rate = bytes_per_second(monitor);
+    double rate = bytes_per_second(monitor, ALL_SOURCES);
     json_t *object = json_object();
     json_object_set_new(object, "pool", reef_json_text(monitor->pool));
     json_object_set_new(object, "pid", json_integer(getpid()));
@@ -208,7 +228,7 @@ void reef_monitor_line(reef_monitor *monitor, char *out, size_t room) {
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
     totals sum = sum_up(monitor);
-    double rate = bytes_per_second(monitor);
+    double rate = bytes_per_second(monitor, ALL_SOURCES);
     char share[64], speed[16], left[32];
     format_share(share, sizeof(share), &sum);
     format_bytes(speed, sizeof(speed), rate);

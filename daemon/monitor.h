@@ -3,6 +3,7 @@
 #define REEF_MONITOR_H
 
 #include "input.h"
+#include "options.h"
 #include "training.h"
 
 #include <jansson.h>
@@ -26,6 +27,7 @@ typedef struct reef_monitor {
     // its own
     struct {
         uint64_t ns, accepted;
+        uint64_t cursors[REEF_INPUT_COUNT_MAX];
     } samples[REEF_RATE_SAMPLES];
     size_t sample_count; // taken so far; the last ones are kept
 } reef_monitor;

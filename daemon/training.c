@@ -149,9 +149,12 @@ void reef_training_view_read(reef_training *training,
     uv_mutex_lock(&training->lock);
     *view = training->view;
     view->queue_bytes = reef_lanes_waiting(&training->schedule.lanes);
+    const reef_schedule *schedule = &training->schedule;
     for (size_t i = 0; progress && i < training->options.source_count; i++)
-        progress[i] = (reef_progress){.cursor = training->cursors[i],
-                                      .ended = reef_lanes_has_ended(&training->schedule.lanes, i)};
+        progress[i] =
+            (reef_progress){.cursor = training->cursors[i],
+                            .ended = reef_lanes_has_ended(&schedule->lanes, i),
+                            .sits_out = schedule->turn_lanes[schedule->lanes.lane_of[i]].out};
     uv_mutex_unlock(&training->lock);
 }
 
