@@ -80,6 +80,9 @@ static json_t *source_json(const reef_monitor *monitor, size_t i) {
     json_object_set_new(one, "weight", json_integer(source->weight));
     json_object_set_new(one, "sits_out", json_boolean(progress->sits_out));
     json_object_set_new(one, "ended", json_boolean(progress->ended));
+    bool vectors = monitor->record_bytes > 0, scored = progress->loss.scored > 0;
+    json_object_set_new(one, vectors ? "error_share" : "bits_per_byte",
+                        reef_json_number(scored ? progress->loss.recent : (double)NAN));
     json_t *own = source->kind->status ? source->kind->status(source) : NULL;
     if (own) (void)json_object_update_missing(one, own);
     json_decref(own);

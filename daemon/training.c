@@ -32,9 +32,10 @@ struct reef_training {
     uv_mutex_t lock;       // protects everything below
     uv_cond_t changed;     // something below changed that the trainer may wait for
     reef_schedule schedule;
-    uint64_t *cursors;      // (sources) bytes accepted
-    reef_request *requests; // first come first
-    reef_request *drains;   // those that wait for bytes to be trained
+    uint64_t *cursors;        // (sources) bytes accepted
+    reef_source_loss *losses; // (sources) before training on them
+    reef_request *requests;   // first come first
+    reef_request *drains;     // those that wait for bytes to be trained
     bool paused;
     reef_request *answered;
     bool stopping;
@@ -153,6 +154,7 @@ void reef_training_view_read(reef_training *training,
     for (size_t i = 0; progress && i < training->options.source_count; i++)
         progress[i] =
             (reef_progress){.cursor = training->cursors[i],
+                            .loss = training->losses[i],
                             .ended = reef_lanes_has_ended(&schedule->lanes, i),
                             .sits_out = schedule->turn_lanes[schedule->lanes.lane_of[i]].out};
     uv_mutex_unlock(&training->lock);
@@ -297,6 +299,9 @@ static void refresh_view(reef_training *training) {
     reef_trainer_status_read(training->options.trainer, &status);
     uv_mutex_lock(&training->lock);
     training->view.trainer = status;
+    for (size_t i = 0; i < training->options.source_count; i++)
+        (void)reef_trainer_source_loss(training->options.trainer, training->options.sources[i].name,
+                                       &training->losses[i]);
     uv_mutex_unlock(&training->lock);
 }
 
@@ -697,6 +702,7 @@ static void training_free(reef_training *training) {
     uv_mutex_destroy(&training->lock);
     reef_schedule_release(&training->schedule);
     free(training->cursors);
+    free(training->losses);
     free(training);
 }
 
@@ -710,8 +716,9 @@ static reef_status training_new(reef_training **out,
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
         abort(); // out of kernel memory
     training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));
+    training->losses = calloc(options->source_count + 1, sizeof(*training->losses));
     reef_status status =
-        training->cursors
+        training->cursors && training->losses
             ? reef_schedule_init(&training->schedule, options->store, options->sources,
                                  options->source_count, options->record_bytes, options->patience_s,
                                  err)

@@ -139,6 +139,7 @@ typedef struct reef_progress {
     uint64_t cursor; // bytes accepted
     bool ended;      // all of it was accepted
     bool sits_out;   // it had nothing for too long; others go on
+    reef_source_loss loss;
 } reef_progress;
 
 REEF_MUST_CHECK reef_status reef_training_start(reef_training **out,

@@ -3,6 +3,7 @@
 //   trainer.c   the public handle: open, close, commands, status
 //   stream.c    from accepted bytes to batches: hold back, recognise, train
 //   step.c      one batch: forward, backward, optimiser
+//   prequential.c  the loss before training, by source
 //   mark.c      lines of the stream that mark a boundary
 //   policy.c    when and by how much the pool grows
 //   start.c     how a generation begins where more than random values are asked for
@@ -22,6 +23,7 @@
 #include "mark.h"
 #include "model.h"
 #include "persist.h"
+#include "prequential.h"
 #include "reservoir.h"
 #include "residency.h"
 #include "strategy.h"
@@ -36,6 +38,7 @@ enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random number
 typedef struct reef_source {
     char name[REEF_NAME_BYTES_MAX * 4]; // as given, such as a path
     uint64_t cursor;                    // bytes accepted so far
+    reef_source_loss loss;              // since the trainer was opened
 } reef_source;
 
 struct reef_trainer {
@@ -65,6 +68,7 @@ struct reef_trainer {
     reef_firing ahead;  // gates after the batches that were looked at
     reef_firing before; // gates before the batch that is looked at
     reef_mark mark;     // of the line that the carry ends in
+    reef_prequential prequential;
     uint64_t step, generation_step, stream_bytes, skipped_bytes;
     // Of the last boundary, which opened the generation or enlarged it: rivals of generations have their
     // own in `strategy`.
@@ -134,6 +138,8 @@ REEF_MUST_CHECK reef_status reef_trainer_hold(reef_trainer *trainer, reef_error 
 void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes);
 /** The most windows that a training batch can have. */
 size_t reef_step_windows(const reef_config *config);
+/** Count the losses of the batch that was just run forward, which begins at that place of the stream, by source. */
+void reef_step_count_losses(reef_trainer *trainer, uint64_t begin);
 /** Forward of the batch at `bytes` (one more byte than a batch) as the open generation trains it. */
 REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               const uint8_t *bytes,

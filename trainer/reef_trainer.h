@@ -178,6 +178,19 @@ REEF_API void reef_trainer_close(reef_trainer *trainer);
 /** Bytes of the named source that have been accepted so far (in commits or since): read on from here. */
 REEF_API uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source);
 
+/** The loss on what a source gave, each byte or labelled example before it was trained on, since the trainer was
+ *  opened. */
+typedef struct reef_source_loss {
+    uint64_t scored; // bytes; labelled examples in a vector model
+    double sum;      // bits; wrong answers
+    double recent;   // mean of about the last 65,536 bytes
+} reef_source_loss;
+
+/** False when nothing of it was scored yet. */
+REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
+                                       const char *source,
+                                       reef_source_loss *out);
+
 /**
  * Accept the next `count` bytes of a source and train as far as whole batches reach. Deterministic in
  * the concatenated stream: how it is cut into calls does not matter.

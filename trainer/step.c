@@ -214,6 +214,12 @@ static double mean_bits(const reef_trainer *trainer) {
     return nats / LN2 / (double)count;
 }
 
+void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
+    // A row's loss is about the byte after it.
+    reef_prequential_count(trainer, begin + 1, 1, trainer->pass.loss, 1.0 / LN2,
+                           reef_batch_bytes(&trainer->net.config));
+}
+
 static reef_batch make_batch(reef_trainer *trainer,
                              size_t windows,
                              size_t retain_windows,

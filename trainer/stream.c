@@ -277,6 +277,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     if (status == REEF_OK) status = reef_step_forward(trainer, bytes, &trainer->ahead, &bits, err);
     if (status != REEF_OK) return status;
     trainer->last_bits = bits;
+    reef_step_count_losses(trainer, trainer->stream_bytes + held_bytes(trainer));
 
     bool suspicious = is_suspicious(trainer, bits), recognised = false;
     bool asks = suspicious || is_left_to_older(trainer);

@@ -215,6 +215,7 @@ void reef_trainer_close(reef_trainer *trainer) {
     free(trainer->sources);
     free(trainer->carry);
     free(trainer->held_bits);
+    reef_prequential_release(&trainer->prequential);
     free(trainer->tokens);
     free(trainer->targets);
     free(trainer->fire);
@@ -272,6 +273,8 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     if (status == REEF_OK && count > 0)
         reef_mark_source(&trainer->mark, trainer->net.config.boundary_mark,
                          (size_t)(from - trainer->sources));
+    if (status == REEF_OK && count > 0)
+        status = reef_prequential_source(trainer, (size_t)(from - trainer->sources), err);
     while (status == REEF_OK) {
         size_t took, ran;
         status =

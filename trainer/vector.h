@@ -194,6 +194,7 @@ typedef struct reef_vector {
     float *vectors, *z, *hidden, *gate_hidden, *scores, *weights, *scratch;
     size_t weights_capacity; // generations
     int32_t *classes;        // (rows) index of the label, -1 without
+    double *wrong;           // (rows) 1 for a wrong answer, -1 without a label
     float *factor, *solution, *solve_scratch;
     size_t solution_columns;
 } reef_vector;

@@ -456,6 +456,21 @@ static reef_status judge(reef_trainer *trainer, size_t rows, const tally *t, ree
     return REEF_OK;
 }
 
+// The answers to the batch after the held ones, by source.
+static void count_answers(reef_trainer *trainer, size_t rows) {
+    reef_vector *vector = trainer->vector;
+    size_t each = reef_vector_record_bytes(&trainer->net.config);
+    size_t C = reef_vector_open(vector)->head.class_count;
+    for (size_t i = 0; i < rows; i++) {
+        int32_t class = vector->classes[i];
+        bool right =
+            C > 0 && class >= 0 && reef_vector_best(C, vector->scores + i * C) == (size_t) class;
+        vector->wrong[i] = class < 0 ? -1.0 : right ? 0.0 : 1.0;
+    }
+    reef_prequential_count(trainer, trainer->stream_bytes + vector->held * each, each,
+                           vector->wrong, 1.0, rows);
+}
+
 static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps, reef_error *err) {
     reef_vector *vector = trainer->vector;
     size_t each = reef_vector_record_bytes(&trainer->net.config);
@@ -465,6 +480,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps,
     tally t =
         count_errors(vector, rows, reef_vector_open(vector)->head.class_count, vector->scores);
     if (t.labelled > 0) trainer->last_bits = (double)t.wrong / (double)t.labelled;
+    count_answers(trainer, rows);
     *steps = 1; // what is left in the carry may be a batch too
     return judge(trainer, rows, &t, err);
 }

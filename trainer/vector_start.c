@@ -32,10 +32,11 @@ static reef_status batch_init(reef_vector *vector, reef_error *err) {
     // Rivals have no gate; their gradients of all hidden units lie there.
     size_t gate_width = vector->rival ? shape.padded : gate.padded;
     vector->gate_hidden = calloc(rows * gate_width, sizeof(float));
+    vector->wrong = calloc(rows, sizeof *vector->wrong);
     vector->scores = calloc(rows * REEF_CLASS_COUNT_MAX, sizeof(float));
     vector->classes = calloc(rows, sizeof *vector->classes);
     if (vector->vectors && vector->z && vector->hidden && vector->gate_hidden && vector->scores &&
-        vector->classes)
+        vector->classes && vector->wrong)
         return REEF_OK;
     return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch of %zu vectors", rows);
 }
@@ -69,6 +70,7 @@ void reef_vector_free(reef_vector *vector) {
     free(vector->memory.generations);
     free(vector->memory.dirty);
     free(vector->classes);
+    free(vector->wrong);
     free(vector);
 }
 

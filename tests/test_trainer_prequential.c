@@ -1,0 +1,95 @@
+// The loss before training, by source: the same losses as the series of the whole stream, told apart.
+#include "lifelong.h"
+
+#include <math.h>
+
+enum { PIECE = 100, PIECES = 60 };
+
+static int setup(void **state) {
+    int code = lifelong_setup(state);
+    lifelong *f = *state;
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 1);
+    return code;
+}
+
+static void feed_from(lifelong *f, const char *source, const uint8_t *bytes, size_t count) {
+    reef_error err;
+    size_t taken = 0;
+    ok(reef_trainer_feed(f->trainer, source, bytes, count, &taken, NULL, &err), &err);
+    assert_int_equal(taken, count);
+}
+
+static void feed_by_turns(lifelong *f, size_t pieces) {
+    uint8_t words[PIECE], letters[PIECE];
+    memset(letters, 'a', sizeof letters);
+    for (size_t i = 0; i < pieces; i++) {
+        lifelong_text(words, sizeof words, 1, (uint32_t)i);
+        feed_from(f, "words", words, sizeof words);
+        feed_from(f, "letters", letters, sizeof letters);
+    }
+}
+
+static reef_status add_point(void *context, const reef_point *point, reef_error *err) {
+    (void)err;
+    *(double *)context += (double)point->bits_per_byte * LIFELONG_BATCH;
+    return REEF_OK;
+}
+
+static double series_bits(lifelong *f) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    double sum = 0.0;
+    (void)commit(f);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_series_scan(txn, add_point, &sum, &err), &err);
+    reef_txn_abort(txn);
+    return sum;
+}
+
+static void losses_are_told_apart_and_add_up(void **state) {
+    lifelong *f = *state;
+    reef_source_loss words, letters;
+    feed_by_turns(f, PIECES);
+    assert_true(reef_trainer_source_loss(f->trainer, "words", &words));
+    assert_true(reef_trainer_source_loss(f->trainer, "letters", &letters));
+    assert_true(letters.sum / (double)letters.scored < 0.8 * words.sum / (double)words.scored);
+    assert_true(letters.recent < words.recent);
+    reef_trainer_status now = status_of(f);
+    assert_int_equal(words.scored + letters.scored, now.stream_bytes);
+    // The first byte of all is nobody's target; half of the bytes are of each.
+    assert_in_range(words.scored, now.stream_bytes / 2 - PIECE, now.stream_bytes / 2 + PIECE);
+    double all = series_bits(f);
+    assert_true(fabs(words.sum + letters.sum - all) < 1e-3 * all);
+    assert_false(reef_trainer_source_loss(f->trainer, "nobody", &words));
+    assert_int_equal(words.scored, 0);
+}
+
+// Bytes that were accepted before have a source that nobody remembers: they are in no figure.
+static void after_a_restart_counting_begins_anew(void **state) {
+    lifelong *f = *state;
+    reef_source_loss loss;
+    feed_by_turns(f, 3);
+    (void)commit(f);
+    reef_trainer_status before = status_of(f);
+    assert_in_range(before.carried_bytes, 2, LIFELONG_BATCH);
+    close_pool(f);
+    open_pool(f, 1);
+    assert_false(reef_trainer_source_loss(f->trainer, "words", &loss));
+    feed_by_turns(f, 4);
+    reef_trainer_status after = status_of(f);
+    reef_source_loss words, letters;
+    assert_true(reef_trainer_source_loss(f->trainer, "words", &words));
+    assert_true(reef_trainer_source_loss(f->trainer, "letters", &letters));
+    assert_int_equal(words.scored + letters.scored,
+                     after.stream_bytes + 1 - before.stream_bytes - before.carried_bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(losses_are_told_apart_and_add_up, setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(after_a_restart_counting_begins_anew, setup,
+                                        lifelong_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
