@@ -102,9 +102,7 @@ void reef_lanes_fill(reef_lanes *lanes, size_t source, size_t count, uint64_t be
 }
 
 void reef_lanes_end(reef_lanes *lanes, size_t source) {
-    reef_lane *lane = &lanes->lanes[lanes->lane_of[source]];
-    lanes->ends[source] = lane->ring.tail;
-    reef_lane_skip_ended(lanes, lane);
+    lanes->ends[source] = lanes->lanes[lanes->lane_of[source]].ring.tail;
 }
 
 // Bytes that can be read again may be dropped only when nothing after them in their lane has to be kept: the

@@ -57,6 +57,7 @@ void reef_lanes_release(reef_lanes *lanes);
 bool reef_lanes_space(reef_lanes *lanes, size_t source, uint8_t **at, size_t *count);
 /** `count` bytes came; `mark` (heap, taken; may be NULL) says where the first of them, byte `begin`, lies. */
 void reef_lanes_fill(reef_lanes *lanes, size_t source, size_t count, uint64_t begin, char *mark);
+/** The source has no more; the taker moves on by reef_lane_skip_ended. */
 void reef_lanes_end(reef_lanes *lanes, size_t source);
 /** From here on only bytes that cannot be read again are lent, and those before them in their lane. */
 void reef_lanes_stop(reef_lanes *lanes);

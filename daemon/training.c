@@ -524,7 +524,7 @@ static void took(reef_training *training, size_t source, const work *piece, size
 
 static reef_status feed(reef_training *training, const work *piece, reef_error *err) {
     size_t taken = 0, steps = 0;
-    // Only this thread moves a lane on.
+    // Only this thread moves a lane on to its next source.
     size_t source = reef_lane_source(&training->schedule.lanes.lanes[piece->next.lane]);
     reef_status status =
         reef_trainer_feed(training->options.trainer, training->options.sources[source].name,
