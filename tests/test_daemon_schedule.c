@@ -25,12 +25,14 @@ typedef struct world {
     size_t count;
     reef_schedule schedule;
     reef_schedule_next next;
+    size_t record_bytes;
     uint64_t now;
 } world;
 
 static void open_schedule(world *w) {
     reef_error err;
-    if (reef_schedule_init(&w->schedule, w->store, w->inputs, w->count, 0, 5, &err) != REEF_OK)
+    if (reef_schedule_init(&w->schedule, w->store, w->inputs, w->count, w->record_bytes, 5, &err) !=
+        REEF_OK)
         fail_msg("%s", err.message);
 }
 
@@ -155,6 +157,116 @@ static void a_slice_brings_a_lane_back_at_once(void **state) {
     tear_down(&w);
 }
 
+static void a_line_that_has_begun_is_waited_for(void **state) {
+    world w;
+    set_up(&w, state, 2, NULL);
+    for (int i = 0; i < 3; i++) give_slice(&w, 0);
+    train(&w, 0);
+    (void)find(&w);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 1, true);
+    train(&w, 0);
+    give(&w, 1, "the beginning of a line");
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 1, false);
+    train(&w, 0);
+    give_slice(&w, 0);
+    train(&w, 1);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    give(&w, 1, ", and its end\n");
+    train(&w, 1);
+    decide(&w, 1, true);
+    tear_down(&w);
+}
+
+static void a_record_is_waited_for_however_long_it_takes(void **state) {
+    world w = {0};
+    set_up(&w, state, 2, NULL);
+    reef_schedule_release(&w.schedule);
+    w.record_bytes = 100;
+    open_schedule(&w);
+    give(&w, 0, "half a record");
+    give_slice(&w, 1);
+    train(&w, 0);
+    (void)find(&w);
+    w.now += 600 * (uint64_t)SECOND;
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    tear_down(&w);
+}
+
+static void a_record_that_was_begun_on_one_lane_goes_first(void **state) {
+    world w = {0};
+    set_up(&w, state, 2, NULL);
+    reef_schedule_release(&w.schedule);
+    w.record_bytes = 100;
+    w.inputs[1].offset = 730;
+    open_schedule(&w);
+    give_slice(&w, 0);
+    give_slice(&w, 1);
+    assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
+    assert_int_equal(w.next.lane, 1);
+    assert_int_equal(w.next.count, 4100 - 30);
+    tear_down(&w);
+}
+
+static void whoever_has_something_is_back_when_nobody_else_takes_part(void **state) {
+    world w;
+    set_up(&w, state, 1, &FILE_KIND);
+    give_slice(&w, 1);
+    (void)find(&w);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 0, true);
+    train(&w, 1);
+    reef_lanes_end(&w.schedule.lanes, 1);
+    give(&w, 0, "a line\n");
+    decide(&w, 0, false); // at once
+    train(&w, 0);
+    tear_down(&w);
+}
+
+// The lane that would have had to come back is not given any more.
+static void a_stream_that_cannot_go_on_is_decided_anew(void **state) {
+    world w;
+    set_up(&w, state, 2, NULL);
+    give_slice(&w, 0);
+    train(&w, 0);
+    reef_turns_sit_out(&w.schedule.turns, 0, true);
+    reef_turns_sit_out(&w.schedule.turns, 1, true);
+    write_in_pool(
+        &w, true,
+        &(reef_decision){.number = 1, .at = 1000000, .out = false, .lane = w.inputs[1].name});
+    reef_schedule_release(&w.schedule);
+    open_schedule(&w);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    give(&w, 0, "a line\n");
+    assert_int_equal(find(&w), REEF_SCHEDULE_FORGET);
+    reef_schedule_forgot(&w.schedule);
+    decide(&w, 0, false);
+    train(&w, 0);
+    tear_down(&w);
+}
+
+static void a_file_is_read_after_the_one_before_it(void **state) {
+    world w;
+    uint8_t *at = NULL;
+    size_t room = 0;
+    set_up(&w, state, 0, &FILE_KIND);
+    reef_schedule_release(&w.schedule);
+    w.inputs[w.count] = w.inputs[0];
+    snprintf(w.inputs[w.count++].name, REEF_INPUT_NAME_BYTES_MAX, "second");
+    open_schedule(&w);
+    assert_false(reef_lanes_space(&w.schedule.lanes, 1, &at, &room));
+    give(&w, 0, "first\n");
+    reef_lanes_end(&w.schedule.lanes, 0);
+    assert_false(reef_lanes_space(&w.schedule.lanes, 0, &at, &room));
+    give(&w, 1, "second\n");
+    train(&w, 0);
+    assert_int_equal(w.next.count, 6); // never bytes of two sources
+    train(&w, 0);
+    assert_int_equal(w.next.count, 7);
+    tear_down(&w);
+}
+
 // Killed after decisions and before a commit: at the same places the same is decided, and nothing else.
 static void decisions_survive_a_crash(void **state) {
     world w;
@@ -186,6 +298,14 @@ static void decisions_survive_a_crash(void **state) {
     train(&w, 1);
     assert_int_equal(w.schedule.turns.decided, 2);
     write_in_pool(&w, true, NULL);
+    reef_txn *txn = pool_begin(w.store, REEF_TXN_READ);
+    reef_key key = {.db = REEF_DB_JOURNAL, .name = REEF_TURNS_NAME};
+    for (key.sequence = 1; key.sequence < 3; key.sequence++) {
+        reef_view view;
+        reef_error err;
+        assert_int_equal(reef_record_view(txn, &key, &view, &err), REEF_NOT_FOUND);
+    }
+    reef_txn_abort(txn);
     reef_schedule_release(&w.schedule);
     open_schedule(&w);
     assert_int_equal(w.schedule.after.count, 0); // part of the commit
@@ -301,6 +421,12 @@ int main(void) {
         in_a_pool(who_has_nothing_is_waited_for),
         in_a_pool(who_has_nothing_for_long_sits_out_and_comes_back),
         in_a_pool(a_slice_brings_a_lane_back_at_once),
+        in_a_pool(a_line_that_has_begun_is_waited_for),
+        in_a_pool(a_record_is_waited_for_however_long_it_takes),
+        in_a_pool(a_record_that_was_begun_on_one_lane_goes_first),
+        in_a_pool(whoever_has_something_is_back_when_nobody_else_takes_part),
+        in_a_pool(a_stream_that_cannot_go_on_is_decided_anew),
+        in_a_pool(a_file_is_read_after_the_one_before_it),
         in_a_pool(decisions_survive_a_crash),
         in_a_pool(decisions_that_cannot_be_made_again_are_forgotten),
         in_a_pool(files_are_a_lane_that_ends),

@@ -182,6 +182,32 @@ static void who_sits_out_does_not_catch_up(void **state) {
     tear_down(&w);
 }
 
+static void a_turn_that_ends_early_counts(void **state) {
+    (void)state;
+    world w;
+    set_up(&w, 2, (uint32_t[]){2, 1}, 0);
+    step(&w, 1000);
+    reef_turns_sit_out(&w.turns, 0, true);
+    assert_int_equal(w.lanes[0].at, 1000 * 1000 / 2);
+    tear_down(&w);
+}
+
+// Made again after a crash, a decision comes before anybody was found.
+static void a_decision_comes_before_a_turn_that_has_not_begun(void **state) {
+    (void)state;
+    world w;
+    set_up(&w, 2, (uint32_t[]){1, 1}, 0);
+    reef_turns_sit_out(&w.turns, 0, true);
+    assert_int_equal(reef_turns_lane(&w.turns), 1);
+    reef_turns_sit_out(&w.turns, 0, false);
+    assert_int_equal(reef_turns_lane(&w.turns), 0);
+    step(&w, 100); // has begun: it goes on
+    reef_turns_sit_out(&w.turns, 1, true);
+    reef_turns_sit_out(&w.turns, 1, false);
+    assert_int_equal(w.turns.given, 100);
+    tear_down(&w);
+}
+
 static void nobody_has_the_turn_when_all_have_ended(void **state) {
     (void)state;
     world w;
@@ -246,6 +272,8 @@ int main(void) {
         cmocka_unit_test(vectors_are_never_cut),
         cmocka_unit_test(the_stream_does_not_depend_on_its_pieces),
         cmocka_unit_test(who_sits_out_does_not_catch_up),
+        cmocka_unit_test(a_turn_that_ends_early_counts),
+        cmocka_unit_test(a_decision_comes_before_a_turn_that_has_not_begun),
         cmocka_unit_test(nobody_has_the_turn_when_all_have_ended),
         cmocka_unit_test(lanes_may_come_and_go_between_runs),
         cmocka_unit_test(what_was_not_saved_is_refused),
