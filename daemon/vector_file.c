@@ -73,7 +73,7 @@ static reef_status make_room(reef_vector_file *file, size_t *capacity, reef_erro
     size_t wanted = *capacity ? 2 * *capacity : UNPACKED_BYTES_FIRST;
     uint8_t *grown = realloc(file->content, wanted);
     if (!grown)
-        return reef_fail(err, REEF_NO_MEMORY, "no %zu bytes to unpack '%.120s'", wanted,
+        return reef_fail(err, REEF_NO_MEMORY, "no memory: %zu bytes to unpack '%.120s'", wanted,
                          file->path);
     file->content = grown;
     *capacity = wanted;

@@ -175,9 +175,8 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
     size_t bytes = carve_tape(&laid_out, NULL, shape, backward);
     void *block = aligned_alloc(ALIGNMENT, bytes);
     if (block == NULL)
-        return reef_fail(err, REEF_NO_MEMORY,
-                         "cannot allocate %zu bytes for a router tape of %zu rows", bytes,
-                         rows_max);
+        return reef_fail(err, REEF_NO_MEMORY, "no memory: %zu bytes for a router tape of %zu rows",
+                         bytes, rows_max);
     carve_tape(&laid_out, block, shape, backward);
     *tape = laid_out;
     return REEF_OK;

@@ -1,9 +1,14 @@
-// The integrity check: walks everything one read transaction sees and goes on after damage.
+// The integrity check: walks everything and goes on after damage.
 //
 // First the structure of the file, page by page, before LMDB follows it (page_check.c). Then record by record:
 // it finds flipped bits (checksum) and stale or lost records (`sums`); over all it finds a wrong root hash, sealed
 // generations that changed, and snapshots that lack what they reference. What LMDB reads is mapped, and a disk
 // that fails is SIGBUS here: reef_store_verify runs this in a child.
+//
+// Pages are of one state, which takes one transaction. All else is true of a commit and of the next one, by itself:
+// a record and its sum, a generation and its root, a snapshot and its copies, a layer and its windows. So it is
+// looked at in turns (reef_txn_turn), each on the last commit, and no walk keeps a writer from reusing pages. Only a
+// plan of repair speaks of one state, and takes one transaction for all.
 #include "check.h"
 
 #include "store_bytes.h"
@@ -119,20 +124,9 @@ static void check_record(reef_check *c, reef_db db, const reef_cursor *cursor) {
         c->report->generations++;
 }
 
-static void check_database(reef_check *c, reef_db db) {
-    reef_cursor cursor;
-    reef_error reason;
-    reef_status status = reef_cursor_open(&cursor, c->txn, db, NULL, 0, &reason);
-    while (status == REEF_OK && !cursor.done) {
-        check_record(c, db, &cursor);
-        status = reef_cursor_next(&cursor, c->txn, &reason);
-    }
-    reef_cursor_close(&cursor);
-    if (status != REEF_OK) reef_check_stop(c, &reason);
-}
-
 // Every entry of sums needs its record: else a record was lost.
-static void check_sum(reef_check *c, const reef_cursor *cursor) {
+static void check_sum(reef_check *c, reef_db sums, const reef_cursor *cursor) {
+    (void)sums;
     const uint8_t *data = cursor->key.mv_data;
     size_t bytes = cursor->key.mv_size;
     reef_key key;
@@ -161,23 +155,73 @@ static void check_sum(reef_check *c, const reef_cursor *cursor) {
     }
 }
 
-static void check_sums(reef_check *c) {
+// ---- turns and walks -----------------------------------------------------------------------------
+
+// What the turn's commit says of itself. Damage of its record is told once.
+static void read_commit(reef_check *c, bool first) {
+    reef_error reason;
+    reef_status status = reef_commit_read(c->txn, &c->commit, &reason);
+    c->committed = status == REEF_OK;
+    if (!c->committed) c->commit = (reef_commit){0};
+    c->last_commit = c->committed || status == REEF_NOT_FOUND ? c->commit.number : UINT64_MAX;
+    if (first && status != REEF_OK && status != REEF_NOT_FOUND)
+        reef_check_unreadable(c, NULL, &reason);
+    if (reef_txn_generations_load(c->txn, &reason) != REEF_OK && first)
+        reef_check_unreadable(c, NULL, &reason);
+}
+
+bool reef_check_turn(reef_check *c, bool *turned) {
+    reef_error reason;
+    *turned = false;
+    if (c->ended.status != REEF_OK) return false;
+    if (reef_txn_turn(c->txn, turned, &reason) != REEF_OK) {
+        c->ended = reason;
+        return false;
+    }
+    if (*turned) read_commit(c, false);
+    return true;
+}
+
+// The next record, of the last commit when a turn is over: the first one behind this one's key.
+static reef_status step(reef_check *c, reef_db db, reef_cursor *cursor, reef_error *err) {
+    uint8_t behind[REEF_SUM_KEY_BYTES_MAX]; // the least key that is greater
+    size_t bytes = cursor->key.mv_size;
+    bool turned = false;
+    if (bytes < sizeof(behind)) { // otherwise it is damaged, and the turn a little longer
+        memcpy(behind, cursor->key.mv_data, bytes);
+        behind[bytes++] = 0;
+        if (!reef_check_turn(c, &turned)) return c->ended.status;
+    }
+    if (!turned) return reef_cursor_next(cursor, c->txn, err);
+    reef_cursor_close(cursor);
+    return reef_cursor_open(cursor, c->txn, db, behind, bytes, err);
+}
+
+static void walk(reef_check *c,
+                 reef_db db,
+                 void (*visit)(reef_check *c, reef_db db, const reef_cursor *cursor)) {
     reef_cursor cursor;
     reef_error reason;
-    reef_status status = reef_cursor_open(&cursor, c->txn, REEF_DB_SUMS, NULL, 0, &reason);
+    if (c->ended.status != REEF_OK) return;
+    reef_status status = reef_cursor_open(&cursor, c->txn, db, NULL, 0, &reason);
     while (status == REEF_OK && !cursor.done) {
-        check_sum(c, &cursor);
-        status = reef_cursor_next(&cursor, c->txn, &reason);
+        visit(c, db, &cursor);
+        status = step(c, db, &cursor, &reason);
     }
     reef_cursor_close(&cursor);
-    if (status != REEF_OK) reef_check_stop(c, &reason);
+    if (status != REEF_OK && c->ended.status == REEF_OK) reef_check_stop(c, &reason);
 }
 
 // ---- roots and references ------------------------------------------------------------------------
 
-static void check_root(reef_check *c, const reef_commit *commit) {
+// Of the turn's commit, which the report is then of.
+static void check_root(reef_check *c) {
+    const reef_commit *commit = &c->commit;
     reef_error reason;
     uint8_t root[REEF_HASH_BYTES];
+    c->report->commits = commit->number;
+    memcpy(c->report->root, commit->root, REEF_HASH_BYTES);
+    if (!c->committed) return;
     if (reef_root_hash(c->txn, commit->step, commit->stream_bytes, root, &reason) != REEF_OK) {
         reef_check_unreadable(c, NULL, &reason);
     } else if (memcmp(root, commit->root, REEF_HASH_BYTES) != 0) {
@@ -204,7 +248,8 @@ static void check_generation_root(reef_check *c, const reef_generation *generati
 }
 
 static void check_generations(reef_check *c) {
-    for (uint32_t i = 0; i < c->txn->generation_count; i++) {
+    bool turned;
+    for (uint32_t i = 0; reef_check_turn(c, &turned) && i < c->txn->generation_count; i++) {
         reef_generation generation;
         reef_error reason;
         if (reef_generation_read(c->txn, i, &generation, &reason) != REEF_OK)
@@ -242,24 +287,15 @@ static void check_snapshot(reef_check *c, const reef_snapshot *snapshot) {
     if (snapshot->copy != 0) check_copy(c, snapshot, snapshot->copy); // 0: no generation was open
 }
 
-// Not reef_snapshot_scan, which ends at the first damaged one: here the walk goes on.
-static void check_snapshots(reef_check *c) {
-    reef_cursor cursor;
-    reef_error reason;
-    reef_status status = reef_cursor_open(&cursor, c->txn, REEF_DB_SNAPSHOTS, NULL, 0, &reason);
-    while (status == REEF_OK && !cursor.done) {
-        reef_key key;
-        char name[REEF_NAME_BYTES_MAX + 1];
-        reef_snapshot snapshot;
-        // Damage of the record itself was reported by the walk over all records.
-        if (reef_key_decode(REEF_DB_SNAPSHOTS, cursor.key.mv_data, cursor.key.mv_size, &key, name,
-                            NULL) == REEF_OK &&
-            reef_snapshot_read(c->txn, name, &snapshot, NULL) == REEF_OK)
-            check_snapshot(c, &snapshot);
-        status = reef_cursor_next(&cursor, c->txn, &reason);
-    }
-    reef_cursor_close(&cursor);
-    if (status != REEF_OK) reef_check_stop(c, &reason);
+// Damage of the record itself was reported by the walk over all records.
+static void check_snapshot_at(reef_check *c, reef_db db, const reef_cursor *cursor) {
+    reef_key key;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_snapshot snapshot;
+    if (reef_key_decode(db, cursor->key.mv_data, cursor->key.mv_size, &key, name, NULL) ==
+            REEF_OK &&
+        reef_snapshot_read(c->txn, name, &snapshot, NULL) == REEF_OK)
+        check_snapshot(c, &snapshot);
 }
 
 // ---- the whole -----------------------------------------------------------------------------------
@@ -280,36 +316,32 @@ static void on_also(void *context, const reef_key *key, const char *what) {
 }
 
 static void check_all(reef_check *c) {
-    reef_commit commit = {0};
     reef_error reason;
-    reef_status status = reef_commit_read(c->txn, &commit, &reason);
-    bool committed = status == REEF_OK;
-    if (!committed && status != REEF_NOT_FOUND) reef_check_unreadable(c, NULL, &reason);
-    c->last_commit = committed ? commit.number : status == REEF_NOT_FOUND ? 0 : UINT64_MAX;
-    c->report->commits = commit.number;
-    memcpy(c->report->root, commit.root, REEF_HASH_BYTES);
-    if (reef_txn_generations_load(c->txn, &reason) != REEF_OK)
-        reef_check_unreadable(c, NULL, &reason);
-
-    for (reef_db db = 0; db < REEF_DB_SUMS; db++) check_database(c, db);
-    check_sums(c);
+    bool turned;
+    read_commit(c, true);
+    for (reef_db db = 0; db < REEF_DB_SUMS; db++) walk(c, db, check_record);
+    walk(c, REEF_DB_SUMS, check_sum);
     check_generations(c);
-    check_snapshots(c);
-    if (committed) check_root(c, &commit);
+    // Not reef_snapshot_scan, which ends at the first damaged one: here the walk goes on.
+    walk(c, REEF_DB_SNAPSHOTS, check_snapshot_at);
+    if (reef_check_turn(c, &turned)) check_root(c);
     reef_check_usage(c);
-    if (c->options->also != NULL && c->options->also(c->txn, on_also, c, &reason) != REEF_OK)
+    if (c->options->also != NULL && reef_check_turn(c, &turned) &&
+        c->options->also(c->txn, on_also, c, &reason) != REEF_OK)
         reef_check_unreadable(c, NULL, &reason);
     if (c->options->on_repair != NULL) reef_check_plan(c);
 }
 
-// The pages of the newest commit; from here on c->txn holds it.
+// The pages of the newest commit. From here on c->txn holds it, or the first turn.
 static reef_status check_file(reef_check *c, reef_store *store, reef_error *err) {
     reef_pages pages;
     reef_status status = reef_pages_open(&pages, reef_environment_path(store->environment), err);
     if (status == REEF_OK) status = reef_pages_hold(&pages, store, &c->txn, err);
     if (status == REEF_OK) status = reef_check_pages(c, &pages, err);
     reef_pages_close(&pages);
-    return status;
+    if (status != REEF_OK || c->options->on_repair != NULL) return status;
+    reef_txn_abort(c->txn);
+    return reef_txn_begin(&c->txn, store, REEF_TXN_READ_IN_TURNS, err);
 }
 
 reef_status reef_check_pages_of(const char *path,
@@ -331,12 +363,19 @@ reef_status reef_store_check_with(reef_store *store,
                                   reef_error *err) {
     *report = (reef_check_report){0};
     reef_check c = {.options = options, .report = report};
+    reef_read_stat before, after;
+    reef_store_read_stat(store, &before);
     c.damaged = calloc(REEF_DAMAGED_MAX, sizeof(*c.damaged));
     if (c.damaged == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a check");
     reef_status status = check_file(&c, store, err);
     if (status == REEF_OK) check_all(&c);
     reef_txn_abort(c.txn); // a read has nothing to commit
     free(c.damaged);
+    reef_store_read_stat(store, &after);
+    report->reads = after.count - before.count;
+    report->longest_read_ms = after.longest_ms;
+    if (status == REEF_OK && c.ended.status != REEF_OK)
+        return reef_fail(err, c.ended.status, "%s", c.ended.message);
     if (status != REEF_OK || c.stopped.status == REEF_OK) return status;
     return reef_fail(err, c.stopped.status == REEF_NO_MEMORY ? REEF_NO_MEMORY : REEF_CORRUPT,
                      "the check of pool %s could not go on: %.160s", reef_store_path(store),

@@ -18,8 +18,11 @@ typedef struct reef_check {
     reef_txn *txn;
     const reef_check_options *options;
     reef_check_report *report;
-    reef_error stopped; // the first walk that could not go on
-    uint64_t last_commit;
+    reef_error stopped;    // the first walk that could not go on
+    reef_error ended;      // the next turn could not begin: there is no transaction any more
+    bool committed;        // `commit` is known
+    reef_commit commit;    // of the present turn, as is
+    uint64_t last_commit;  // its number; UINT64_MAX when it cannot be read
     reef_damaged *damaged; // (REEF_DAMAGED_MAX)
     size_t damaged_count;
 } reef_check;
@@ -31,6 +34,12 @@ void reef_check_damage(reef_check *c, const reef_key *key, const char *format, .
 void reef_check_unreadable(reef_check *c, const reef_key *key, const reef_error *reason);
 /** LMDB could not read on: the rest of this walk is unknown, other walks may still succeed. */
 void reef_check_stop(reef_check *c, const reef_error *reason);
+
+/**
+ * Between two things that are checked by themselves: when the turn has lasted its time, end it and go on with the
+ * last commit. Views and cursors end with it. False when the check is over (`ended`).
+ */
+bool reef_check_turn(reef_check *c, bool *turned);
 
 /**
  * Walk all trees of the file, page by page and without LMDB: the form of each page, the order of keys, the counts

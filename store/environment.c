@@ -130,7 +130,7 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
         lmdb_close(environment);
         if (code == ENOMEM)
             return reef_fail(err, REEF_NO_MEMORY,
-                             "cannot map pool %s into %" PRIu64 " bytes of address space",
+                             "no memory to map pool %s into %" PRIu64 " bytes of address space",
                              environment->path, environment->map_bytes);
         return reef_environment_fail(environment, code, 0, "open the environment", err);
     }

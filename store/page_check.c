@@ -24,8 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_BYTES_MAX 511u   // LMDB's own limit
-#define TREE_INTEGER_KEYS 8u // flags of the free tree; ours have none
+#define KEY_BYTES_MAX 511u // LMDB's own limit
 
 typedef struct page_check {
     reef_check *check;
@@ -348,11 +347,11 @@ static void check_tree(page_check *p, tree *t) {
                    said->overflow_pages == found->overflow_pages;
     if (whole && (counted || t->broken)) return;
     reef_check_damage(p->check, NULL,
-                      "the record of %s in the list of databases is damaged, or part of it is "
-                      "missing: it says %" PRIu64 " entries on %" PRIu64
-                      " pages, there are %" PRIu64 " on %" PRIu64,
-                      t->name, said->entries,
-                      said->branch_pages + said->leaf_pages + said->overflow_pages, found->entries,
+                      "the record of %s in the %s is damaged, or part of it is missing: it says "
+                      "%" PRIu64 " entries on %" PRIu64 " pages, there are %" PRIu64 " on %" PRIu64,
+                      t->name, t->kind == RECORDS ? "list of databases" : "newest meta page",
+                      said->entries, said->branch_pages + said->leaf_pages + said->overflow_pages,
+                      found->entries,
                       found->branch_pages + found->leaf_pages + found->overflow_pages);
 }
 

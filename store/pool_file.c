@@ -333,6 +333,12 @@ static reef_status on_database(void *context,
             return reef_fail(err, REEF_CORRUPT, "pool %s: database %s is no tree", file->path,
                              name);
         *found |= UINT32_C(1) << db;
+        reef_page_tree tree;
+        reef_page_tree_parse(node->value, &tree);
+        if (tree.flags != 0)
+            return reef_fail(err, REEF_CORRUPT,
+                             "pool %s: what the list of databases says of %s is damaged",
+                             file->path, name);
         return subtree_check(file, node, db == REEF_DB_META, err);
     }
     return REEF_OK; // not ours; nobody will read it
@@ -354,6 +360,15 @@ static reef_status databases_check(reef_pages *file, reef_error *err) {
                              reef_db_name(db));
     }
     return REEF_OK;
+}
+
+// How LMDB compares keys: a bit more there, and it looks for them in the wrong places.
+static reef_status order_check(const reef_pages *file, reef_error *err) {
+    reef_page_tree databases, free_list;
+    reef_page_tree_parse(file->main_tree, &databases);
+    reef_page_tree_parse(file->free_tree, &free_list);
+    if (databases.flags == 0 && free_list.flags == TREE_INTEGER_KEYS) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT, "pool %s: the newest meta page is damaged", file->path);
 }
 
 // A value of the free tree: a count and that many page numbers.
@@ -392,6 +407,7 @@ static reef_status data_file_check(reef_pages *file, reef_error *err) {
     reef_status status = reef_pages_meta(file, err);
     if (status == REEF_OK) status = length_check(file, err);
     if (status == REEF_OK) status = databases_check(file, err);
+    if (status == REEF_OK) status = order_check(file, err);
     return status;
 }
 

@@ -20,6 +20,7 @@
 #define TREE_BYTES 48
 #define TREE_DEPTH_MAX 32
 #define TREE_EMPTY UINT64_MAX
+#define TREE_INTEGER_KEYS 8u // flags of the free tree; all others have none
 
 typedef struct reef_pages {
     const char *path; // of the pool

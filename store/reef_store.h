@@ -174,6 +174,16 @@ typedef struct reef_read_stat {
 } reef_read_stat;
 REEF_API void reef_store_read_stat(const reef_store *store, reef_read_stat *out);
 
+/** Read transactions that run on a pool at this moment, in all processes. */
+typedef struct reef_readers {
+    uint32_t count;
+    uint64_t behind;    // commits since the oldest of them began: their pages are not used again
+    int64_t oldest_pid; // who holds it; 0 when none is behind
+} reef_readers;
+REEF_API REEF_MUST_CHECK reef_status reef_store_readers(reef_store *store,
+                                                        reef_readers *out,
+                                                        reef_error *err);
+
 /** What a commit is about; `number`, `root` are filled by reef_txn_commit. */
 typedef struct reef_commit {
     uint64_t number;       // 1 for the first
@@ -598,7 +608,9 @@ typedef struct reef_check_report {
     uint64_t hashed_records, hashed_bytes; // and of those the ones whose payload was hashed
     uint64_t usage_windows;                // records of windows that were summed up
     uint64_t pages, pages_used, pages_free;
-    uint64_t pages_lost; // neither used nor free: nothing reads them, and nothing will
+    uint64_t pages_lost;    // neither used nor free: nothing reads them, and nothing will
+    uint64_t reads;         // transactions that it took, and
+    double longest_read_ms; // the longest that this process held on the pool
 } reef_check_report;
 
 /** What one damaged record is, and where its content can be had. Made by a check with `on_repair`. */
@@ -642,6 +654,9 @@ typedef struct reef_check_options {
  * over time against the totals. Goes on after damage. `on_damage` (may be NULL) receives one line naming the
  * record and what is wrong.
  *
+ * Pages are walked in one read transaction, all else in turns, each on the last commit then; `commits` and `root` of
+ * the report are those of the one whose root hash was taken.
+ *
  * Returns OK also when damage was found (see `damaged`); CORRUPT when the walk could not go on.
  * A truncated map raises SIGBUS: call reef_store_verify to be safe from that.
  */
@@ -653,7 +668,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_check(reef_store *store,
                                                       reef_error *err);
 /**
  * The same with options. What is not sealed is always hashed; of a sealed record that is not, the header is
- * checked against `sums`. For the first 1,000 damaged records there is a plan.
+ * checked against `sums`. For the first 1,000 damaged records there is a plan, which takes one transaction for the
+ * whole check: what it names lies in one state.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check_with(reef_store *store,
                                                            const reef_check_options *options,

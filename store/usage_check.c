@@ -2,7 +2,7 @@
 // sum is never more. (It may be less: what was used before the oldest window is known in total only.)
 //
 // One part of a layer at a time, which is what a record of a window covers, so that memory is bounded whatever
-// the pool's size.
+// the pool's size; and each in one turn of the check, since a commit changes windows and totals.
 #include "check.h"
 
 #include "usage_windows.h"
@@ -168,9 +168,11 @@ void reef_check_usage(reef_check *c) {
     reef_error reason;
     part_names all = {0};
     usage_part part = {0};
+    bool turned;
+    if (!reef_check_turn(c, &turned)) return;
     reef_status status = usage_part_new(&part, &reason);
     if (status == REEF_OK) status = find_parts(c, &all, &reason);
-    for (size_t i = 0; status == REEF_OK && i < all.count; i++) {
+    for (size_t i = 0; status == REEF_OK && i < all.count && reef_check_turn(c, &turned); i++) {
         bool known;
         status = has_totals(c, &all.names[i], &known, &reason);
         if (status != REEF_OK || !known) continue;

@@ -189,6 +189,33 @@ static void another_lmdb_version_is_refused(void **state) {
 
 static void make_pool(const char *path, uint32_t records);
 
+// They say how LMDB compares keys: with another order it finds nothing where something is.
+static void a_tree_with_other_flags_is_corrupt(void **state) {
+    pool_fixture *f = *state;
+    enum { PAGE = 4096, MAIN = 88, FREE = 40, FLAGS = 4 };
+    make_pool(f->path, 20);
+    data_bytes file = data_file_load(f->path);
+    size_t newest =
+        reef_get_le64(file.data + PAGE + 144) > reef_get_le64(file.data + 144) ? PAGE : 0;
+    size_t list = PAGE * (size_t)reef_get_le64(file.data + newest + MAIN + 40);
+    size_t flags = data_file_find(&file, list, "flags", 5); // its name; the tree is behind it
+    assert_true(flags < list + PAGE);
+    const size_t places[] = {newest + MAIN + FLAGS, newest + FREE + FLAGS, flags + 5 + FLAGS};
+    for (size_t i = 0; i < 3; i++)
+        for (int bit = 0; bit < 16; bit++) {
+            size_t at = places[i] + (size_t)bit / 8;
+            file.data[at] ^= (uint8_t)(1 << bit % 8);
+            data_file_save(f->path, &file, file.bytes);
+            must_not_open(f->path, bit % 2 ? &reading : &writing, REEF_CORRUPT,
+                          i < 2 ? "the newest meta page is damaged"
+                                : "what the list of databases says of flags is damaged");
+            file.data[at] ^= (uint8_t)(1 << bit % 8);
+        }
+    data_file_save(f->path, &file, file.bytes);
+    free(file.data);
+    reef_store_close(pool_open(f->path, false, true));
+}
+
 // ---- the last commit -----------------------------------------------------------------------------
 
 static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
@@ -396,6 +423,7 @@ int main(void) {
         DIRECTORY_TEST(an_lmdb_environment_of_another_program_is_invalid),
         DIRECTORY_TEST(another_format_version_is_refused_with_both_numbers),
         DIRECTORY_TEST(another_lmdb_version_is_refused),
+        DIRECTORY_TEST(a_tree_with_other_flags_is_corrupt),
         DIRECTORY_TEST(a_damaged_record_of_the_last_commit_is_corrupt),
         DIRECTORY_TEST(a_record_of_the_last_commit_that_is_too_short_is_corrupt),
         DIRECTORY_TEST(create_accepts_only_nothing_or_an_empty_directory),

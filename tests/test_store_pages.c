@@ -221,7 +221,9 @@ static void damage_to_the_free_list_is_found(void **state) {
     must_say_of(f, &file, list + 7, 1,
                 "the free list: a list of free pages does not fit its record");
     must_say_of(f, &file, list + 8, file.data[tree + 40],
-                "of the free list: it lists page"); // the root of flags
+                "of the free list: it lists page");        // the root of flags
+    must_say_of(f, &file, newest_meta(&file) + 64 + 6, 32, // its count of overflow pages
+                "the record of the free list in the newest meta page is damaged");
     free(file.data);
 }
 

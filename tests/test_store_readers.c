@@ -157,6 +157,38 @@ static void one_reader_too_many_is_told_so(void **state) {
     for (size_t i = 0; i < count; i++) reef_txn_abort(readers[i]);
 }
 
+// ---- who they are --------------------------------------------------------------------------------
+
+static void the_oldest_reader_is_named_and_how_far_it_is_behind(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_readers readers;
+    write_both(f, 1);
+    must(reef_store_readers(f->store, &readers, &err), &err);
+    assert_int_equal(readers.count, 0);
+    assert_int_equal(readers.behind, 0);
+    assert_int_equal(readers.oldest_pid, 0);
+    pid_t child = start_reader(f);
+    must(reef_store_readers(f->store, &readers, &err), &err);
+    assert_int_equal(readers.count, 1);
+    assert_int_equal(readers.behind, 0);
+    write_both(f, 2);
+    write_both(f, 3);
+    reef_txn *own = pool_begin(f->store, REEF_TXN_READ);
+    write_both(f, 4);
+    must(reef_store_readers(f->store, &readers, &err), &err);
+    assert_int_equal(readers.count, 2);
+    assert_int_equal(readers.behind, 3);
+    assert_int_equal(readers.oldest_pid, child);
+    kill_reader(child);
+    write_both(f, 5); // which frees the slot
+    must(reef_store_readers(f->store, &readers, &err), &err);
+    assert_int_equal(readers.count, 1);
+    assert_int_equal(readers.behind, 2);
+    assert_int_equal(readers.oldest_pid, getpid());
+    reef_txn_abort(own);
+}
+
 // ---- turns ---------------------------------------------------------------------------------------
 
 static uint64_t commit_seen(reef_txn *txn) {
@@ -215,6 +247,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_killed_reader_keeps_no_page_from_reuse, pool_setup,
                                         pool_teardown),
         cmocka_unit_test_setup_teardown(one_reader_too_many_is_told_so, pool_setup, pool_teardown),
+        cmocka_unit_test_setup_teardown(the_oldest_reader_is_named_and_how_far_it_is_behind,
+                                        pool_setup, pool_teardown),
         cmocka_unit_test_setup_teardown(a_read_in_turns_sees_what_was_committed_meanwhile,
                                         pool_setup, pool_teardown),
     };

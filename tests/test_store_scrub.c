@@ -1,7 +1,10 @@
 // Reading sealed records again, piece by piece: all of them are met, damage is named, and nothing is written.
+#include "pool_pages.h"
 #include "record.h"
 #include "reef_store.h"
 #include "store_bytes.h"
+
+#include <lmdb.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +20,7 @@
 #define PAGE 4096
 #define BLOCKS 60
 #define LARGE 9000
+#define MOMENTS 7
 
 // Generations 0 and 1 sealed, 2 open, and a snapshot with a copy of 2.
 static void make_pool(pool_fixture *f) {
@@ -35,6 +39,9 @@ static void make_pool(pool_fixture *f) {
         }
         pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .generation = g, .name = "head"}, payload,
                  300);
+        for (uint32_t b = 0; g == 2 && b < MOMENTS; b++)
+            pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = g, .block = b}, payload,
+                     500 + b);
         if (g < 2) must(reef_generation_seal(txn, g, g, 100 * g, &err), &err);
         pool_commit(txn, g);
     }
@@ -42,7 +49,7 @@ static void make_pool(pool_fixture *f) {
     must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
     pool_commit(txn, 3);
 }
-#define SEALED_RECORDS (3 * (2 * BLOCKS + 1))
+#define SEALED_RECORDS (3 * (2 * BLOCKS + 1) + MOMENTS)
 
 typedef struct findings {
     size_t count;
@@ -166,6 +173,151 @@ static void damage_of_a_sealed_record_is_named_and_the_pass_goes_on(void **state
     assert_int_equal(scrub.last_records, SEALED_RECORDS);
 }
 
+// What sums has of flags (generation 0, block 3), written over behind the store's back.
+static void sum_replace(pool_fixture *f, const void *entry, size_t bytes) {
+    reef_error err;
+    reef_key_bytes encoded;
+    uint8_t name[REEF_SUM_KEY_BYTES_MAX] = {REEF_DB_FLAGS};
+    MDB_env *env;
+    MDB_txn *txn;
+    MDB_dbi dbi;
+    must(reef_key_encode(&(reef_key){.db = REEF_DB_FLAGS, .block = 3}, &encoded, &err), &err);
+    memcpy(name + 1, encoded.data, encoded.bytes);
+    reef_store_close(f->store);
+    f->store = NULL;
+    MDB_val key = {.mv_size = 1 + encoded.bytes, .mv_data = name};
+    MDB_val value = {.mv_size = bytes, .mv_data = (void *)(uintptr_t)entry};
+    assert_int_equal(mdb_env_create(&env), 0);
+    assert_int_equal(mdb_env_set_maxdbs(env, REEF_DB_COUNT), 0);
+    assert_int_equal(mdb_env_open(env, f->path, 0, 0600), 0);
+    assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+    assert_int_equal(mdb_dbi_open(txn, "sums", 0, &dbi), 0);
+    assert_int_equal(
+        bytes == 0 ? mdb_del(txn, dbi, &key, NULL) : mdb_put(txn, dbi, &key, &value, 0), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+    mdb_env_close(env);
+    f->store = pool_open(f->path, false, true);
+}
+
+static void a_record_that_is_not_the_one_in_sums_is_found(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_key_bytes encoded;
+    uint8_t payload[LARGE], entry[REEF_SUM_BYTES];
+    const reef_key key = {.db = REEF_DB_FLAGS, .block = 3};
+    make_pool(f);
+    fill(payload, sizeof(payload), 3);
+    must(reef_key_encode(&key, &encoded, &err), &err);
+    reef_record_content_hash(key.db, &encoded, REEF_BYTES, payload, 64, entry + 8);
+    static const char *const WORDS[] = {NULL, "differs from its entry", "differs from its entry",
+                                        "has no entry in sums"};
+    for (int i = 0; i < 4; i++) { // as it is; a later commit; other content; no entry
+        reef_scrub scrub = {0};
+        findings found;
+        reef_put_le64(entry, i == 1 ? 2 : 1);
+        entry[8] ^= i == 2;
+        sum_replace(f, entry, i == 3 ? 0 : sizeof(entry));
+        pass(f->store, &scrub, 1 << 20, &found);
+        assert_int_equal(found.count, WORDS[i] != NULL);
+        if (WORDS[i] == NULL) continue;
+        assert_non_null(strstr(found.last, "flags (generation 0, layer 0, block 3)"));
+        assert_non_null(strstr(found.last, WORDS[i]));
+        assert_int_equal(scrub.last_records, SEALED_RECORDS);
+    }
+}
+
+static void a_small_piece_looks_at_few_records_however_little_they_hold(void **state) {
+    pool_fixture *f = *state;
+    enum { SMALL = 5000, AT_ONCE = 4096 };
+    reef_error err;
+    reef_scrub scrub = {0};
+    findings found = {0};
+    uint64_t bytes;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    for (uint32_t b = 0; b < SMALL; b++)
+        pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .block = b}, "f", 1);
+    must(reef_generation_seal(txn, 0, 1, 1, &err), &err);
+    pool_commit(txn, 1);
+    must(reef_store_scrub(f->store, &scrub, 1 << 30, 11, on_damage, &found, &bytes, &err), &err);
+    assert_int_equal(scrub.records, AT_ONCE);
+    assert_int_equal(scrub.began_ms, 11);
+    must(reef_store_scrub(f->store, &scrub, 1, 12, on_damage, &found, &bytes, &err), &err);
+    assert_int_equal(scrub.began_ms, 11); // of the pass, not of the piece
+    assert_int_equal(scrub.passes, 0);
+    must(reef_store_scrub(f->store, &scrub, 1 << 30, 13, on_damage, &found, &bytes, &err), &err);
+    assert_int_equal(scrub.last_records, SMALL);
+    assert_int_equal(scrub.last_ms, 13);
+    assert_int_equal(found.count, 0);
+}
+
+typedef struct search {
+    const char *name;
+    uint64_t root;
+} search;
+
+static reef_status on_database(void *context,
+                               reef_pages *pages,
+                               const reef_page_node *node,
+                               reef_error *err) {
+    search *s = context;
+    (void)pages, (void)err;
+    if (node->key_bytes == strlen(s->name) && memcmp(node->key, s->name, node->key_bytes) == 0)
+        s->root = reef_get_le64(node->value + 40);
+    return REEF_OK;
+}
+
+static uint64_t root_of(const char *path, const char *name) {
+    reef_error err;
+    reef_pages pages;
+    reef_page_tree tree;
+    search s = {.name = name};
+    must(reef_pages_open(&pages, path, &err), &err);
+    must(reef_pages_meta(&pages, &err), &err);
+    reef_page_tree_parse(pages.main_tree, &tree);
+    must(reef_pages_walk(&pages, tree.root, NULL, 0, on_database, &s, &err), &err);
+    reef_pages_close(&pages);
+    assert_true(s.root > 1);
+    return s.root;
+}
+
+static void behind_a_broken_tree_the_next_database_is_read(void **state) {
+    pool_fixture *f = *state;
+    reef_scrub scrub = {0};
+    findings found;
+    char file_path[TEMP_DIR_BYTES], expected[64];
+    make_pool(f);
+    uint64_t root = root_of(f->path, "experts");
+    data_file_path(file_path, f->path);
+    int fd = open(file_path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "junkjunkjunk", 12, (off_t)(root * PAGE)), 12);
+    close(fd);
+    pass(f->store, &scrub, 1 << 20, &found);
+    snprintf(expected, sizeof(expected), "page %d of data.mdb is damaged", (int)root);
+    assert_non_null(strstr(found.last, expected));
+    assert_int_equal(scrub.last_damaged, found.count);
+    // All but the rows: tensors before them, moments and flags behind them.
+    assert_int_equal(scrub.last_records, SEALED_RECORDS - 3 * BLOCKS);
+}
+
+static void a_record_of_scrubs_of_a_wrong_length_is_damaged(void **state) {
+    pool_fixture *f = *state;
+    static const uint8_t BYTES[200] = {0};
+    const size_t lengths[] = {0, 71, 72, 72 + 96, 72 + 97, 200};
+    reef_error err;
+    reef_scrub scrub;
+    assert_int_equal(REEF_SCRUB_KEY_BYTES, 96);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+        pool_put(txn, &(reef_key){.db = REEF_DB_META, .name = "scrub"}, BYTES, lengths[i]);
+        pool_commit(txn, i);
+        txn = pool_begin(f->store, REEF_TXN_READ);
+        bool right = lengths[i] >= 72 && lengths[i] <= 72 + 96;
+        assert_int_equal(reef_scrub_read(txn, &scrub, &err), right ? REEF_OK : REEF_CORRUPT);
+        reef_txn_abort(txn);
+    }
+}
+
 // Whatever stands in the pages, an answer comes; the map is never touched.
 static void broken_pages_are_findings(void **state) {
     pool_fixture *f = *state;
@@ -211,6 +363,10 @@ int main(void) {
         POOL_TEST(without_sealed_records_there_is_no_pass),
         POOL_TEST(a_pass_goes_on_where_it_was_kept),
         POOL_TEST(damage_of_a_sealed_record_is_named_and_the_pass_goes_on),
+        POOL_TEST(a_record_that_is_not_the_one_in_sums_is_found),
+        POOL_TEST(a_small_piece_looks_at_few_records_however_little_they_hold),
+        POOL_TEST(behind_a_broken_tree_the_next_database_is_read),
+        POOL_TEST(a_record_of_scrubs_of_a_wrong_length_is_damaged),
         POOL_TEST(broken_pages_are_findings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

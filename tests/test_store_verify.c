@@ -4,6 +4,7 @@
 #include "record.h"
 #include "reef_store.h"
 #include "store_bytes.h"
+#include "store_private.h"
 
 #include <lmdb.h>
 
@@ -17,6 +18,10 @@
 
 #include "data_file.h"
 #include "pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #define PAGE 4096
 #define BLOCKS 40
@@ -309,6 +314,134 @@ static void a_sample_is_chosen_by_its_seed(void **state) {
     assert_in_range(caught, 3, 20);
 }
 
+// ---- turns ---------------------------------------------------------------------------------------
+
+static reef_store *open_in_turns(const char *path, uint64_t turn_us) {
+    reef_error err;
+    reef_store *store = NULL;
+    const reef_store_options options = {.damaged = true, .turn_us = turn_us};
+    must(reef_store_open(&store, path, &options, &err), &err);
+    return store;
+}
+
+static reef_check_report check_in_turns(const char *path, uint64_t turn_us, findings *found) {
+    reef_error err;
+    reef_check_report report;
+    reef_store *store = open_in_turns(path, turn_us);
+    *found = (findings){0};
+    must(reef_store_check(store, on_damage, found, &report, &err), &err);
+    assert_int_equal(report.damaged, found->damages);
+    reef_store_close(store);
+    return report;
+}
+
+static void a_check_in_turns_finds_what_one_read_finds(void **state) {
+    pool_fixture *f = *state;
+    findings few, many;
+    make_pool(f);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        reef_check_report whole = check_in_turns(f->path, UINT32_MAX, &few);
+        reef_check_report turns = check_in_turns(f->path, 1, &many);
+        assert_int_equal(whole.reads, 2); // that of the pages, and all the rest
+        assert_true(turns.reads > turns.records);
+        assert_true(turns.longest_read_ms > 0);
+        assert_int_equal(turns.damaged, whole.damaged);
+        assert_int_equal(turns.records, whole.records);
+        assert_int_equal(turns.bytes, whole.bytes);
+        assert_int_equal(turns.sealed_records, whole.sealed_records);
+        assert_int_equal(turns.generations, whole.generations);
+        assert_int_equal(turns.snapshots, whole.snapshots);
+        assert_int_equal(turns.usage_windows, whole.usage_windows);
+        assert_int_equal(turns.commits, 4);
+        assert_memory_equal(turns.root, whole.root, REEF_HASH_BYTES);
+        assert_string_equal(many.damage, few.damage);
+        assert_int_equal(turns.damaged, 2 * damaged);
+        assert_true(flip(f, seed_of(&sealed_key), 100, 0) > 0);
+        assert_true(flip(f, seed_of(&open_key), 100, 1) > 0);
+    }
+}
+
+typedef struct checking {
+    const char *path;
+    atomic_bool stop;
+    atomic_int checks, failed;
+    uint64_t damaged, commits, commits_first;
+    char damage[300];
+} checking;
+
+static void *check_often(void *context) {
+    checking *c = context;
+    reef_store *store = NULL;
+    const reef_store_options options = {.turn_us = 1};
+    if (reef_store_open(&store, c->path, &options, NULL) != REEF_OK) c->failed++;
+    while (store != NULL && !c->stop) {
+        findings found = {0};
+        reef_check_report report;
+        reef_error err;
+        reef_status status = reef_store_check(store, on_damage, &found, &report, &err);
+        if (status == REEF_BUSY) continue; // the writer never paused
+        if (status != REEF_OK || found.damages > 0) {
+            memcpy(c->damage, status != REEF_OK ? err.message : found.damage, sizeof(err.message));
+            c->failed++;
+        }
+        if (c->checks++ == 0) c->commits_first = report.commits;
+        c->commits = report.commits;
+    }
+    reef_store_close(store);
+    return NULL;
+}
+
+// One life of a pool: rows change and go, snapshots come and go, the open generation is sealed.
+static void change_something(pool_fixture *f, uint64_t *random, uint32_t round, uint32_t *open) {
+    reef_error err;
+    reef_snapshot snapshot;
+    char name[16];
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    for (int i = 0; i < 6; i++) {
+        reef_key key = {.db = i % 2 ? REEF_DB_EXPERTS : REEF_DB_MOMENTS,
+                        .generation = *open,
+                        .block = (uint32_t)draw_int(random, 0, 12)};
+        if (draw_int(random, 0, 4) == 0)
+            must(reef_record_delete(txn, &key, &err), &err);
+        else
+            put_filled(txn, &key, (size_t)draw_int(random, 1, LARGE), draw_bits(random));
+    }
+    const uint64_t totals[8] = {round, 10 * (uint64_t)round, 0, 0, round, 7, 1, 10};
+    must(reef_usage_put(txn, *open, 0, 4, 4, totals, 1000 * (uint64_t)round, &err), &err);
+    snprintf(name, sizeof(name), "s%u", round);
+    if (round % 5 == 0) must(reef_snapshot_create(txn, name, &snapshot, &err), &err);
+    snprintf(name, sizeof(name), "s%u", round - 2);
+    if (round % 5 == 2) must(reef_snapshot_remove(txn, name, &err), &err);
+    if (round % 16 == 15) {
+        must(reef_generation_seal(txn, *open, round, 100 * (uint64_t)round, &err), &err);
+        pool_open_generation(txn, ++*open);
+    }
+    pool_commit(txn, round);
+}
+
+static void a_check_in_turns_blames_nothing_that_a_writer_does_meanwhile(void **state) {
+    pool_fixture *f = *state;
+    enum { ROUNDS = 200, CHECKS = 4, ROUNDS_MAX = 4000 };
+    uint64_t random = 5;
+    uint32_t open = 0;
+    pthread_t thread;
+    checking c = {.path = f->path};
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    pool_commit(txn, 0);
+    assert_int_equal(pthread_create(&thread, NULL, check_often, &c), 0);
+    for (uint32_t round = 5; round < ROUNDS || (c.checks < CHECKS && round < ROUNDS_MAX); round++) {
+        change_something(f, &random, round, &open);
+        if (round > 100) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    c.stop = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    if (c.failed > 0) fail_msg("%d of %d checks failed: %s", c.failed, c.checks, c.damage);
+    assert_true(c.checks >= CHECKS);
+    assert_true(c.commits > c.commits_first);
+    pool_check(f->store);
+}
+
 // ---- usage ---------------------------------------------------------------------------------------
 
 static void windows_that_exceed_the_totals_are_found(void **state) {
@@ -419,6 +552,166 @@ static void a_copy_in_a_snapshot_has_its_like_in_the_pool(void **state) {
     assert_string_equal(r->restore, ""); // the only one is the damaged one
 }
 
+// What stands in a plan when the pool went on after make_pool, and `damage` was done to it.
+static void go_on(pool_fixture *f, void (*change)(reef_txn *txn)) {
+    f->store = pool_open(f->path, false, true);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    change(txn);
+    pool_commit(txn, 5);
+    reef_store_close(f->store);
+    f->store = NULL;
+}
+
+static void make_later(reef_txn *txn) {
+    reef_error err;
+    reef_snapshot snapshot;
+    must(reef_snapshot_create(txn, "later", &snapshot, &err), &err);
+}
+
+static void the_newest_sound_snapshot_is_restored(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    go_on(f, make_later);
+    // Changed since "kept", so the copy in "later" has the like of it, and is damaged with it in the end.
+    assert_int_equal(flip(f, 99, 100, 1), 1);
+    plan(f, NULL, &found);
+    assert_string_equal(found.repair.twin, "later");
+    assert_string_equal(found.repair.restore, "later");
+    assert_int_equal(flip(f, 99, 100, REEF_SNAPSHOT_GENERATION + 1), 1);
+    plan(f, "generation 1, ", &found);
+    assert_false(found.repair.identical);
+    assert_string_equal(found.repair.restore, "kept");
+    // Nothing that is restored mends what another snapshot has lost.
+    assert_int_equal(flip(f, 99, 100, 1), 1);
+    plan(f, NULL, &found);
+    assert_int_equal(found.repairs, 1);
+    assert_string_equal(found.repair.snapshot, "later");
+    assert_string_equal(found.repair.restore, "");
+}
+
+static void a_snapshot_whose_copy_is_damaged_is_not_restored(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    const reef_key other = {.db = REEF_DB_EXPERTS, .generation = 1, .block = 5};
+    make_pool(f);
+    assert_true(flip(f, seed_of(&open_key), 100, 1) > 0);
+    assert_int_equal(flip(f, seed_of(&other), 100, REEF_SNAPSHOT_GENERATION), 1);
+    plan(f, "generation 1, layer 0, block 3", &found);
+    assert_int_equal(found.repairs, 2);
+    assert_true(found.repair.identical); // this record alone could be had from it
+    assert_string_equal(found.repair.restore, "");
+}
+
+static void put_sealed_usage(reef_txn *txn) {
+    put_filled(txn, &(reef_key){.db = REEF_DB_USAGE, .generation = 0}, SMALL, 77);
+}
+
+static void usage_of_a_shared_generation_is_mended_by_no_snapshot(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    go_on(f, put_sealed_usage);
+    assert_int_equal(flip(f, 77, 50, 0), 1);
+    plan(f, "usage", &found);
+    assert_string_equal(found.repair.restore, "");
+}
+
+static void put_meta(reef_txn *txn) {
+    reef_error err;
+    put_filled(txn, &(reef_key){.db = REEF_DB_META, .name = "other"}, SMALL, 55);
+    must(reef_scrub_put(txn, &(reef_scrub){.passes = 0x1122334455667788, .last_ms = 0x99887766},
+                        &err),
+         &err);
+}
+
+static void without_meta_nothing_is_whole_but_scrubs_are_not_needed(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    static const uint8_t scrub[] = {0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x66, 0x77};
+    make_pool(f);
+    go_on(f, put_meta);
+    assert_true(flip(f, seed_of(&open_key), 100, 1) > 0);
+    data_bytes file = data_file_load(f->path);
+    size_t at = data_file_find(&file, 0, scrub, sizeof(scrub));
+    assert_true(at != SIZE_MAX);
+    file.data[at] ^= 1;
+    data_file_save(f->path, &file, file.bytes);
+    free(file.data);
+    plan(f, "generation 1, layer 0, block 3", &found);
+    assert_int_equal(found.repairs, 2);
+    assert_string_equal(found.repair.restore, "kept");
+    assert_int_equal(found.whole, 1);
+    assert_int_equal(flip(f, 55, 50, 0), 1);
+    plan(f, "generation 1, layer 0, block 3", &found);
+    assert_int_equal(found.repairs, 3);
+    assert_string_equal(found.repair.restore, "");
+    assert_int_equal(found.whole, 0);
+}
+
+// As the first version made them: without what only training needs.
+static void forget_exact(reef_txn *txn) {
+    reef_error err;
+    reef_view view;
+    uint8_t payload[60];
+    const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = "kept"};
+    must(reef_record_view(txn, &key, &view, &err), &err);
+    memcpy(payload, view.data, sizeof(payload));
+    must(reef_record_store(txn, &key, REEF_BYTES, payload, sizeof(payload), &err), &err);
+}
+
+static void a_snapshot_that_is_not_exact_mends_no_reservoir(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    assert_true(flip(f, 5, 50, 0) > 0);
+    plan(f, "reservoir", &found);
+    assert_string_equal(found.repair.restore, "kept");
+    assert_true(flip(f, 5, 50, 0) > 0);
+    go_on(f, forget_exact);
+    assert_true(flip(f, 5, 50, 0) > 0);
+    plan(f, "reservoir", &found);
+    assert_string_equal(found.repair.restore, "");
+}
+
+// Generation 0 sealed and kept while nothing was open; 1 and 2 consolidated to one; 3 open.
+static void a_snapshot_without_an_open_generation_is_not_restored(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    reef_error err;
+    reef_snapshot snapshot;
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    put_generation(txn, 0, 5);
+    must(reef_generation_seal(txn, 0, 1, 100, &err), &err);
+    pool_commit(txn, 1);
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_snapshot_create(txn, "closed", &snapshot, &err), &err);
+    pool_commit(txn, 1);
+    for (uint32_t g = 1; g < 3; g++) {
+        txn = pool_begin(f->store, REEF_TXN_WRITE);
+        pool_open_generation(txn, g);
+        put_generation(txn, g, 5);
+        must(reef_generation_seal(txn, g, g, 100 * g, &err), &err);
+        pool_commit(txn, g);
+    }
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must(reef_generations_replace(txn, 1, 2, &err), &err);
+    pool_open_generation(txn, 2);
+    put_generation(txn, 2, 5);
+    must(reef_generation_seal(txn, 2, 3, 300, &err), &err);
+    pool_open_generation(txn, 3);
+    const reef_key rows = {.db = REEF_DB_EXPERTS, .generation = 3, .block = 1};
+    put_generation(txn, 3, 5);
+    pool_commit(txn, 3);
+    reef_store_close(f->store);
+    f->store = NULL;
+    assert_int_equal(flip(f, seed_of(&rows), 100, 3), 1);
+    plan(f, NULL, &found);
+    assert_string_equal(found.repair.restore, "");
+    assert_int_equal(found.whole, 1 << 0 | 1 << 2); // nothing of 1 is there to be written
+}
+
 static void usage_and_reservoir_are_found_in_a_snapshot(void **state) {
     pool_fixture *f = *state;
     findings found;
@@ -482,12 +775,20 @@ int main(void) {
         POOL_TEST(a_free_list_that_names_a_page_in_use_is_found),
         POOL_TEST(a_quick_check_hashes_no_sealed_payload_and_all_else),
         POOL_TEST(a_sample_is_chosen_by_its_seed),
+        POOL_TEST(a_check_in_turns_finds_what_one_read_finds),
+        POOL_TEST(a_check_in_turns_blames_nothing_that_a_writer_does_meanwhile),
         POOL_TEST(windows_that_exceed_the_totals_are_found),
         POOL_TEST(a_sound_pool_has_no_plan),
         POOL_TEST(the_same_bytes_are_found_in_a_snapshot),
         POOL_TEST(what_changed_after_the_snapshot_is_kept_nowhere),
         POOL_TEST(what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_restore),
         POOL_TEST(a_copy_in_a_snapshot_has_its_like_in_the_pool),
+        POOL_TEST(the_newest_sound_snapshot_is_restored),
+        POOL_TEST(a_snapshot_whose_copy_is_damaged_is_not_restored),
+        POOL_TEST(usage_of_a_shared_generation_is_mended_by_no_snapshot),
+        POOL_TEST(without_meta_nothing_is_whole_but_scrubs_are_not_needed),
+        POOL_TEST(a_snapshot_that_is_not_exact_mends_no_reservoir),
+        POOL_TEST(a_snapshot_without_an_open_generation_is_not_restored),
         POOL_TEST(usage_and_reservoir_are_found_in_a_snapshot),
         POOL_TEST(a_damaged_entry_of_sums_leaves_the_record_intact),
     };

@@ -372,6 +372,7 @@ static void a_store_is_measured_on_what_was_really_written_and_read(void **state
     assert_true(number(document, "commit_rate_vs_raw") > 0);
     assert_true(number(document, "commit_overhead_share") > 0);
     assert_true(number(document, "commit_p99_ms") >= number(document, "training_commit_ms"));
+    assert_true(number(document, "commit_growing_ms") > 0);
     assert_int_equal(integer(document, "sealed_bytes_rewritten"), 0);
     assert_true(number(document, "snapshot_ms") > 0 && number(document, "open_ms") > 0);
     // A copy of the open part holds at least its payload.

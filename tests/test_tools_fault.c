@@ -2,13 +2,16 @@
 // one line that says so, an exit code of sysexits(3), never a signal, and nothing lost.
 #include "cli.h"
 #include "program.h"
+#include "reef_program.h"
 #include "tiny_pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -243,6 +246,75 @@ static void a_page_that_ends_lmdb_is_one_line_and_no_signal(void **state) {
 #endif
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// In a child: rows of the pool are read in place when its file loses all but the first pages. Never returns.
+static void lose_pages_below_rows(const char *pool, const char *says) {
+    reef_store *store = NULL;
+    reef_model *model = NULL;
+    static uint8_t text[256];
+    static float logits[sizeof text * REEF_VOCAB];
+    char *data = cli_format("%s/data.mdb", pool);
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+    if (freopen(says, "w", stderr) == NULL) _exit(90);
+    reef_program_guard("reef test", pool);
+    const reef_model_options little = {.threads = 2, .memory_bytes = 1}; // nothing is copied
+    if (reef_store_open(&store, pool, NULL, NULL) != REEF_OK ||
+        reef_model_open(&model, store, "0", &little, NULL) != REEF_OK ||
+        reef_model_logits(model, text, sizeof text, logits, NULL) != REEF_OK)
+        _exit(91);
+    if (truncate(data, 4 * 4096) != 0) _exit(92);
+    (void)!reef_model_logits(model, text, sizeof text, logits, NULL);
+    _exit(93); // a loss, whatever it says, of rows that are not there
+}
+#endif
+
+static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **state) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void)state;
+    skip(); // signals are the sanitizer's there
+#else
+    world *w = *state;
+    char *pool = cli_format("%s/large", w->directory), *says = cli_format("%s/says", w->directory);
+    // 2,304 experts: two blocks and a quarter, of which the last one is always copied.
+    const char *const commands[][32] = {
+        {REEF_BINARY, "init",
+         pool,        "--layers",
+         "1",         "--ffw",
+         "p",         "--d-model",
+         "16",        "--attention-heads",
+         "2",         "--context",
+         "16",        "--batch",
+         "2",         "--heads",
+         "1",         "--topk",
+         "8",         "--d-key",
+         "8",         "--side",
+         "48",        "--reservoir-bytes",
+         "4096",      "--boundaries",
+         "given"},
+        {REEF_BINARY, "train", pool, w->text, "--threads", "1"},
+        {REEF_BINARY, "seal", pool, "--threads", "1"},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        program p;
+        program_run(&p, commands[i], NULL);
+        if (p.code != 0) fail_msg("%s: %s", commands[i][1], p.err);
+        program_release(&p);
+    }
+    int how = 0;
+    pid_t child = fork();
+    if (child == 0) lose_pages_below_rows(pool, says);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    if (!WIFEXITED(how) || WEXITSTATUS(how) != 65) fail_msg("wait status %x", (unsigned)how);
+    size_t bytes;
+    char *line = read_file(says, &bytes);
+    assert_true(bytes > 20 && memcmp(line, "reef test: stopped by a", 23) == 0);
+    assert_ptr_equal(memchr(line, '\n', bytes), line + bytes - 1);
+    free(line);
+    free(says);
+    free(pool);
+#endif
+}
+
 // With --json too there is one document, which has what was found until LMDB ended the check.
 static void what_was_found_stands_in_the_document(void **state) {
     world *w = *state;
@@ -354,6 +426,8 @@ int main(void) {
                                         world_remove),
         cmocka_unit_test_setup_teardown(a_page_that_ends_lmdb_is_one_line_and_no_signal, world_make,
                                         world_remove),
+        cmocka_unit_test_setup_teardown(
+            rows_in_place_that_cannot_be_read_are_one_line_and_no_signal, world_make, world_remove),
         cmocka_unit_test_setup_teardown(what_was_found_stands_in_the_document, world_make,
                                         world_remove),
         cmocka_unit_test_setup_teardown(a_full_disk_stops_a_change_and_loses_nothing, world_make,

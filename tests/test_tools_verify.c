@@ -104,6 +104,8 @@ static void a_run_says_what_it_looked_at(void **state) {
     assert_int_equal(json_array_size(json_object_get(whole, "not_looked_at")), 0);
     assert_int_equal(integer(whole, "pages"),
                      integer(whole, "pages_used") + integer(whole, "pages_free"));
+    assert_true(integer(whole, "reads") >= 2); // the pages, and records in one turn or more
+    assert_true(number(whole, "longest_read_ms") > 0.0);
 
     json_t *quick = verify_json(w->pool, RUN_OK, "--quick", NULL);
     assert_string_equal(text(quick, "mode"), "quick");
@@ -117,6 +119,7 @@ static void a_run_says_what_it_looked_at(void **state) {
     reef(&p, "verify", w->pool, NULL);
     assert_non_null(strstr(p.out, "hashed       everything that is not sealed, and all "));
     assert_non_null(strstr(p.out, "sound: nothing is damaged"));
+    assert_non_null(strstr(p.out, " reads of which the longest kept pages from reuse for "));
     program_release(&p);
     reef(&p, "verify", w->pool, "--quick", NULL);
     assert_non_null(strstr(p.out, "sealed records only the headers"));
@@ -160,6 +163,38 @@ static void options_that_contradict_are_refused(void **state) {
         assert_string_equal(p.out, "");
         program_release(&p);
     }
+}
+
+// ---- who keeps pages from reuse ------------------------------------------------------------------
+
+static void status_names_the_reader_that_keeps_pages_from_reuse(void **state) {
+    world *w = *state;
+    reef_error err;
+    reef_store *store = NULL;
+    reef_txn *held = NULL;
+    program p;
+    char *pool = pool_new(w, "held");
+    check(reef_store_open(&store, pool, NULL, &err), &err);
+    check(reef_txn_begin(&held, store, REEF_TXN_READ, &err), &err);
+    reef(&p, "status", pool, NULL);
+    assert_null(strstr(p.out, "reads what was"));
+    program_release(&p);
+    reef(&p, "snapshot", "create", pool, "while-held", NULL);
+    program_release(&p);
+    json_t *status = reef_json("status", pool, NULL);
+    const json_t *readers = json_object_get(status, "readers");
+    assert_int_equal(integer(readers, "count"), 1);
+    assert_true(integer(readers, "commits_behind") >= 1);
+    assert_int_equal(integer(readers, "oldest_pid"), getpid());
+    json_decref(status);
+    reef(&p, "status", pool, NULL);
+    char *expected = cli_format("readers       1; process %d reads what was", (int)getpid());
+    assert_non_null(strstr(p.out, expected));
+    free(expected);
+    program_release(&p);
+    reef_txn_abort(held);
+    reef_store_close(store);
+    free(pool);
 }
 
 // ---- when it was last looked at ------------------------------------------------------------------
@@ -321,6 +356,7 @@ int main(void) {
         cmocka_unit_test(a_run_says_what_it_looked_at),
         cmocka_unit_test(a_sample_can_be_taken_again),
         cmocka_unit_test(options_that_contradict_are_refused),
+        cmocka_unit_test(status_names_the_reader_that_keeps_pages_from_reuse),
         cmocka_unit_test(status_tells_the_last_scrub),
         cmocka_unit_test(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right),
         cmocka_unit_test(the_state_before_is_restored_by_the_plans_command),

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,86 @@ static void what_nothing_chose_begins_anew_and_nothing_else(void **state) {
         const float *moved = gen->weights.routers[1].sub_keys_a + i * 4;
         assert_true(reef_dot(4, moved, moved) > 0.0f);
     }
+}
+
+// Which rows of table a have an expert that was used since the pool was made.
+static void rows_in_use(const reef_peer *peer, bool out[24]) {
+    memset(out, 0, 24 * sizeof *out);
+    for (size_t n = 0; n < peer->expert_count; n++) {
+        uint32_t i, j;
+        reef_expert_pair_of((reef_expert_id)n, &i, &j);
+        out[i] |= peer->usage[n].count > 0;
+    }
+}
+
+static void a_moved_sub_key_is_as_long_as_those_in_use(void **state) {
+    lifelong *f = *state;
+    enum { HIDDEN = 5 };
+    char after[24];
+    snprintf(after, sizeof after, "%d", WINDOW);
+    make_recycling(f, after, 1);
+    hide_rows(f, HIDDEN); // zeros, which a mean over all rows would have in it
+    feed_kind(f, 0, WINDOW + 1, 2);
+    assert_int_equal(times_said(f, "\"event\": \"recycle\""), 1);
+    for (uint32_t l = 0; l < 2; l++) {
+        bool used[24];
+        double sum = 0.0, count = 0.0;
+        const float *keys = open_gen(f)->weights.routers[l].sub_keys_a;
+        rows_in_use(&open_gen(f)->peers[l], used);
+        for (size_t i = 0; i < 24; i++) {
+            if (!used[i]) continue;
+            sum += sqrt((double)reef_dot(4, keys + 4 * i, keys + 4 * i));
+            count++;
+        }
+        assert_true(count > 0.0 && count < 24.0);
+        for (size_t i = 0; i < 24; i++) {
+            if (used[i]) continue;
+            double length = sqrt((double)reef_dot(4, keys + 4 * i, keys + 4 * i));
+            assert_true(fabs(length - sum / count) < 1e-3 * sum / count);
+        }
+    }
+}
+
+static void what_began_anew_is_left_alone_until_it_has_learned(void **state) {
+    lifelong *f = *state;
+    char after[24];
+    snprintf(after, sizeof after, "%d", WINDOW);
+    make_recycling(f, after, 1);
+    feed_kind(f, 0, WINDOW + 1, 2);
+    assert_int_equal(times_said(f, "\"event\": \"recycle\""), 1);
+    const uint64_t first = status_of(f).recycled_experts;
+    const reef_peer *peer = &open_gen(f)->peers[0];
+    const size_t bytes = peer->expert_count * peer->row_values * sizeof(float);
+    float *rows = malloc(bytes);
+    uint64_t *used[2];
+    assert_non_null(rows);
+    memcpy(rows, peer->experts, bytes);
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *each = &open_gen(f)->peers[l];
+        used[l] = calloc(each->expert_count, sizeof **used);
+        assert_non_null(used[l]);
+        for (size_t n = 0; n < each->expert_count; n++) used[l][n] = each->usage[n].count;
+    }
+    feed_kind(f, 1, WINDOW, 3); // another kind: other experts are idle now
+    uint64_t idle_again = 0, new_still = 0;
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *each = &open_gen(f)->peers[l];
+        for (size_t n = 0; n < each->expert_count; n++) {
+            if (each->usage[n].count != used[l][n]) continue;
+            if (used[l][n] > 0) {
+                idle_again++; // it had learned, and begins anew
+                expect_new_row(f, each, n);
+            } else if (l == 0) {
+                new_still++;
+                assert_memory_equal(each->experts + n * each->row_values,
+                                    rows + n * each->row_values, each->row_values * sizeof(float));
+            }
+        }
+        free(used[l]);
+    }
+    assert_true(idle_again > 0 && new_still > 0);
+    assert_int_equal(status_of(f).recycled_experts, first + idle_again);
+    free(rows);
 }
 
 static uint64_t uses_of_rows(const lifelong *f, uint32_t count) {
@@ -272,6 +353,8 @@ static void recycling_is_refused_where_experts_are_kept(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         EACH(what_nothing_chose_begins_anew_and_nothing_else),
+        EACH(a_moved_sub_key_is_as_long_as_those_in_use),
+        EACH(what_began_anew_is_left_alone_until_it_has_learned),
         EACH(recycled_experts_are_chosen_again),
         EACH(sealed_generations_are_not_touched),
         cmocka_unit_test(recycling_has_the_same_bits_for_any_threads_cuts_and_restarts),

@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #define TEXT_BYTES 6000
 
@@ -61,7 +63,7 @@ static void learn(lifelong *f, int kind) {
 
 static void export_one(lifelong *f, uint32_t generation, const char *path) {
     reef_error err;
-    ok(reef_generation_export(f->store, generation, path, false, NULL, &err), &err);
+    ok(reef_generation_export(f->store, generation, path, NULL, NULL, &err), &err);
 }
 
 static reef_import import_one(lifelong *f, const char *path) {
@@ -545,22 +547,105 @@ static void what_cannot_be_exported_is_named(void **state) {
     start(p);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         reef_status status = reef_generation_export(p->a->store, cases[i].generation, cases[i].path,
-                                                    false, NULL, &err);
+                                                    NULL, NULL, &err);
         if (status != cases[i].status || strstr(err.message, cases[i].words) == NULL)
             fail_msg("%zu: %s: %s", i, reef_status_text(status), err.message);
     }
     assert_int_not_equal(access(p->other, F_OK), 0);
     char part[TEMP_DIR_BYTES + 8];
     snprintf(part, sizeof part, "%s.part", p->other);
-    save(part, "rest", 4);
-    assert_int_equal(reef_generation_export(p->a->store, 1, p->other, false, NULL, &err),
-                     REEF_INVALID);
-    assert_non_null(strstr(err.message, "remove it"));
-    assert_int_equal(unlink(part), 0);
+    save(part, "rest", 4); // short enough to be the beginning of one
+    ok(reef_generation_export(p->a->store, 1, p->other, NULL, NULL, &err), &err);
+    assert_int_not_equal(access(part, F_OK), 0);
     save(p->other, "old", 3);
-    ok(reef_generation_export(p->a->store, 1, p->other, true, NULL, &err), &err);
+    ok(reef_generation_export(p->a->store, 1, p->other, &(reef_export_options){.force = true}, NULL,
+                              &err),
+       &err);
     import_one(p->b, p->other);
     assert_int_not_equal(access(part, F_OK), 0);
+}
+
+static char *read_file(const char *path, size_t *bytes) {
+    struct stat info;
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &info), 0);
+    char *data = malloc((size_t)info.st_size);
+    assert_non_null(data);
+    *bytes = fread(data, 1, (size_t)info.st_size, file);
+    assert_int_equal(*bytes, info.st_size);
+    assert_int_equal(fclose(file), 0);
+    return data;
+}
+
+static void what_a_killed_export_left_is_written_over_and_nothing_else(void **state) {
+    pair *p = *state;
+    reef_error err;
+    size_t bytes, again;
+    char part[TEMP_DIR_BYTES + 8];
+    start(p);
+    snprintf(part, sizeof part, "%s.part", p->other);
+    char *whole = read_file(p->file, &bytes);
+    whole = realloc(whole, 2 * bytes); // a longer one of another generation
+    assert_non_null(whole);
+    memcpy(whole + bytes, whole, bytes);
+    const size_t lengths[] = {0, 1, 8, 9, 20, bytes / 2, bytes, 2 * bytes};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        save(part, whole, lengths[i]);
+        ok(reef_generation_export(p->a->store, 1, p->other, NULL, NULL, &err), &err);
+        char *written = read_file(p->other, &again);
+        assert_int_equal(again, bytes);
+        assert_memory_equal(written, whole, bytes);
+        assert_int_not_equal(access(part, F_OK), 0);
+        assert_int_equal(unlink(p->other), 0);
+        free(written);
+    }
+    // Somebody else's file, and one that is being written.
+    save(part, "a letter to somebody", 20);
+    assert_int_equal(reef_generation_export(p->a->store, 1, p->other, NULL, NULL, &err),
+                     REEF_INVALID);
+    assert_non_null(strstr(err.message, "was not left by an export"));
+    save(part, whole, 100);
+    int fd = open(part, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    assert_int_equal(reef_generation_export(p->a->store, 1, p->other, NULL, NULL, &err),
+                     REEF_INVALID);
+    assert_non_null(strstr(err.message, "another export is writing"));
+    char *kept = read_file(part, &again);
+    assert_int_equal(again, 100);
+    close(fd);
+    assert_int_equal(unlink(part), 0);
+    assert_int_equal(symlink(p->file, part), 0);
+    assert_true(reef_generation_export(p->a->store, 1, p->other, NULL, NULL, &err) != REEF_OK);
+    free(kept);
+    kept = read_file(p->file, &again);
+    assert_int_equal(again, bytes);
+    assert_int_equal(unlink(part), 0);
+    free(kept);
+    free(whole);
+}
+
+static int records_until_stop;
+
+static bool stop_soon(void) {
+    return records_until_stop-- == 0;
+}
+
+static void a_stopped_export_leaves_nothing(void **state) {
+    pair *p = *state;
+    reef_error err;
+    char part[TEMP_DIR_BYTES + 8];
+    start(p);
+    snprintf(part, sizeof part, "%s.part", p->other);
+    for (int records = 0; records < 6; records++) {
+        records_until_stop = records;
+        assert_int_equal(reef_generation_export(p->a->store, 1, p->other,
+                                                &(reef_export_options){.stopped = stop_soon}, NULL,
+                                                &err),
+                         REEF_BUSY);
+        assert_int_not_equal(access(part, F_OK), 0);
+        assert_int_not_equal(access(p->other, F_OK), 0);
+    }
 }
 
 static void vectors_stay_where_they_are(void **state) {
@@ -577,7 +662,7 @@ static void vectors_stay_where_they_are(void **state) {
     choose(&config, "side", "4");
     p->b->config = config;
     make_pool(p->b, 1);
-    assert_int_equal(reef_generation_export(p->b->store, 0, p->other, false, NULL, &err),
+    assert_int_equal(reef_generation_export(p->b->store, 0, p->other, NULL, NULL, &err),
                      REEF_INVALID);
     assert_non_null(strstr(err.message, "vector model"));
     assert_int_equal(reef_trainer_import(p->b->trainer, p->file, NULL, &import, &err),
@@ -796,7 +881,7 @@ static void on_a_full_disk_no_file_is_left(void **state) {
     temp_dir_join(path, small, "file");
     assert_int_equal(mkdir(small, 0700), 0);
     if (!small_disk_mount(small, "256k")) skip();
-    reef_status status = reef_generation_export(p->a->store, 1, path, false, NULL, &err);
+    reef_status status = reef_generation_export(p->a->store, 1, path, NULL, NULL, &err);
     bool empty = rmdir(small) != 0 && errno == EBUSY && access(path, F_OK) != 0;
     strcat(path, ".part");
     empty = empty && access(path, F_OK) != 0;
@@ -852,6 +937,8 @@ int main(void) {
         TEST(no_more_than_there_is_room_for),
         TEST(other_strategies_import_nothing),
         TEST(what_cannot_be_exported_is_named),
+        TEST(what_a_killed_export_left_is_written_over_and_nothing_else),
+        TEST(a_stopped_export_leaves_nothing),
         TEST(vectors_stay_where_they_are),
         TEST(cut_and_flipped_files_are_refused),
         TEST(headers_that_lie_are_refused),

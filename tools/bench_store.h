@@ -31,7 +31,8 @@ REEF_MUST_CHECK reef_status bench_store_commit(const store_plan *plan,
 typedef struct store_training {
     uint64_t open_bytes, written_bytes; // open: rows and moments; written: mean payload of a commit
     uint64_t commits;
-    double commit_ms, commit_p99_ms;
+    double commit_ms, commit_p99_ms; // of those that use pages again
+    double commit_growing_ms;        // the longest of the first ones, which enlarge the file
     double
         overhead_share; // of the time, with a commit every `interval` seconds as reefd makes them
     double interval;

@@ -151,6 +151,24 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+// LMDB uses pages that a commit gave up from the second one after it on: until then each enlarges the file. That
+// costs what the system takes for pages no file had before, and happens once. Not part of the percentile, but told.
+#define GROWING_COMMITS 3
+
+static reef_status grow_file(
+    reef_trainer *trainer, const uint8_t *text, size_t *at, store_training *out, reef_error *err) {
+    reef_commit commit;
+    reef_status status = REEF_OK;
+    for (int i = 0; status == REEF_OK && i < GROWING_COMMITS; i++) {
+        status = train_for(trainer, text, at, TRAINED_SECONDS, err);
+        double begin = cli_clock();
+        if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
+        double ms = 1e3 * (cli_clock() - begin);
+        if (ms > out->commit_growing_ms) out->commit_growing_ms = ms;
+    }
+    return status;
+}
+
 static reef_status train_and_commit(const store_plan *plan,
                                     reef_trainer *trainer,
                                     store_training *out,
@@ -160,9 +178,7 @@ static reef_status train_and_commit(const store_plan *plan,
     uint8_t *text = bench_text(TEXT_BYTES);
     uint64_t written = 0;
     reef_commit commit;
-    reef_status status = train_for(trainer, text, &at, TRAINED_SECONDS, err);
-    if (status == REEF_OK)
-        status = reef_trainer_commit(trainer, &commit, err); // pages for the first time
+    reef_status status = grow_file(trainer, text, &at, out, err);
     while (status == REEF_OK && out->commits < room) {
         status = train_for(trainer, text, &at, TRAINED_SECONDS, err);
         double begin = cli_clock();

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -162,6 +163,35 @@ void generation_file_print(const reef_generation_file *file, const char *path) {
     printf("root        %s\n", root);
 }
 
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number) {
+    stop_signal = number;
+}
+
+static bool is_stopped(void) {
+    return stop_signal != 0;
+}
+
+// The first signal asks for an end that leaves nothing behind, the second one is the system's.
+static void catch_signals(void) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction before;
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) // nohup
+            (void)sigaction(signals[i], &action, NULL);
+    }
+}
+
+// For who waits for this process it ended as by the signal.
+static void end_as_signalled(void) {
+    if (stop_signal == 0) return;
+    (void)signal(stop_signal, SIG_DFL);
+    (void)raise(stop_signal);
+}
+
 reef_status cmd_export_generation(cli_call *cli, reef_error *err) {
     const char *path = cli->operands[1];
     uint32_t generation = 0;
@@ -171,9 +201,12 @@ reef_status cmd_export_generation(cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
-    status =
-        reef_generation_export(store, generation, path, cli_text(cli, "force") != NULL, &file, err);
+    catch_signals();
+    const reef_export_options options = {.force = cli_text(cli, "force") != NULL,
+                                         .stopped = is_stopped};
+    status = reef_generation_export(store, generation, path, &options, &file, err);
     reef_store_close(store);
+    if (status == REEF_BUSY) end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, generation_file_json(&file, path), err);
     generation_file_print(&file, path);

@@ -61,12 +61,12 @@ static reef_status create(reef_trainer *trainer,
 // What the store would refuse, so that a dry run refuses it too: a name that is taken.
 static reef_status check_free(cli_pool *pool, const char *name, reef_error *err) {
     reef_snapshot snapshot;
-    reef_status status = read_snapshot(pool, reef_snapshot_read, name, &snapshot, NULL);
+    reef_error reason;
+    reef_status status = read_snapshot(pool, reef_snapshot_read, name, &snapshot, &reason);
     if (status == REEF_OK)
         return reef_fail(err, REEF_INVALID, "a snapshot called %.64s exists; choose another name",
                          name);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
-    return read_snapshot(pool, reef_snapshot_read, name, &snapshot, err); // again, for the message
+    return status == REEF_NOT_FOUND ? REEF_OK : reef_fail(err, status, "%s", reason.message);
 }
 
 reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {

@@ -55,6 +55,19 @@ static json_t *scrub_json(const cli_pool *pool) {
                      (json_int_t)scrub.bytes, "damaged", (json_int_t)scrub.damaged);
 }
 
+// Who reads the pool now, reefd's own threads included; NULL where it cannot be said.
+static json_t *readers_json(const cli_call *cli) {
+    reef_store *store = NULL;
+    reef_readers readers = {0};
+    reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, NULL);
+    if (status == REEF_OK) status = reef_store_readers(store, &readers, NULL);
+    reef_store_close(store);
+    if (status != REEF_OK) return json_null();
+    json_t *pid = readers.oldest_pid ? json_integer((json_int_t)readers.oldest_pid) : json_null();
+    return json_pack("{s:I, s:I, s:o}", "count", (json_int_t)readers.count, "commits_behind",
+                     (json_int_t)readers.behind, "oldest_pid", pid);
+}
+
 static reef_status read_pool(const cli_call *cli, json_t **result, reef_error *err) {
     cli_pool pool;
     cli_points points = {0};
@@ -170,6 +183,16 @@ static void print_scrub(const json_t *scrub) {
     }
 }
 
+// Worth a line only where somebody keeps pages from reuse.
+static void print_readers(const json_t *readers) {
+    char words[CLI_WORD_BYTES];
+    if (integer(readers, "commits_behind") == 0) return;
+    printf("  %-14s%s; ", "readers", cli_count(integer(readers, "count"), words));
+    printf("process %" PRIu64 " reads what was %s commits ago, and no page given up since is used "
+           "again\n",
+           integer(readers, "oldest_pid"), cli_count(integer(readers, "commits_behind"), words));
+}
+
 static void print_status(const json_t *status, bool daemon) {
     if (daemon)
         print_daemon(status);
@@ -195,6 +218,7 @@ static void print_status(const json_t *status, bool daemon) {
     }
     print_commit(json_object_get(status, "last_commit"));
     print_scrub(json_object_get(status, "scrub"));
+    print_readers(json_object_get(status, "readers"));
 }
 
 reef_status cmd_status(cli_call *cli, reef_error *err) {
@@ -204,6 +228,7 @@ reef_status cmd_status(cli_call *cli, reef_error *err) {
     if (status == REEF_NOT_FOUND) status = read_pool(cli, &result, err);
     if (status != REEF_OK) return status;
     if (!result) return reef_fail(err, REEF_NO_MEMORY, "the status could not be built");
+    json_object_set_new(result, "readers", readers_json(cli));
     if (cli->json) {
         json_object_set_new(result, "daemon", json_boolean(daemon));
         return cli_answer(cli, result, err);

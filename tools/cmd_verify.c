@@ -28,7 +28,10 @@ const cli_manual verify_manual = {
         "left out in\n"
         "part: then of each record that is not hashed the header is compared with sums. Ends with "
         "65 when\n"
-        "something is damaged. Only reads; a daemon may run on the pool.",
+        "something is damaged. Only reads; a daemon may run on the pool, whose pages are kept from "
+        "reuse for a\n"
+        "quarter of a second at most and while the pages are walked; with --repair-plan as long as "
+        "it takes.",
     .options = OPTIONS,
     .example = "reef verify reef.pool && echo sound\n"
                "reef verify reef.pool --sample 5\n"
@@ -115,7 +118,7 @@ static void print_report(const cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report,
                          double seconds) {
-    char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
+    char words[CLI_WORD_BYTES], longest[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     printf("records      %s", cli_count(report->records, words));
     printf(", %s\n", cli_bytes(report->bytes, words));
     print_hashed(cli, options, report);
@@ -131,7 +134,9 @@ static void print_report(const cli_call *cli,
     printf("\n");
     reef_hash_format(report->root, root);
     printf("root         %s\n", root);
-    printf("checked in   %s\n", cli_duration(seconds, words));
+    printf("checked in   %s, ", cli_duration(seconds, words));
+    printf("%s reads of which the longest kept pages from reuse for %s\n",
+           cli_count(report->reads, words), cli_duration(report->longest_read_ms / 1e3, longest));
     if (report->damaged > 0) return;
     printf("%s\n", options->quick        ? "sound, as far as a quick check looks"
                    : options->sample < 1 ? "sound, as far as the sample goes"
@@ -187,6 +192,8 @@ static json_t *report_json(const cli_call *cli,
     set_count(object, "pages_used", report->pages_used);
     set_count(object, "pages_free", report->pages_free);
     set_count(object, "pages_lost", report->pages_lost);
+    set_count(object, "reads", report->reads);
+    json_object_set_new(object, "longest_read_ms", cli_real(report->longest_read_ms));
     if (!options->on_repair) return object;
     json_object_set_new(object, "plan", verify_plan_json(&found->plan));
     json_object_set_new(object, "whole", verify_plan_whole_json(&found->plan));

@@ -11,6 +11,7 @@
 
 typedef struct exporting {
     reef_store *store;
+    reef_export_options options;
     reef_origin origin;
     double reference[2]; // median and spread
     size_t gate_values;
@@ -97,7 +98,7 @@ static reef_status list_parts(exporting *e, reef_error *err) {
 
 // ---- writing -------------------------------------------------------------------------------------
 
-static reef_status begin_file(exporting *e, const char *path, bool force, reef_error *err) {
+static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     json_t *metadata = reef_origin_metadata(&e->origin, e->reference[0], e->reference[1]);
     reef_safetensor *tensors = calloc(e->parts.count, sizeof *tensors);
     reef_status status = REEF_OK;
@@ -105,8 +106,8 @@ static reef_status begin_file(exporting *e, const char *path, bool force, reef_e
         status = reef_fail(err, REEF_NO_MEMORY, "no memory for the header of %.160s", path);
     } else {
         for (size_t i = 0; i < e->parts.count; i++) tensors[i] = e->parts.parts[i].tensor;
-        status = reef_safetensors_create(&e->writer, path, force, metadata, e->parts.count, tensors,
-                                         err);
+        status = reef_safetensors_create(&e->writer, path, e->options.force, metadata,
+                                         e->parts.count, tensors, err);
     }
     free(tensors);
     json_decref(metadata);
@@ -140,6 +141,8 @@ static reef_status copy_parts(exporting *e, reef_error *err) {
         const reef_part *part = &e->parts.parts[i];
         for (uint32_t b = 0; reef_part_record_at(part, e->origin.info.generation, b, &record);
              b++) {
+            if (e->options.stopped != NULL && e->options.stopped())
+                return reef_fail(err, REEF_BUSY, "stopped; nothing of the file is left");
             reef_status status = copy_record(e, part, &record, err);
             if (status != REEF_OK) return status;
         }
@@ -165,15 +168,16 @@ static void describe(const exporting *e, uint64_t file_bytes, reef_generation_fi
 reef_status reef_generation_export(reef_store *store,
                                    uint32_t generation,
                                    const char *path,
-                                   bool force,
+                                   const reef_export_options *options,
                                    reef_generation_file *out,
                                    reef_error *err) {
     exporting e = {.store = store};
+    if (options != NULL) e.options = *options;
     uint64_t file_bytes = 0;
     reef_status status = read_origin(&e, generation, err);
     if (status == REEF_OK) status = list_parts(&e, err);
     if (status == REEF_OK) status = reef_generation_hash_new(&e.hash, err);
-    if (status == REEF_OK) status = begin_file(&e, path, force, err);
+    if (status == REEF_OK) status = begin_file(&e, path, err);
     if (status == REEF_OK) status = copy_parts(&e, err);
     if (status == REEF_OK) {
         status = reef_safetensors_finish(e.writer, &file_bytes, err);

@@ -169,7 +169,7 @@ reef_status reef_pager_new(reef_pager **out, uint64_t resident_bytes_max, reef_e
     pthread_cond_destroy(&pager->changed);
     pthread_mutex_destroy(&pager->mutex);
     free(pager);
-    return reef_fail(err, REEF_NO_MEMORY, "cannot start a thread that reads ahead: error %d",
+    return reef_fail(err, REEF_NO_MEMORY, "no memory for a thread that reads ahead: error %d",
                      error);
 }
 

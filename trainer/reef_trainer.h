@@ -478,21 +478,28 @@ typedef struct reef_generation_file {
     uint64_t file_bytes;
 } reef_generation_file;
 
+/** How to export. All-zero fields mean the default. */
+typedef struct reef_export_options {
+    bool force;            // replace a file of that name
+    bool (*stopped)(void); // asked for between records: true ends it, and leaves nothing
+} reef_export_options;
+
 /**
  * Write one sealed generation to a file in the safetensors format: its tensors, gate, rows and flags, and as
  * metadata all that importing needs (docs/FORMAT.md). A writer may go on meanwhile. The file is written as
- * PATH.part, synced, and renamed; whatever goes wrong leaves nothing of it.
+ * PATH.part, synced, and renamed; whatever goes wrong leaves nothing of it, and what a killed process left is written
+ * over by the next.
  *
- * force  replace a file of that name
- * out    written; may be NULL
+ * options  NULL: all-zero
+ * out      written; may be NULL
  *
  * Errors: NOT_FOUND no such generation, or it was consolidated, or no such directory; INVALID it is open, of a
- * vector model, or the file exists; CORRUPT it is not what its root says; FULL; IO; NO_MEMORY.
+ * vector model, or the file exists; BUSY it was stopped; CORRUPT it is not what its root says; FULL; IO; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_export(reef_store *store,
                                                             uint32_t generation,
                                                             const char *path,
-                                                            bool force,
+                                                            const reef_export_options *options,
                                                             reef_generation_file *out,
                                                             reef_error *err);
 

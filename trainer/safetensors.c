@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -109,20 +110,75 @@ static reef_status check_place(const char *path, bool force, reef_error *err) {
                              path);
 }
 
-// Not followed and not shared: whoever finds PART there is not alone, or comes after a crash.
+// ---- PART ----------------------------------------------------------------------------------------
+//
+// Who writes PART has it locked from its first byte until it has its name, or is gone. One that nobody has locked is
+// what an export left that was killed, and is written over; as long as it looks like one, since the name could be
+// somebody else's.
+
+#define PART_ATTEMPTS_MAX 10 // another export ends between two steps of this one
+#define BEGINNING "{\"" METADATA "\":{"
+
+// Empty, or the beginning of a file as this one will be, as far as it got.
+static bool is_left_over(int fd) {
+    char have[LENGTH_BYTES + sizeof BEGINNING - 1];
+    ssize_t count = pread(fd, have, sizeof have, 0);
+    if (count < 0) return false;
+    size_t begun = (size_t)count > LENGTH_BYTES ? (size_t)count - LENGTH_BYTES : 0;
+    return memcmp(have + LENGTH_BYTES, BEGINNING, begun) == 0;
+}
+
+// Does PART still have this file's name? Whoever had it locked has renamed or removed it before letting go.
+static bool is_still_there(const char *part, int fd) {
+    struct stat there, here;
+    return lstat(part, &there) == 0 && fstat(fd, &here) == 0 && there.st_dev == here.st_dev &&
+           there.st_ino == here.st_ino;
+}
+
+static reef_status part_lock(reef_safetensors_writer *writer, int fd, reef_error *err) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) return fail_errno(err, errno, "look at", writer->part);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK
+                   ? reef_fail(err, REEF_INVALID,
+                               "cannot write %.80s: another export is writing %.80s", writer->path,
+                               writer->part)
+                   : fail_errno(err, errno, "lock", writer->part);
+    if (S_ISREG(info.st_mode) && is_left_over(fd)) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "cannot write %.80s: %.80s exists and was not left by an export; move it away",
+                     writer->path, writer->part);
+}
+
+static reef_status part_open(reef_safetensors_writer *writer, int *out, reef_error *err) {
+    for (int i = 0; i < PART_ATTEMPTS_MAX; i++) {
+        // Neither followed nor waited for, whatever lies there.
+        int fd = open(writer->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+        if (fd < 0) return fail_errno(err, errno, "create", writer->part);
+        reef_status status = part_lock(writer, fd, err);
+        if (status == REEF_OK && is_still_there(writer->part, fd)) {
+            *out = fd;
+            return REEF_OK;
+        }
+        close(fd);
+        if (status != REEF_OK) return status;
+    }
+    return reef_fail(err, REEF_BUSY, "cannot write %.160s: other exports come and go",
+                     writer->path);
+}
+
 static reef_status part_create(reef_safetensors_writer *writer, reef_error *err) {
-    int fd = open(writer->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0 && errno == EEXIST)
-        return reef_fail(err, REEF_INVALID,
-                         "cannot write %.80s: %.80s exists; another export is writing it, or one "
-                         "was interrupted: then remove it",
-                         writer->path, writer->part);
-    if (fd < 0) return fail_errno(err, errno, "create", writer->part);
-    writer->file = fdopen(fd, "wb");
-    if (writer->file != NULL) return REEF_OK;
-    close(fd);
+    int fd;
+    reef_status status = part_open(writer, &fd, err);
+    if (status != REEF_OK) return status;
+    if (ftruncate(fd, 0) != 0)
+        status = fail_errno(err, errno, "empty", writer->part);
+    else if ((writer->file = fdopen(fd, "wb")) == NULL)
+        status = no_memory(err, writer->path);
+    if (status == REEF_OK) return REEF_OK;
     (void)unlink(writer->part);
-    return no_memory(err, writer->path);
+    close(fd);
+    return status;
 }
 
 static reef_status put(reef_safetensors_writer *writer,
@@ -212,14 +268,12 @@ reef_status reef_safetensors_finish(reef_safetensors_writer *writer,
         status = fail_errno(err, errno, "write", writer->part);
         goto cleanup;
     }
-    int code = fclose(writer->file) == 0 ? 0 : errno;
-    writer->file = NULL;
-    if (code == 0 && rename(writer->part, writer->path) != 0) code = errno;
-    if (code != 0) {
-        (void)unlink(writer->part);
-        status = fail_errno(err, code, "write", writer->path);
+    if (rename(writer->part, writer->path) != 0) {
+        status = fail_errno(err, errno, "write", writer->path);
         goto cleanup;
     }
+    (void)fclose(writer->file); // all of it is on the disk
+    writer->file = NULL;
     status = parent_sync(writer->path, err);
     if (file_bytes != NULL) *file_bytes = (uint64_t)info.st_size;
 
@@ -231,8 +285,8 @@ cleanup:
 void reef_safetensors_abandon(reef_safetensors_writer *writer) {
     if (writer == NULL) return;
     if (writer->file != NULL) {
+        (void)unlink(writer->part); // as long as it is locked
         (void)fclose(writer->file);
-        (void)unlink(writer->part);
     }
     free(writer->path);
     free(writer->part);

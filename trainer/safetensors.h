@@ -33,12 +33,13 @@ uint64_t reef_safetensor_bytes(const reef_safetensor *tensor);
 typedef struct reef_safetensors_writer reef_safetensors_writer;
 
 /**
- * Begin a file: PATH.part with its header. Data follows in the order of `tensors`, whose offsets leave no gap.
+ * Begin a file: PATH.part with its header. Data follows in the order of `tensors`, whose offsets leave no gap. What an
+ * export left there that was killed is written over.
  *
  * metadata  an object of texts; not taken over
  * force     replace a file of that name once this one is whole
  *
- * Errors: INVALID there is one, or another is being written; NOT_FOUND no such directory; FULL; IO; NO_MEMORY.
+ * Errors: INVALID there is one, another is being written, or PATH.part is somebody else's; NOT_FOUND no such directory; FULL; IO; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_safetensors_create(reef_safetensors_writer **out,
                                                     const char *path,

@@ -1,0 +1,245 @@
+"""What the numbers of a language model compute, by docs/FORMAT.md alone: plain loops, double precision."""
+
+import json
+import math
+import struct
+
+from pool import check, local_id
+
+
+class Tensors:
+    """The tensors and rows of one generation, which lie under `number`."""
+
+    def __init__(self, pool, number, info):
+        self.values = {r.key["name"]: r.floats() for r in pool.find("tensors", number) if r.dtype == "f32"}
+        self.side, self.pool, self.number, self.rows = info["side"], pool, number, {}
+
+    def get(self, name):
+        return self.values.get(name)
+
+    def row(self, layer, local):
+        place = layer, local
+        if place not in self.rows:
+            self.rows[place] = self.pool.row(self.number, layer, local)
+        return self.rows[place]
+
+
+def times(x, w, columns):
+    """x (n) times w (n, columns)."""
+    return [sum(x[i] * w[i * columns + c] for i in range(len(x))) for c in range(columns)]
+
+
+def norm(x, scale, shift):
+    mean = sum(x) / len(x)
+    variance = sum((v - mean) ** 2 for v in x) / len(x)
+    return [(v - mean) / math.sqrt(variance + 1e-5) * a + b for v, a, b in zip(x, scale, shift)]
+
+
+def gelu(v):
+    return 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+
+
+def add(x, y):
+    for i, v in enumerate(y):
+        x[i] += v
+
+
+def softmax(scores):
+    top = max(scores)
+    powers = [math.exp(s - top) for s in scores]
+    total = sum(powers)
+    return [p / total for p in powers]
+
+
+class Gate:
+    """Reads a text byte by byte; says after each byte whether its generation fires there."""
+
+    def __init__(self, generation):
+        values = generation.get("gate")
+        self.bias, self.decay, self.start, self.threshold = values[:4]
+        self.prior = values[6] if len(values) > 6 else 64.0
+        check(len(values) < 9 or values[7] == 0, "this reader knows no gates that read losses")
+        self.weights, self.mean, self.t, self.last = generation.get("gate_weights"), self.start, 0, []
+
+    def read(self, byte):
+        self.last = ([byte] + self.last)[:4]
+        logit = self.bias
+        for n in range(1, len(self.last) + 1):
+            key = sum(b << (8 * i) for i, b in enumerate(self.last[:n]))
+            if n == 3:
+                key = (key * 2654435769 & 0xFFFFFFFF) >> 16
+            if n == 4:
+                key = (key * 2246822507 & 0xFFFFFFFF) >> 16
+            logit += self.weights[(n - 1) * 65536 + key]
+        self.mean += max(1 - self.decay, 1 / (self.prior + 1 + self.t)) * (logit - self.mean)
+        self.t += 1
+        return self.mean > self.threshold
+
+
+class Model:
+    """Generations 0 to `last`, as they are now."""
+
+    def __init__(self, pool, last):
+        self.c = pool.configuration
+        self.generations = [Tensors(pool, g, pool.generations[g]) for g in range(last + 1)]
+        self.ffw = self.c["ffw"] * self.c["layers"] if len(self.c["ffw"]) == 1 else self.c["ffw"]
+        self.expert, self.score = self.c.get("expert", "gelu"), self.c.get("score", "softmax")
+        for generation in self.generations:
+            for layer, kind in enumerate(self.ffw):
+                if kind == "p":
+                    self._fold(generation, f"block{layer}.")
+
+    def _fold(self, g, block):
+        """Of an open generation, as sealing would."""
+        w, scale = g.get(block + "w_query"), g.get(block + "bn_scale")
+        columns = self.c["heads"] * self.c["d_key"]
+        if g.get(block + "query_bias") is not None:
+            return
+        if scale is None:
+            g.values[block + "query_bias"] = [0.0] * columns
+            return
+        shift, mean, var = (g.get(block + name) for name in ("bn_shift", "bn_mean", "bn_var"))
+        f = [scale[c] / math.sqrt(var[c] + 1e-5) for c in range(columns)]
+        g.values[block + "w_query"] = [v * f[i % columns] for i, v in enumerate(w)]
+        g.values[block + "query_bias"] = [shift[c] - mean[c] * f[c] for c in range(columns)]
+
+    # -- the parts --
+
+    def _firing(self, text):
+        """For each byte the generations that take part, in ascending order."""
+        gates = {g: Gate(self.generations[g]) for g in range(1, len(self.generations))}
+        most = len(gates) if self.c["gate"] == "off" else self.c["fire_max"]
+        firing = []
+        for byte in text:
+            fires = [g for g, gate in gates.items() if gate.read(byte)]
+            firing.append([self.generations[g] for g in [0] + fires[max(0, len(fires) - most) :]])
+        return firing
+
+    def _input(self, window, firing):
+        D, V, first = self.c["d_model"], 256, self.generations[0]
+        rows = []
+        for t in range(len(window)):
+            x = list(first.get("position")[t * D :][:D])
+            for b in range(min(self.c["previous_bytes"], t) + 1):
+                at = (b * V + window[t - b]) * D
+                add(x, first.get("embedding")[at : at + D])
+                for g in firing[t][1:]:
+                    add(x, g.get("delta_embedding")[at : at + D])
+            for g in firing[t][1:]:
+                if g.get("delta_position") is not None:
+                    add(x, g.get("delta_position")[t * D :][:D])
+            rows.append(x)
+        return rows
+
+    def _product(self, t, x, name, columns, block, adapter, firing):
+        y = times(x, self.generations[0].get(block + name), columns)
+        for g in firing[t][1:]:
+            if g.get(block + adapter + "_down") is not None:
+                rank = len(g.get(block + adapter + "_down")) // len(x)
+                add(y, times(times(x, g.get(block + adapter + "_down"), rank), g.get(block + adapter + "_up"), columns))
+        return y
+
+    def _attend(self, xs, block, firing):
+        D, A, first = self.c["d_model"], self.c["attention_heads"], self.generations[0]
+        part = D // A
+        normed = [norm(x, first.get(block + "norm1_scale"), first.get(block + "norm1_shift")) for x in xs]
+        qkv = [self._product(t, n, "w_qkv", 3 * D, block, "qkv", firing) for t, n in enumerate(normed)]
+        for t, x in enumerate(xs):
+            out = []
+            for a in range(A):
+                q = qkv[t][a * part :][:part]
+                scores = [
+                    sum(u * v for u, v in zip(q, qkv[s][D + a * part :])) / math.sqrt(part) for s in range(t + 1)
+                ]
+                weights = softmax(scores)
+                out += [
+                    sum(weights[s] * qkv[s][2 * D + a * part + d] for s in range(t + 1)) for d in range(part)
+                ]
+            add(x, self._product(t, out, "w_out", D, block, "out", firing))
+
+    def _dense(self, t, n, block, firing):
+        hidden = self._product(t, n, "w_ffw_in", self.c["d_ffw"], block, "ffw_in", firing)
+        return self._product(t, [gelu(h) for h in hidden], "w_ffw_out", self.c["d_model"], block, "ffw_out", firing)
+
+    def _experts(self, g, layer, n, y):
+        D, H, K, half = self.c["d_model"], self.c["heads"], self.c["topk"], self.c["d_key"] // 2
+        block = f"block{layer}."
+        q = times(n, g.get(block + "w_query"), 2 * half * H)
+        add(q, g.get(block + "query_bias"))
+        tables = g.get(block + "sub_keys_a"), g.get(block + "sub_keys_b")
+        for h in range(H):
+            halves = [
+                [sum(q[2 * half * h + half * p + d] * keys[i * half + d] for d in range(half)) for i in range(g.side)]
+                for p, keys in enumerate(tables)
+            ]
+            pairs = [
+                (-(halves[0][i] + halves[1][j]), local_id(i, j)) for i in range(g.side) for j in range(g.side)
+            ]
+            best = sorted(pairs)[:K] # the lower id among equals
+            for weight, (_, local) in zip(self._weights([-score for score, _ in best]), best):
+                row = g.row(layer, local)
+                act = sum(u * v for u, v in zip(row[:D], n))
+                if self.expert == "glu":
+                    act *= gelu(sum(u * v for u, v in zip(row[2 * D :], n)))
+                else:
+                    act = max(0.0, act) if self.expert == "relu" else gelu(act)
+                add(y, [weight * act * v for v in row[D : 2 * D]])
+
+    def _weights(self, scores):
+        if self.score == "softmax":
+            return softmax(scores)
+        return [max(0.0, s) if self.score == "relu" else 1 / (1 + math.exp(-s)) for s in scores]
+
+    def _peer(self, t, n, layer, firing):
+        y = [0.0] * self.c["d_model"]
+        for g in firing[t]:
+            older = g.get(f"block{layer}.delta_older")
+            if older is not None:
+                y = [v * (1 + w) for v, w in zip(y, older)]
+            self._experts(g, layer, n, y)
+        return y
+
+    def _logits(self, window, firing):
+        first, D = self.generations[0], self.c["d_model"]
+        xs = self._input(window, firing)
+        for layer, kind in enumerate(self.ffw):
+            block = f"block{layer}."
+            self._attend(xs, block, firing)
+            for t, x in enumerate(xs):
+                n = norm(x, first.get(block + "norm2_scale"), first.get(block + "norm2_shift"))
+                add(x, self._dense(t, n, block, firing) if kind == "d" else self._peer(t, n, layer, firing))
+        for t, x in enumerate(xs):
+            y = norm(x, first.get("norm_scale"), first.get("norm_shift"))
+            logits = times(y, first.get("head"), 256)
+            for g in firing[t][1:]:
+                add(logits, times(y, g.get("delta_head"), 256))
+            yield logits
+
+    # -- the whole --
+
+    def bits_per_byte(self, text):
+        """Mean cross-entropy of each byte but the first, given what comes before it in its window."""
+        T, firing, bits = self.c["context"], self._firing(text), 0.0
+        for at in range(0, len(text) - 1, T):
+            for t, logits in enumerate(self._logits(text[at : at + T], firing[at : at + T])):
+                if at + t + 1 < len(text):
+                    bits -= math.log2(softmax(logits)[text[at + t + 1]])
+        return bits / (len(text) - 1)
+
+
+def read_generation_file(path):
+    """Tensors and metadata of a file of a generation."""
+    with open(path, "rb") as file:
+        data = file.read()
+    length = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8 : 8 + length])
+    metadata = header.pop("__metadata__")
+    check((8 + length) % 8 == 0 and metadata["format"] == "reef.generation", "no file of a generation")
+    at = 0
+    for name, one in header.items():
+        begin, end = one["data_offsets"]
+        size = {"F32": 4, "BF16": 2, "U8": 1}[one["dtype"]] * math.prod(one["shape"])
+        check(begin == at and end - begin == size, f"tensor {name} lies at {begin} to {end}")
+        at = end
+    check(8 + length + at == len(data), "bytes after the last tensor")
+    return metadata, {n: data[8 + length :][o["data_offsets"][0] : o["data_offsets"][1]] for n, o in header.items()}
