@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,7 +142,10 @@ static reef_status status_from_text(const char *name) {
     return REEF_IO;
 }
 
-static reef_status read_answer(char **result, const char *line, reef_error *err) {
+static reef_status read_answer(char **result,
+                               const char *line,
+                               unsigned *retry_ms,
+                               reef_error *err) {
     json_t *answer = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
     json_t *ok = json_object_get(answer, "ok");
     json_t *value = json_object_get(answer, "result");
@@ -155,6 +159,8 @@ static reef_status read_answer(char **result, const char *line, reef_error *err)
         status =
             reef_fail(err, status_from_text(json_string_value(json_object_get(error, "status"))),
                       "%s", message);
+        json_int_t hint = json_integer_value(json_object_get(error, "retry_ms"));
+        *retry_ms = hint > 0 && hint < UINT_MAX ? (unsigned)hint : 0;
     } else {
         status = reef_fail(err, REEF_IO, "the daemon's answer is not understood: %.80s", line);
     }
@@ -167,7 +173,18 @@ reef_status reef_daemon_call(const char *pool,
                              const char *request,
                              char **result,
                              reef_error *err) {
+    unsigned retry_ms;
+    return reef_daemon_call_hinted(pool, socket_path, request, result, &retry_ms, err);
+}
+
+reef_status reef_daemon_call_hinted(const char *pool,
+                                    const char *socket_path,
+                                    const char *request,
+                                    char **result,
+                                    unsigned *retry_ms,
+                                    reef_error *err) {
     *result = NULL;
+    *retry_ms = 0;
     struct sockaddr_un address;
     int fd = -1;
     char *line = NULL;
@@ -183,7 +200,7 @@ reef_status reef_daemon_call(const char *pool,
     if (status != REEF_OK) goto cleanup;
     status = receive_line(fd, &address, &answer, err);
     if (status != REEF_OK) goto cleanup;
-    status = read_answer(result, answer.bytes, err);
+    status = read_answer(result, answer.bytes, retry_ms, err);
 
 cleanup:
     if (fd >= 0) close(fd);

@@ -140,10 +140,36 @@ static reef_status read_snapshot_remove(reef_request *request, json_t *object, r
     return REEF_OK;
 }
 
+static reef_status read_verify(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    int quick = 0;
+    double percent = 100;
+    json_int_t seed = (json_int_t)(uv_hrtime() & UINT32_MAX); // another sample each time
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?b, s?F, s?I}", "command", &command,
+                       "quick", &quick, "sample", &percent, "seed", &seed))
+        return fail_arguments(&why, object, err);
+    bool sampled = json_object_get(object, "sample") != NULL;
+    if (quick && sampled)
+        return reef_fail(err, REEF_INVALID,
+                         "command 'verify': quick hashes nothing that is sealed and sample a part "
+                         "of it: give one of them");
+    if (json_object_get(object, "seed") && !sampled)
+        return reef_fail(err, REEF_INVALID,
+                         "command 'verify': seed draws a sample: give sample as well");
+    if (!(percent >= 0.001 && percent <= 100))
+        return reef_fail(err, REEF_INVALID, "sample %g is no percentage from 0.001 to 100",
+                         percent);
+    if (seed < 0) return reef_fail(err, REEF_INVALID, "the seed is negative");
+    request->verify =
+        (reef_verify_scope){.quick = quick != 0, .percent = percent, .seed = (uint64_t)seed};
+    return REEF_OK;
+}
+
 static const struct {
     const char *name;
     reef_command_kind kind;
-    reef_request_kind request; // of REEF_COMMAND_TRAINER
+    reef_request_kind request; // of REEF_COMMAND_TRAINER and REEF_COMMAND_SERVICE
     argument_reader read;
 } COMMANDS[] = {
     {"status", REEF_COMMAND_STATUS, 0, read_nothing},
@@ -158,6 +184,9 @@ static const struct {
     {"pause", REEF_COMMAND_TRAINER, REEF_REQUEST_PAUSE, read_nothing},
     {"resume", REEF_COMMAND_TRAINER, REEF_REQUEST_RESUME, read_nothing},
     {"drain", REEF_COMMAND_TRAINER, REEF_REQUEST_DRAIN, read_nothing},
+    {"verify", REEF_COMMAND_SERVICE, REEF_REQUEST_VERIFY, read_verify},
+    {"reload", REEF_COMMAND_SERVICE, REEF_REQUEST_RELOAD, read_nothing},
+    {"ingest", REEF_COMMAND_INGEST, 0, NULL},
     {"stop", REEF_COMMAND_STOP, 0, read_nothing},
 };
 
@@ -170,13 +199,14 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
         if (strcmp(name, COMMANDS[i].name) != 0) continue;
         command->kind = COMMANDS[i].kind;
         command->request.kind = COMMANDS[i].request;
+        if (!COMMANDS[i].read) return reef_push_batch_parse(&command->batch, object, err);
         return COMMANDS[i].read(&command->request, object, err);
     }
     return reef_fail(
         err, REEF_INVALID,
         "unknown command '%.40s': known are status, commit, seal, grow, branch, freeze, "
         "thaw, "
-        "snapshot, snapshot_remove, pause, resume, drain, stop",
+        "snapshot, snapshot_remove, pause, resume, drain, ingest, verify, reload, stop",
         name);
 }
 
@@ -284,23 +314,34 @@ static json_t *generation_json(const reef_request *request) {
     return object;
 }
 
-json_t *reef_command_answer(const reef_request *request) {
-    if (request->error.status != REEF_OK) return reef_answer_error(&request->error);
+static json_t *result_json(const reef_request *request) {
     switch (request->kind) {
     case REEF_REQUEST_COMMIT:
     case REEF_REQUEST_PAUSE:
     case REEF_REQUEST_RESUME:
     case REEF_REQUEST_DRAIN:
-        return reef_answer_result(reef_commit_json(&request->last));
+        return reef_commit_json(&request->last);
     case REEF_REQUEST_SNAPSHOT:
-        return reef_answer_result(reef_snapshot_json(&request->snapshot));
+        return reef_snapshot_json(&request->snapshot);
     case REEF_REQUEST_SNAPSHOT_REMOVE:
-        return reef_answer_result(removal_json(request));
+        return removal_json(request);
     case REEF_REQUEST_BRANCH:
-        return reef_answer_result(branch_json(request));
+        return branch_json(request);
     case REEF_REQUEST_FREEZE:
-        return reef_answer_result(freeze_json(request));
+        return freeze_json(request);
+    case REEF_REQUEST_RELOAD:
+    case REEF_REQUEST_VERIFY:
+        return json_incref(request->result);
     default:
-        return reef_answer_result(generation_json(request));
+        return generation_json(request);
     }
+}
+
+json_t *reef_command_answer(const reef_request *request) {
+    if (request->error.status != REEF_OK) return reef_answer_error(&request->error);
+    json_t *result = result_json(request);
+    // A check waits for no step.
+    if (request->kind != REEF_REQUEST_VERIFY)
+        json_object_set_new(result, "waited_ms", reef_json_number(request->waited_ms));
+    return reef_answer_result(result);
 }

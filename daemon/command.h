@@ -3,6 +3,7 @@
 #ifndef REEF_COMMAND_H
 #define REEF_COMMAND_H
 
+#include "push.h"
 #include "reef_error.h"
 #include "training.h"
 
@@ -13,11 +14,14 @@ typedef enum reef_command_kind {
     REEF_COMMAND_STATUS,  // answered from a copy
     REEF_COMMAND_STOP,    // answered at once; the end follows
     REEF_COMMAND_TRAINER, // queued to the trainer, answered when done
+    REEF_COMMAND_SERVICE, // handed to the service, answered when done
+    REEF_COMMAND_INGEST,  // a batch for the journal, answered when it is there
 } reef_command_kind;
 
 typedef struct reef_command {
     reef_command_kind kind;
-    reef_request request; // of REEF_COMMAND_TRAINER
+    reef_request request;   // of REEF_COMMAND_TRAINER and REEF_COMMAND_SERVICE
+    reef_push_batch *batch; // of REEF_COMMAND_INGEST; the caller's after success
 } reef_command;
 
 /**
@@ -29,7 +33,7 @@ REEF_MUST_CHECK reef_status reef_command_parse(reef_command *command,
                                                size_t bytes,
                                                reef_error *err);
 
-/** The whole answer to a request that the trainer served. */
+/** The whole answer to a request that was served. */
 json_t *reef_command_answer(const reef_request *request);
 /** {"ok": true, "result": ...}; takes the reference. */
 json_t *reef_answer_result(json_t *result);

@@ -2,7 +2,8 @@
 // on_closed. In between it is in one of these states:
 //
 //   reading --line--> status, stop, error: writing --written--> next line, or reading
-//                \--> for the trainer:     pending --answered--> writing
+//                |--> for the trainer:     pending --answered--> writing
+//                \--> a batch:             pushing --answered--> writing
 #include "control.h"
 
 #include "command.h"
@@ -26,6 +27,7 @@ struct reef_client {
     size_t used, room;
     size_t scanned; // of `used`, known to hold no newline
     reef_request *pending;
+    reef_push_batch *pushing;
     uv_write_t write;
     char *answer; // being written
     bool last;    // close after the answer
@@ -55,6 +57,7 @@ static void unlink_client(reef_client *client) {
 static void drop(reef_client *client) {
     if (uv_is_closing((uv_handle_t *)&client->pipe)) return;
     if (client->pending) client->pending->owner = NULL; // the trainer still has it
+    if (client->pushing) client->pushing->owner = NULL; // and the pusher
     unlink_client(client);
     uv_close((uv_handle_t *)&client->pipe, on_closed);
 }
@@ -99,7 +102,15 @@ static void on_answer(reef_request *request) {
     answer(client, reef_command_answer(request));
 }
 
-static void hand_over(reef_client *client, reef_request *request) {
+static reef_status pass_on(reef_control *control,
+                           reef_command_kind to,
+                           reef_request *request,
+                           reef_error *err) {
+    if (to == REEF_COMMAND_SERVICE) return control->on_request(control->context, request, err);
+    return reef_training_request(control->training, request, err);
+}
+
+static void hand_over(reef_client *client, reef_command_kind to, reef_request *request) {
     reef_error err = {.status = REEF_NO_MEMORY};
     reef_request *copy = malloc(sizeof(*copy));
     reef_status status = REEF_OK;
@@ -108,7 +119,7 @@ static void hand_over(reef_client *client, reef_request *request) {
         copy->owner = client;
         copy->on_answer = on_answer;
         client->pending = copy;
-        status = reef_training_request(client->control->training, copy, &err);
+        status = pass_on(client->control, to, copy, &err);
     } else {
         status = reef_fail(&err, REEF_NO_MEMORY, "no memory for the request");
     }
@@ -117,6 +128,26 @@ static void hand_over(reef_client *client, reef_request *request) {
     reef_request_release(request);
     free(copy);
     answer_failure(client, &err);
+}
+
+static void on_pushed(reef_push_batch *batch) {
+    reef_client *client = batch->owner;
+    client->pushing = NULL;
+    answer(client, batch->error.status == REEF_OK
+                       ? reef_answer_result(reef_push_result(batch))
+                       : reef_push_failure(&batch->error, batch->retry_ms));
+}
+
+static void push(reef_client *client, reef_push_batch *batch) {
+    reef_error err;
+    batch->owner = client;
+    batch->on_answer = on_pushed;
+    if (reef_push_submit(client->control->pusher, batch, &err) == REEF_OK) {
+        client->pushing = batch;
+        return;
+    }
+    answer(client, reef_push_failure(&err, batch->retry_ms));
+    reef_push_batch_free(batch);
 }
 
 // ---- lines ---------------------------------------------------------------------------------------
@@ -135,7 +166,12 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
         answer(client, reef_answer_result(reef_monitor_status(control->monitor)));
         break;
     case REEF_COMMAND_TRAINER:
-        hand_over(client, &command.request); // and what it holds
+    case REEF_COMMAND_SERVICE:
+        hand_over(client, command.kind, &command.request); // and what it holds
+        break;
+    case REEF_COMMAND_INGEST:
+        command.batch->weight = bytes;
+        push(client, command.batch);
         break;
     case REEF_COMMAND_STOP:
         control->on_stop(control->context);
@@ -209,7 +245,8 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
 
 // Serve until a line is in someone else's hands or none is complete; then read on.
 static void serve_lines(reef_client *client) {
-    while (!client->pending && !client->answer && !uv_is_closing((uv_handle_t *)&client->pipe)) {
+    while (!client->pending && !client->pushing && !client->answer &&
+           !uv_is_closing((uv_handle_t *)&client->pipe)) {
         size_t length = first_line(client);
         if (length == SIZE_MAX) {
             if (client->used > REEF_REQUEST_BYTES_MAX)
@@ -275,7 +312,8 @@ void reef_control_tick(reef_control *control) {
     uint64_t now = uv_now(control->loop);
     for (reef_client *client = control->clients, *next; client; client = next) {
         next = client->next;
-        if (!client->pending && now - client->active_ms > REEF_CLIENT_IDLE_MS_MAX) drop(client);
+        bool waits = client->pending || client->pushing;
+        if (!waits && now - client->active_ms > REEF_CLIENT_IDLE_MS_MAX) drop(client);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "address.h"
 #include "monitor.h"
+#include "push.h"
 #include "reef_error.h"
 #include "training.h"
 
@@ -15,7 +16,7 @@
 #include <uv.h>
 
 #define REEF_CLIENT_COUNT_MAX 64
-#define REEF_CLIENT_IDLE_MS_MAX 60000 // a client that neither asks nor takes its answer is let go
+#define REEF_CLIENT_IDLE_MS_MAX 10000 // a client that neither asks nor takes its answer is let go
 
 typedef struct reef_client reef_client;
 
@@ -24,7 +25,10 @@ typedef struct reef_control {
     uv_loop_t *loop;
     reef_training *training; // may be set later, before the loop runs
     reef_monitor *monitor;
+    reef_pusher *pusher;
     void (*on_stop)(void *context); // a client asked for the end
+    /** Takes a request of REEF_COMMAND_SERVICE, as reef_training_request does. */
+    reef_status (*on_request)(void *context, reef_request *request, reef_error *err);
     void *context;
     // its own
     uv_pipe_t listener;

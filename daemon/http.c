@@ -6,6 +6,8 @@
 // deferred nothing is asked of its client.
 #include "http.h"
 
+#include "http_private.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,23 +22,15 @@
 #define ADDRESS_BYTES_MAX 80
 #define BODY_ROOM_FIRST 4096
 
-struct reef_http_connection {
-    struct MHD_Connection *connection;
-    uint64_t since_ms; // when its phase began
-    bool waits_for_us; // its request is deferred
-    reef_http_connection *next, *previous;
-};
-
 struct reef_http {
     reef_http_options options;
     struct MHD_Daemon *daemon;
     uv_poll_t poll;
     uv_timer_t timer;
     char address[ADDRESS_BYTES_MAX];
-    uint8_t token[REEF_HTTP_TOKEN_BYTES_MAX];
-    size_t token_bytes; // 0: none
+    reef_http_token token;
     reef_http_connection *connections;
-    size_t connection_count;
+    size_t connection_count, stream_count;
     unsigned open_handles; // of the loop
     bool running, closing;
     bool is_public; // can be reached from other machines
@@ -48,7 +42,7 @@ static void on_timer(uv_timer_t *timer);
 
 // MHD works off what is ready and says when it wants to be asked again. It is never entered twice: an answer
 // that is given from within it is worked off by the call that is under way.
-static void run(reef_http *http) {
+void reef_http_run(reef_http *http) {
     if (http->running || http->closing) return;
     http->running = true;
     (void)MHD_run(http->daemon);
@@ -61,16 +55,20 @@ static void run(reef_http *http) {
 }
 
 static void on_timer(uv_timer_t *timer) {
-    run(timer->data);
+    reef_http_run(timer->data);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
     (void)status;
     (void)events;
-    run(poll->data);
+    reef_http_run(poll->data);
 }
 
-static uint64_t now_ms(const reef_http *http) {
+size_t *reef_http_stream_count(reef_http *http) {
+    return &http->stream_count;
+}
+
+uint64_t reef_http_now_ms(const reef_http *http) {
     return uv_now(http->options.loop);
 }
 
@@ -109,32 +107,57 @@ static bool append_body(reef_http_request *request, const char *bytes, size_t co
     return true;
 }
 
-void reef_http_answer(
-    reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes) {
+static void add_headers(struct MHD_Response *response, unsigned code, const char *type) {
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    // Nothing but our own page may run here, and it talks to nobody else.
+    (void)MHD_add_response_header(response, "Content-Security-Policy",
+                                  "default-src 'none'; script-src 'self'; style-src 'self'; "
+                                  "connect-src 'self'; img-src data:; base-uri 'none'; "
+                                  "form-action 'none'; frame-ancestors 'none'");
+    (void)MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    if (code == MHD_HTTP_UNAUTHORIZED)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+}
+
+void reef_http_respond(reef_http_request *request,
+                       unsigned code,
+                       const char *type,
+                       struct MHD_Response *response) {
     request->code = code;
-    request->answer = MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE);
-    if (!request->answer) {
-        free(body);
-    } else {
-        (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-        (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-        (void)MHD_add_response_header(request->answer, "X-Content-Type-Options", "nosniff");
-        if (code == MHD_HTTP_UNAUTHORIZED)
-            (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
-                                          "Bearer");
-        if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
-            (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-    }
+    request->answer = response;
+    if (response) add_headers(response, code, type);
     if (!request->deferred) return; // on_request sends it
     request->deferred = false;
     if (request->peer) request->peer->waits_for_us = false;
     MHD_resume_connection(request->connection);
-    run(request->http);
+    reef_http_run(request->http);
+}
+
+void reef_http_answer(
+    reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes) {
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE);
+    if (!response) free(body);
+    reef_http_respond(request, code, type, response);
+}
+
+void reef_http_answer_static(reef_http_request *request,
+                             const char *type,
+                             const unsigned char *body,
+                             size_t bytes) {
+    // MHD only reads it.
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)body, MHD_RESPMEM_PERSISTENT);
+    reef_http_respond(request, MHD_HTTP_OK, type, response);
 }
 
 static enum MHD_Result send_answer(reef_http_request *request) {
     if (!request->answer) return MHD_NO; // no memory for it: the connection is closed
-    if (request->peer) request->peer->since_ms = now_ms(request->http);
+    if (request->peer) request->peer->since_ms = reef_http_now_ms(request->http);
     enum MHD_Result result =
         MHD_queue_response(request->connection, request->code, request->answer);
     MHD_destroy_response(request->answer);
@@ -175,7 +198,7 @@ static enum MHD_Result on_request(void *context,
     if (!request) {
         request = *state = request_new(http, connection, method, path);
         if (!request) return MHD_NO;
-        if (request->peer) request->peer->since_ms = now_ms(http);
+        if (request->peer) request->peer->since_ms = reef_http_now_ms(http);
         if (!declares_too_much(connection)) return MHD_YES;
         refuse_body(request);
         return send_answer(request);
@@ -204,9 +227,10 @@ static void on_completed(void *context,
     reef_http_request *request = *state;
     if (!request) return;
     if (request->deferred) http->options.forget(http->options.context, request);
+    reef_http_stream_gone(request->stream);
     if (request->answer) MHD_destroy_response(request->answer);
     if (request->peer) {
-        request->peer->since_ms = now_ms(http);
+        request->peer->since_ms = reef_http_now_ms(http);
         request->peer->waits_for_us = false;
     }
     free(request->body);
@@ -225,8 +249,9 @@ static void on_connection(void *context,
         reef_http_connection *peer = calloc(1, sizeof(*peer));
         *socket_context = peer;
         if (!peer) return; // served, with no limit but MHD's own on silence
-        *peer = (reef_http_connection){
-            .connection = connection, .since_ms = now_ms(http), .next = http->connections};
+        *peer = (reef_http_connection){.connection = connection,
+                                       .since_ms = reef_http_now_ms(http),
+                                       .next = http->connections};
         if (http->connections) http->connections->previous = peer;
         http->connections = peer;
         http->connection_count++;
@@ -242,14 +267,15 @@ static void on_connection(void *context,
 }
 
 void reef_http_tick(reef_http *http) {
-    uint64_t now = now_ms(http);
+    uint64_t now = reef_http_now_ms(http);
     for (reef_http_connection *peer = http->connections; peer; peer = peer->next) {
-        if (peer->waits_for_us || now - peer->since_ms <= REEF_HTTP_PHASE_MS_MAX) continue;
+        bool idle = peer->waits_for_us || (peer->stream && reef_http_stream_is_idle(peer->stream));
+        if (idle || now - peer->since_ms <= REEF_HTTP_PHASE_MS_MAX) continue;
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(peer->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
         if (info) (void)shutdown(info->connect_fd, SHUT_RDWR);
     }
-    run(http);
+    reef_http_run(http);
 }
 
 size_t reef_http_connection_count(const reef_http *http) {
@@ -277,7 +303,7 @@ static reef_status check_token_file(int fd, const char *path, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status take_token(reef_http *http, int fd, const char *path, reef_error *err) {
+static reef_status take_token(reef_http_token *token, int fd, const char *path, reef_error *err) {
     char text[REEF_HTTP_TOKEN_BYTES_MAX + 2]; // with the end of its line, and one more
     ssize_t count = read(fd, text, sizeof(text));
     if (count < 0)
@@ -290,34 +316,41 @@ static reef_status take_token(reef_http *http, int fd, const char *path, reef_er
     for (size_t i = 0; i < bytes; i++)
         if (text[i] <= ' ' || text[i] > '~')
             return token_failure(path, "holds more than one line of printable characters", err);
-    memcpy(http->token, text, bytes);
-    http->token_bytes = bytes;
+    memcpy(token->bytes, text, bytes);
+    token->count = bytes;
     return REEF_OK;
 }
 
-static reef_status read_token(reef_http *http, const char *path, reef_error *err) {
+reef_status reef_http_token_read(reef_http_token *token, const char *path, reef_error *err) {
+    *token = (reef_http_token){0};
     if (!path) return REEF_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return reef_fail(err, errno == ENOENT ? REEF_NOT_FOUND : REEF_IO,
                          "cannot open the token file '%.160s': %s", path, strerror(errno));
     reef_status status = check_token_file(fd, path, err);
-    if (status == REEF_OK) status = take_token(http, fd, path, err);
+    if (status == REEF_OK) status = take_token(token, fd, path, err);
     close(fd);
     return status;
+}
+
+bool reef_http_set_token(reef_http *http, const reef_http_token *token) {
+    bool other = memcmp(&http->token, token, sizeof(*token)) != 0;
+    http->token = *token;
+    return other;
 }
 
 bool reef_http_has_token(const reef_http_request *request) {
     const reef_http *http = request->http;
     const char *given = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
                                                     MHD_HTTP_HEADER_AUTHORIZATION);
-    if (!http->token_bytes || !given || strncmp(given, "Bearer ", 7) != 0) return false;
+    if (!http->token.count || !given || strncmp(given, "Bearer ", 7) != 0) return false;
     given += 7;
     // Every byte is looked at, whatever the ones before it were.
     size_t bytes = strlen(given);
-    unsigned differs = bytes != http->token_bytes;
-    for (size_t i = 0; i < http->token_bytes; i++)
-        differs |= http->token[i] ^ (uint8_t)(i < bytes ? given[i] : 0);
+    unsigned differs = bytes != http->token.count;
+    for (size_t i = 0; i < http->token.count; i++)
+        differs |= http->token.bytes[i] ^ (uint8_t)(i < bytes ? given[i] : 0);
     return differs == 0;
 }
 
@@ -397,9 +430,18 @@ static reef_status start(reef_http *http, const struct sockaddr_storage *address
                      errno ? strerror(errno) : "libmicrohttpd refused");
 }
 
+// What a client does not read the kernel would keep for it, megabytes a connection, and the answer would count
+// as taken. Connections have the bound of the socket that they came by.
+static void bound_sending(const reef_http *http) {
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_LISTEN_FD);
+    int bytes = REEF_HTTP_SENDING_BYTES_MAX;
+    if (info) (void)setsockopt(info->listen_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
 static reef_status join_loop(reef_http *http, reef_error *err) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     int code = info ? uv_poll_init(http->options.loop, &http->poll, info->epoll_fd) : UV_EINVAL;
+    bound_sending(http);
     if (!code) {
         http->open_handles++;
         http->poll.data = http;
@@ -412,20 +454,36 @@ static reef_status join_loop(reef_http *http, reef_error *err) {
     return reef_fail(err, REEF_IO, "cannot watch the HTTP connections: %s", uv_strerror(code));
 }
 
+static reef_status check_access(const char *listen,
+                                const char *token_file,
+                                struct sockaddr_storage *address,
+                                reef_http_token *token,
+                                reef_error *err) {
+    reef_status status = parse_address(listen, address, err);
+    if (status == REEF_OK) status = reef_http_token_read(token, token_file, err);
+    if (status == REEF_OK && !is_loopback(address) && !token->count)
+        status =
+            reef_fail(err, REEF_INVALID,
+                      "--http %.80s can be reached from other machines: give --http-token FILE "
+                      "as well",
+                      listen);
+    return status;
+}
+
+reef_status reef_http_check(const char *listen, const char *token_file, reef_error *err) {
+    struct sockaddr_storage address = {0};
+    reef_http_token token;
+    return check_access(listen, token_file, &address, &token, err);
+}
+
 reef_status reef_http_open(reef_http **out, const reef_http_options *options, reef_error *err) {
     *out = NULL;
     struct sockaddr_storage address = {0};
     reef_http *http = calloc(1, sizeof(*http));
     if (!http) return reef_fail(err, REEF_NO_MEMORY, "no memory for HTTP");
     http->options = *options;
-    reef_status status = parse_address(options->listen, &address, err);
-    if (status == REEF_OK) status = read_token(http, options->token_file, err);
-    if (status == REEF_OK && !is_loopback(&address) && !http->token_bytes)
-        status =
-            reef_fail(err, REEF_INVALID,
-                      "--http %.80s can be reached from other machines: give --http-token FILE "
-                      "as well",
-                      options->listen);
+    reef_status status =
+        check_access(options->listen, options->token_file, &address, &http->token, err);
     if (status == REEF_OK) status = start(http, &address, err);
     if (status == REEF_OK) status = join_loop(http, err);
     if (status != REEF_OK) {
@@ -455,13 +513,16 @@ void reef_http_close(reef_http *http) {
     if (!http || http->closing) return;
     http->closing = true;
     // MHD wants no suspended connection when it stops.
-    for (reef_http_connection *peer = http->connections; peer; peer = peer->next)
-        if (peer->waits_for_us) {
+    for (reef_http_connection *peer = http->connections; peer; peer = peer->next) {
+        if (peer->stream) {
+            reef_http_stream_release(peer->stream);
+        } else if (peer->waits_for_us) {
             peer->waits_for_us = false;
             MHD_resume_connection(peer->connection);
         }
+    }
     if (http->daemon) MHD_stop_daemon(http->daemon);
-    memset(http->token, 0, sizeof(http->token));
+    http->token = (reef_http_token){0};
     if (!http->open_handles) {
         free(http);
         return;

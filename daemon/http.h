@@ -4,7 +4,8 @@
 //   epoll descriptor of MHD --- uv_poll ---> MHD_run <--- uv_timer --- MHD_get_timeout
 //
 // A request is read whole (bounded), then answered at once, or suspended until a thread has its answer
-// (serving.h). A client costs bounded memory and a bounded time, whatever it sends or leaves undone.
+// (serving.h), or answered bit by bit as a stream. A client costs bounded memory, and a bounded time of not
+// doing its part, whatever it sends or leaves undone.
 #ifndef REEF_HTTP_H
 #define REEF_HTTP_H
 
@@ -20,13 +21,17 @@
 #define REEF_HTTP_CONNECTIONS_MAX 256
 #define REEF_HTTP_HEADER_BYTES_MAX 32768 // of one request, its line included
 #define REEF_HTTP_BODY_BYTES_MAX (1u << 20)
+#define REEF_HTTP_SENDING_BYTES_MAX (128 * 1024) // sent and not read yet, for each connection
 #define REEF_HTTP_PHASE_MS_MAX                                                                     \
-    6000 // to send the header; again for the body; again to take the answer
+    6000                         // to send the header; again for the body; again to take the answer
+#define REEF_HTTP_STREAMS_MAX 32 // at once, of the connections
+#define REEF_HTTP_STREAM_BYTES_MAX 131072 // that wait for one client
 #define REEF_HTTP_TOKEN_BYTES_MIN 16
 #define REEF_HTTP_TOKEN_BYTES_MAX 256
 
 typedef struct reef_http reef_http;
 typedef struct reef_http_connection reef_http_connection;
+typedef struct reef_http_stream reef_http_stream;
 
 /** A request that has been read whole. */
 typedef struct reef_http_request {
@@ -43,6 +48,7 @@ typedef struct reef_http_request {
     void *work; // what a deferred request waits for
     void (*forget)(void *work);
     reef_http_connection *peer;
+    reef_http_stream *stream; // its answer, where it is one
 } reef_http_request;
 
 typedef struct reef_http_options {
@@ -65,6 +71,22 @@ typedef struct reef_http_options {
 REEF_MUST_CHECK reef_status reef_http_open(reef_http **out,
                                            const reef_http_options *options,
                                            reef_error *err);
+/** What a token file holds. */
+typedef struct reef_http_token {
+    uint8_t bytes[REEF_HTTP_TOKEN_BYTES_MAX];
+    size_t count; // 0: none
+} reef_http_token;
+
+/** Read a token file; with NULL there is no token. Errors as of reef_http_open. */
+REEF_MUST_CHECK reef_status reef_http_token_read(reef_http_token *token,
+                                                 const char *path,
+                                                 reef_error *err);
+/** From now on this token counts. True when it is another one. */
+bool reef_http_set_token(reef_http *http, const reef_http_token *token);
+/** Whether reef_http_open would take these: address, token file, and the two together. */
+REEF_MUST_CHECK reef_status reef_http_check(const char *listen,
+                                            const char *token_file,
+                                            reef_error *err);
 /** "127.0.0.1:8080", with the port that is really listened on. */
 const char *reef_http_address(const reef_http *http);
 /** Whether other machines can reach it. */
@@ -85,5 +107,30 @@ const char *reef_http_query(const reef_http_request *request, const char *name);
  */
 void reef_http_answer(
     reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes);
+
+/** The same of bytes that stay where they are. */
+void reef_http_answer_static(reef_http_request *request,
+                             const char *type,
+                             const unsigned char *body,
+                             size_t bytes);
+
+// ---- streams -------------------------------------------------------------------------------------
+
+/**
+ * Answer with bytes that come later, as by reef_http_answer with 200. NULL when there are too many streams, or
+ * no memory: nothing is answered then.
+ *
+ * on_gone  called with `owner` when the client is gone; the stream must not be used any more
+ */
+reef_http_stream *reef_http_stream_begin(reef_http_request *request,
+                                         const char *type,
+                                         void (*on_gone)(void *owner),
+                                         void *owner);
+/** All of it or, when the client has left too much untaken, nothing and false. */
+bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t count);
+/** Nothing more comes, what waits is still sent. The stream must not be used any more. */
+void reef_http_stream_end(reef_http_stream *stream);
+/** Nothing waits to be taken. */
+bool reef_http_stream_is_idle(const reef_http_stream *stream);
 
 #endif

@@ -5,6 +5,9 @@
 #include "pool_json.h"
 #include "report.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,17 +22,22 @@ static json_t *count_json(uint64_t value) {
     return json_integer((json_int_t)value);
 }
 
-// A whole number from the query, where numbers are text.
-static reef_status read_count(
-    const reef_job *job, const char *name, uint64_t fallback, uint64_t *out, reef_error *err) {
+reef_status reef_job_count(const reef_job *job,
+                           const char *name,
+                           uint64_t fallback,
+                           uint64_t least,
+                           uint64_t most,
+                           uint64_t *out,
+                           reef_error *err) {
     const char *text = json_string_value(json_object_get(job->arguments, name));
     *out = fallback;
     if (!text) return REEF_OK;
     char *end = NULL;
     unsigned long long value = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end || value < 1 || value > COUNT_MAX)
-        return reef_fail(err, REEF_INVALID, "%s=%.40s is not a whole number from 1 to %d", name,
-                         text, COUNT_MAX);
+    if (text[0] < '0' || text[0] > '9' || *end || value < least || value > most)
+        return reef_fail(err, REEF_INVALID,
+                         "%s=%.40s is not a whole number from %" PRIu64 " to %" PRIu64, name, text,
+                         least, most);
     *out = value;
     return REEF_OK;
 }
@@ -105,7 +113,14 @@ reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err
 
 // ---- generate ------------------------------------------------------------------------------------
 
-// The body as an object; "as_of" in it, where a query would be awkward.
+typedef struct generation_request {
+    const char *prompt;
+    size_t prompt_bytes, count;
+    bool stream; // the bytes go out as they are produced
+    reef_sampling sampling;
+} generation_request;
+
+// The body as an object.
 static reef_status parse_body(reef_job *job, json_t **out, reef_error *err) {
     json_error_t why;
     *out = json_loadb((const char *)job->body, job->body_bytes, JSON_REJECT_DUPLICATES, &why);
@@ -117,60 +132,119 @@ static reef_status parse_body(reef_job *job, json_t **out, reef_error *err) {
     return status;
 }
 
-static reef_status generate(reef_model *model,
+// The text goes out character by character: a character of UTF-8 may take up to four bytes.
+typedef struct spoken {
+    reef_serving *serving;
+    reef_job *job;
+    char bytes[5]; // of the character that is coming in, and a zero
+    size_t count;
+} spoken;
+
+static size_t character_bytes(uint8_t first) {
+    return first < 0x80   ? 1
+           : first < 0xc2 ? 0
+           : first < 0xe0 ? 2
+           : first < 0xf0 ? 3
+           : first < 0xf5 ? 4
+                          : 0;
+}
+
+static bool say(const spoken *to, const char *character) {
+    json_t *object = json_pack("{s:o}", "text", reef_json_text(character));
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    char line[128]; // a character is at most 12 bytes when escaped
+    json_decref(object);
+    int bytes = text ? snprintf(line, sizeof(line), "data: %s\n\n", text) : -1;
+    free(text);
+    return bytes > 0 && reef_serving_emit(to->serving, to->job, line, (size_t)bytes);
+}
+
+// What is no UTF-8 becomes question marks, a byte each.
+static bool say_broken(spoken *to) {
+    bool heard = true;
+    for (; heard && to->count; to->count--) heard = say(to, "?");
+    return heard;
+}
+
+static bool on_byte(void *context, uint8_t byte) {
+    spoken *to = context;
+    bool continues = (byte & 0xc0) == 0x80;
+    if (to->count && !continues && !say_broken(to)) return false;
+    to->bytes[to->count++] = (char)byte;
+    size_t wanted = character_bytes((uint8_t)to->bytes[0]);
+    if (!wanted || !to->bytes[0]) return say_broken(to);
+    if (to->count < wanted) return !atomic_load(&to->job->abandoned);
+    to->bytes[to->count] = 0;
+    to->count = 0;
+    return say(to, to->bytes);
+}
+
+static reef_status generate(reef_serving *serving,
+                            reef_model *model,
                             reef_job *job,
-                            const char *prompt,
-                            size_t prompt_bytes,
-                            size_t count,
-                            const reef_sampling *sampling,
+                            const generation_request *asked,
                             reef_error *err) {
+    size_t count = asked->count;
     uint8_t *out = calloc(count + 1, 1);
     if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu bytes", count);
-    reef_status status = reef_model_generate(model, (const uint8_t *)prompt, prompt_bytes, count,
-                                             sampling, out, err);
+    spoken to = {.serving = serving, .job = job};
+    reef_sampling sampling = asked->sampling;
+    if (asked->stream) {
+        sampling.on_byte = on_byte;
+        sampling.context = &to;
+    }
+    reef_status status = reef_model_generate(model, (const uint8_t *)asked->prompt,
+                                             asked->prompt_bytes, count, &sampling, out, err);
     if (status == REEF_OK) {
+        (void)say_broken(&to); // the last character may not be whole
         for (size_t i = 0; i < count; i++)
             if (!out[i]) out[i] = '?'; // text ends at a zero
         job->result = json_object();
         set_state(job->result, job, model);
         json_object_set_new(job->result, "bytes", count_json(count));
-        json_object_set_new(job->result, "text", reef_json_text((const char *)out));
+        if (!asked->stream)
+            json_object_set_new(job->result, "text", reef_json_text((const char *)out));
     }
     free(out);
     return status;
 }
 
-reef_status reef_job_generate(reef_serving *serving, reef_job *job, reef_error *err) {
-    json_t *body;
+// `asked` points into the body.
+static reef_status parse_generation(json_t *body, generation_request *asked, reef_error *err) {
     json_error_t why;
-    reef_model *model = NULL;
-    const char *prompt = NULL;
-    size_t prompt_bytes = 0;
     json_int_t count = GENERATE_BYTES_DEFAULT, seed = 1;
     double temperature = 1, top_p = 1;
+    int stream = 0;
+    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?b}", "prompt",
+                       &asked->prompt, &asked->prompt_bytes, "bytes", &count, "seed", &seed,
+                       "temperature", &temperature, "top_p", &top_p, "stream", &stream))
+        return reef_fail(err, REEF_INVALID, "the body is not understood: %s", why.text);
+    if (asked->prompt_bytes < 1)
+        return reef_fail(err, REEF_INVALID,
+                         "the prompt is empty: give at least a byte to go on from");
+    if (count < 1 || count > GENERATE_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID, "bytes %" JSON_INTEGER_FORMAT " is not from 1 to %d",
+                         count, GENERATE_BYTES_MAX);
+    if (!(temperature >= 0 && temperature <= 100) || !(top_p > 0 && top_p <= 1))
+        return reef_fail(err, REEF_INVALID,
+                         "temperature %g is not in [0, 100], or top_p %g not in (0, 1]",
+                         temperature, top_p);
+    asked->count = (size_t)count;
+    asked->stream = stream;
+    asked->sampling = (reef_sampling){
+        .seed = (uint64_t)seed, .temperature = (float)temperature, .top_p = (float)top_p};
+    return REEF_OK;
+}
+
+reef_status reef_job_generate(reef_serving *serving, reef_job *job, reef_error *err) {
+    json_t *body;
+    reef_model *model = NULL;
+    generation_request asked = {0};
     reef_status status = parse_body(job, &body, err);
     if (status != REEF_OK) return status;
-    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F}", "prompt", &prompt,
-                       &prompt_bytes, "bytes", &count, "seed", &seed, "temperature", &temperature,
-                       "top_p", &top_p))
-        status = reef_fail(err, REEF_INVALID, "the body is not understood: %s", why.text);
-    else if (prompt_bytes < 1)
-        status =
-            reef_fail(err, REEF_INVALID, "the prompt is empty: give at least a byte to go on from");
-    else if (count < 1 || count > GENERATE_BYTES_MAX)
-        status = reef_fail(err, REEF_INVALID, "bytes %" JSON_INTEGER_FORMAT " is not from 1 to %d",
-                           count, GENERATE_BYTES_MAX);
-    else if (!(temperature >= 0 && temperature <= 100) || !(top_p > 0 && top_p <= 1))
-        status = reef_fail(err, REEF_INVALID,
-                           "temperature %g is not in [0, 100], or top_p %g not in (0, 1]",
-                           temperature, top_p);
+    status = parse_generation(body, &asked, err);
     if (status == REEF_OK) status = model_of(serving, job, false, &model, err);
-    if (status == REEF_OK)
-        status = generate(model, job, prompt, prompt_bytes, (size_t)count,
-                          &(reef_sampling){.seed = (uint64_t)seed,
-                                           .temperature = (float)temperature,
-                                           .top_p = (float)top_p},
-                          err);
+    if (status == REEF_OK) status = generate(serving, model, job, &asked, err);
     json_decref(body);
     return status;
 }
@@ -312,7 +386,7 @@ reef_status reef_job_snapshots(reef_serving *serving, reef_job *job, reef_error 
 reef_status reef_job_timeline(reef_serving *serving, reef_job *job, reef_error *err) {
     reef_txn *txn = NULL;
     uint64_t last;
-    reef_status status = read_count(job, "last", EVENTS_DEFAULT, &last, err);
+    reef_status status = reef_job_count(job, "last", EVENTS_DEFAULT, 1, COUNT_MAX, &last, err);
     if (status != REEF_OK) return status;
     json_t *list = json_array();
     status = begin(serving, job, &txn, err);
@@ -327,14 +401,16 @@ reef_status reef_job_timeline(reef_serving *serving, reef_job *job, reef_error *
     return status;
 }
 
-// The series in `points` equal parts of its steps, each the mean over it.
+// The series in `points` equal parts of the stream, each the mean over it.
 typedef struct series {
     reef_point *points;
     size_t count, room;
+    uint64_t from, to; // positions in the stream: from < position <= to
 } series;
 
 static reef_status on_point(void *context, const reef_point *point, reef_error *err) {
     series *all = context;
+    if (point->stream_bytes <= all->from || point->stream_bytes > all->to) return REEF_OK;
     if (all->count == all->room) {
         size_t room = all->room ? 2 * all->room : 4096;
         reef_point *points = realloc(all->points, room * sizeof(*points));
@@ -347,30 +423,51 @@ static reef_status on_point(void *context, const reef_point *point, reef_error *
 }
 
 static json_t *mean_point(const reef_point *points, size_t count) {
-    double sum = 0;
-    for (size_t i = 0; i < count; i++) sum += (double)points[i].bits_per_byte;
+    double sum = 0, batches = 0, low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        double loss = (double)points[i].bits_per_byte;
+        double share = pow(REEF_SERIES_FOLD, points[i].level);
+        sum += share * loss;
+        batches += share;
+        low = fmin(low, loss);
+        high = fmax(high, loss);
+    }
     const reef_point *last = &points[count - 1];
-    return json_pack("{s:I, s:I, s:I, s:o}", "step", (json_int_t)last->step, "stream_bytes",
-                     (json_int_t)last->stream_bytes, "generation", (json_int_t)last->generation,
-                     "loss", reef_json_number(sum / (double)count));
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)last->step,
+                     "stream_bytes", (json_int_t)last->stream_bytes, "generation",
+                     (json_int_t)last->generation, "batches", (json_int_t)batches, "loss",
+                     reef_json_number(sum / batches), "low", reef_json_number(low), "high",
+                     reef_json_number(high));
+}
+
+// A part that no batch ends in has no point.
+static json_t *cut_series(const series *all, uint64_t parts) {
+    json_t *list = json_array();
+    if (all->count == 0) return list;
+    uint64_t from = all->points[0].stream_bytes, to = all->points[all->count - 1].stream_bytes;
+    double width = (double)(to - from + 1) / (double)parts;
+    for (size_t first = 0, end; first < all->count; first = end) {
+        uint64_t part = (uint64_t)((double)(all->points[first].stream_bytes - from) / width);
+        for (end = first + 1; end < all->count; end++)
+            if ((uint64_t)((double)(all->points[end].stream_bytes - from) / width) != part) break;
+        json_array_append_new(list, mean_point(all->points + first, end - first));
+    }
+    return list;
 }
 
 reef_status reef_job_series(reef_serving *serving, reef_job *job, reef_error *err) {
     reef_txn *txn = NULL;
     series all = {0};
     uint64_t wanted;
-    reef_status status = read_count(job, "points", POINTS_DEFAULT, &wanted, err);
+    reef_status status = reef_job_count(job, "points", POINTS_DEFAULT, 1, COUNT_MAX, &wanted, err);
+    if (status == REEF_OK) status = reef_job_count(job, "from", 0, 0, INT64_MAX, &all.from, err);
+    if (status == REEF_OK)
+        status = reef_job_count(job, "to", INT64_MAX, 0, INT64_MAX, &all.to, err);
     if (status != REEF_OK) return status;
     status = begin(serving, job, &txn, err);
     if (status == REEF_OK) status = reef_series_scan(txn, on_point, &all, err);
     reef_txn_abort(txn);
-    json_t *list = json_array();
-    size_t parts = all.count < wanted ? all.count : (size_t)wanted;
-    for (size_t i = 0; i < parts; i++) {
-        size_t first = i * all.count / parts, end = (i + 1) * all.count / parts;
-        json_array_append_new(list, mean_point(all.points + first, end - first));
-    }
+    json_object_set_new(job->result, "points", cut_series(&all, wanted));
     free(all.points);
-    json_object_set_new(job->result, "points", list);
     return status;
 }

@@ -6,7 +6,11 @@
 #include "http_routes.h"
 
 #include "command.h"
+#include "http_facts.h"
+#include "http_forgetting.h"
+#include "http_ingest.h"
 #include "http_jobs.h"
+#include "http_page.h"
 #include "metrics.h"
 #include "report.h"
 
@@ -105,13 +109,39 @@ static void readyz(reef_routes *routes, reef_http_request *request) {
 
 static void metrics(reef_routes *routes, reef_http_request *request) {
     char *text = reef_metrics_text(routes->monitor, reef_http_connection_count(request->http),
-                                   routes->answers);
+                                   routes->answers, routes->events.facts);
     send_text(routes, request, text ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS,
               text);
 }
 
 static void status(reef_routes *routes, reef_http_request *request) {
     send_json(routes, request, MHD_HTTP_OK, reef_monitor_status(routes->monitor));
+}
+
+static void page(reef_routes *routes, reef_http_request *request) {
+    const reef_page_file *file = reef_page_find(request->path);
+    routes->answers[2]++;
+    reef_http_answer_static(request, file->type, file->bytes, *file->count);
+}
+
+static void events(reef_routes *routes, reef_http_request *request) {
+    if (reef_events_listen(&routes->events, request, routes->monitor)) {
+        routes->answers[2]++;
+        return;
+    }
+    reef_error err;
+    send_failure(routes, request,
+                 code_of(reef_fail(&err, REEF_BUSY, "%d clients listen already; try again",
+                                   REEF_EVENTS_MAX)),
+                 &err);
+}
+
+void reef_routes_tick(reef_routes *routes) {
+    reef_events_tick(&routes->events, routes->monitor, routes->serving);
+}
+
+void reef_routes_release(reef_routes *routes) {
+    reef_events_release(&routes->events);
 }
 
 // ---- commands ------------------------------------------------------------------------------------
@@ -134,14 +164,23 @@ static void forget_command(void *work) {
     ((reef_request *)work)->owner = NULL; // the trainer still has it
 }
 
-static void hand_over(reef_routes *routes, reef_http_request *request, reef_request *parsed) {
+static reef_status give_to(reef_routes *routes,
+                           reef_command_kind to,
+                           reef_request *request,
+                           reef_error *err) {
+    if (to == REEF_COMMAND_SERVICE) return routes->on_request(routes->context, request, err);
+    return reef_training_request(routes->training, request, err);
+}
+
+static void hand_over(reef_routes *routes, reef_http_request *request, reef_command *command) {
+    reef_request *parsed = &command->request;
     reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
     reef_request *copy = malloc(sizeof(*copy));
     if (copy) {
         *copy = *parsed;
         copy->owner = request;
         copy->on_answer = on_command_answer;
-        if (reef_training_request(routes->training, copy, &err) == REEF_OK) {
+        if (give_to(routes, command->kind, copy, &err) == REEF_OK) {
             request->deferred = true;
             request->work = copy;
             request->forget = forget_command;
@@ -151,6 +190,57 @@ static void hand_over(reef_routes *routes, reef_http_request *request, reef_requ
     reef_request_release(parsed);
     free(copy);
     send_failure(routes, request, code_of(err.status), &err);
+}
+
+// ---- what is pushed ------------------------------------------------------------------------------
+
+static void send_push_failure(reef_routes *routes,
+                              reef_http_request *request,
+                              unsigned code,
+                              const reef_error *err,
+                              unsigned retry_ms) {
+    json_t *answer = reef_push_failure(err, retry_ms);
+    json_object_del(answer, "ok"); // the code says so
+    send_json(routes, request, code, answer);
+}
+
+static void on_pushed(reef_push_batch *batch) {
+    reef_http_request *request = batch->owner;
+    request->work = NULL;
+    if (batch->error.status == REEF_OK)
+        send_json(request->routes, request, MHD_HTTP_OK, reef_push_result(batch));
+    else
+        send_push_failure(request->routes, request, code_of(batch->error.status), &batch->error,
+                          batch->retry_ms);
+}
+
+static void forget_push(void *work) {
+    ((reef_push_batch *)work)->owner = NULL; // it is on its way to the journal
+}
+
+static void push(reef_routes *routes, reef_http_request *request, reef_push_batch *batch) {
+    reef_error err;
+    batch->owner = request;
+    batch->on_answer = on_pushed;
+    reef_status result = reef_push_submit(routes->pusher, batch, &err);
+    if (result != REEF_OK) {
+        send_push_failure(routes, request, code_of(result), &err, batch->retry_ms);
+        reef_push_batch_free(batch);
+        return;
+    }
+    request->deferred = true;
+    request->work = batch;
+    request->forget = forget_push;
+}
+
+static void ingest(reef_routes *routes, reef_http_request *request) {
+    unsigned code;
+    reef_error err;
+    reef_push_batch *batch;
+    if (reef_http_ingest(&batch, request, &code, &err) == REEF_OK)
+        push(routes, request, batch);
+    else
+        send_failure(routes, request, code, &err);
 }
 
 // The body is a line of the control socket.
@@ -167,7 +257,12 @@ static void command(reef_routes *routes, reef_http_request *request) {
         status(routes, request);
         break;
     case REEF_COMMAND_TRAINER:
-        hand_over(routes, request, &parsed.request);
+    case REEF_COMMAND_SERVICE:
+        hand_over(routes, request, &parsed);
+        break;
+    case REEF_COMMAND_INGEST:
+        parsed.batch->weight = request->body_bytes;
+        push(routes, request, parsed.batch);
         break;
     case REEF_COMMAND_STOP:
         routes->on_stop(routes->context);
@@ -179,22 +274,89 @@ static void command(reef_routes *routes, reef_http_request *request) {
 // ---- answered by the serving thread --------------------------------------------------------------
 
 static void forget_job(void *work) {
-    ((reef_job *)work)->owner = NULL;
+    reef_job *job = work;
+    job->owner = NULL;
+    atomic_store(&job->abandoned, true);
+}
+
+static void on_stream_gone(void *owner) {
+    reef_job *job = owner;
+    job->stream = NULL;
+    atomic_store(&job->abandoned, true);
+}
+
+// What a job emits makes its answer a stream. From then on the request is answered and the stream waits.
+static void pass_on(reef_routes *routes, reef_job *job, const char *text, size_t bytes) {
+    reef_http_request *request = job->owner;
+    if (request) {
+        job->owner = NULL;
+        request->work = NULL;
+        job->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, job);
+        if (job->stream)
+            routes->answers[2]++;
+        else
+            refuse(routes, request, MHD_HTTP_TOO_MANY_REQUESTS,
+                   "too many answers are under way already; try again");
+    }
+    if (job->stream && reef_http_stream_send(job->stream, text, bytes)) return;
+    if (job->stream) reef_http_stream_end(job->stream); // it takes too little of what comes
+    job->stream = NULL;
+    atomic_store(&job->abandoned, true);
+}
+
+static void pass_on_emitted(reef_routes *routes) {
+    reef_job *job;
+    size_t bytes = 0;
+    char *text = reef_serving_emitted(routes->serving, &job, &bytes);
+    if (text) pass_on(routes, job, text, bytes);
+    free(text);
+}
+
+// The last event of a stream, by which a whole answer differs from one that was cut.
+static void end_stream(reef_routes *routes, reef_job *job) {
+    bool failed = job->error.status != REEF_OK;
+    json_t *answer = failed ? reef_answer_error(&job->error) : json_incref(job->result);
+    if (failed) json_object_del(answer, "ok");
+    char *text = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    json_decref(answer);
+    size_t room = text ? strlen(text) + 32 : 0;
+    char *event = text ? malloc(room) : NULL;
+    int bytes =
+        event ? snprintf(event, room, "event: %s\ndata: %s\n\n", failed ? "error" : "end", text)
+              : 0;
+    if (bytes > 0) pass_on(routes, job, event, (size_t)bytes);
+    if (job->stream) reef_http_stream_end(job->stream);
+    job->stream = NULL;
+    free(event);
+    free(text);
+}
+
+static void answer_job(reef_routes *routes, reef_job *job) {
+    if (job->on_done) {
+        job->on_done(job);
+        return;
+    }
+    if (job->pending_bytes) pass_on(routes, job, job->pending, job->pending_bytes);
+    if (job->stream) {
+        end_stream(routes, job);
+        return;
+    }
+    reef_http_request *request = job->owner;
+    if (!request) return;
+    request->work = NULL;
+    if (job->error.status == REEF_OK) {
+        send_json(routes, request, MHD_HTTP_OK, job->result);
+        job->result = NULL; // taken
+    } else {
+        send_failure(routes, request, code_of(job->error.status), &job->error);
+    }
 }
 
 void reef_routes_answer(reef_routes *routes) {
+    pass_on_emitted(routes);
     for (reef_job *job = reef_serving_answered(routes->serving), *next; job; job = next) {
         next = job->next;
-        reef_http_request *request = job->owner;
-        if (request) {
-            request->work = NULL;
-            if (job->error.status == REEF_OK) {
-                send_json(routes, request, MHD_HTTP_OK, job->result);
-                job->result = NULL; // taken
-            } else {
-                send_failure(routes, request, code_of(job->error.status), &job->error);
-            }
-        }
+        answer_job(routes, job);
         reef_job_free(job);
     }
 }
@@ -267,6 +429,12 @@ static void submit(reef_routes *routes, reef_http_request *request, const route 
 // ---- which route ---------------------------------------------------------------------------------
 
 static const route ROUTES[] = {
+    {"GET", "/", ACCESS_ALL, page, NULL, ""}, // it holds nothing of the pool, and asks with a token
+    {"GET", "/dashboard.css", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/dashboard.js", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/charts.js", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/uplot.css", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/uplot.js", ACCESS_ALL, page, NULL, ""},
     {"GET", "/livez", ACCESS_ALL, livez, NULL, ""},
     {"GET", "/readyz", ACCESS_ALL, readyz, NULL, ""},
     {"GET", "/metrics", ACCESS_READ, metrics, NULL, ""},
@@ -274,18 +442,30 @@ static const route ROUTES[] = {
     {"GET", "/v1/generations", ACCESS_READ, NULL, reef_job_generations, ""},
     {"GET", "/v1/snapshots", ACCESS_READ, NULL, reef_job_snapshots, ""},
     {"GET", "/v1/timeline", ACCESS_READ, NULL, reef_job_timeline, "last "},
-    {"GET", "/v1/series", ACCESS_READ, NULL, reef_job_series, "points "},
+    {"GET", "/v1/series", ACCESS_READ, NULL, reef_job_series, "points from to "},
+    {"GET", "/v1/usage", ACCESS_READ, NULL, reef_job_usage, "generation layer since until "},
+    {"GET", "/v1/forgetting", ACCESS_READ, NULL, reef_job_forgetting, ""},
+    {"GET", "/v1/events", ACCESS_READ, events, NULL, ""},
     {"POST", "/v1/score", ACCESS_READ, NULL, reef_job_score, "as_of per_byte "},
     {"POST", "/v1/generate", ACCESS_READ, NULL, reef_job_generate, "as_of "},
     {"POST", "/v1/predict", ACCESS_READ, NULL, reef_job_predict, "as_of "},
     {"POST", "/v1/command", ACCESS_CHANGE, command, NULL, ""},
+    {"POST", REEF_HTTP_INGEST_PATH, ACCESS_CHANGE, ingest, NULL, ""},
+    {"POST", REEF_HTTP_INGEST_PATH "/*", ACCESS_CHANGE, ingest, NULL, ""},
 };
+
+// A star at the end stands for one more word.
+static bool is_path(const char *pattern, const char *path) {
+    size_t bytes = strlen(pattern);
+    if (pattern[bytes - 1] != '*') return !strcmp(pattern, path);
+    return !strncmp(pattern, path, bytes - 1) && path[bytes - 1] && !strchr(path + bytes - 1, '/');
+}
 
 static const route *find_route(const reef_http_request *request, bool *path_known) {
     *path_known = false;
     bool head = !strcmp(request->method, "HEAD"); // MHD leaves the body out
     for (size_t i = 0; i < sizeof(ROUTES) / sizeof(*ROUTES); i++) {
-        if (strcmp(request->path, ROUTES[i].path) != 0) continue;
+        if (!is_path(ROUTES[i].path, request->path)) continue;
         *path_known = true;
         if (!strcmp(request->method, head ? "HEAD" : ROUTES[i].method) &&
             (!head || !strcmp(ROUTES[i].method, "GET")))

@@ -4,7 +4,9 @@
 #define REEF_HTTP_ROUTES_H
 
 #include "http.h"
+#include "http_events.h"
 #include "monitor.h"
+#include "push.h"
 #include "serving.h"
 #include "training.h"
 
@@ -13,9 +15,13 @@ typedef struct reef_routes {
     reef_monitor *monitor;
     reef_training *training;
     reef_serving *serving;
+    reef_pusher *pusher;
     void (*on_stop)(void *context); // a client asked for the end
+    /** Takes a request of REEF_COMMAND_SERVICE, as reef_training_request does. */
+    reef_status (*on_request)(void *context, reef_request *request, reef_error *err);
     void *context;
     // its own
+    reef_events events;
     uint64_t answers[6]; // by hundreds of the code; [0]: none was sent
 } reef_routes;
 
@@ -24,5 +30,8 @@ void reef_routes_handle(void *context, reef_http_request *request);
 void reef_routes_forget(void *context, reef_http_request *request);
 /** Send the answers that the serving thread has ready. */
 void reef_routes_answer(reef_routes *routes);
+/** Send what is sent without being asked for; call at a steady pace. */
+void reef_routes_tick(reef_routes *routes);
+void reef_routes_release(reef_routes *routes);
 
 #endif

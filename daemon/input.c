@@ -6,6 +6,9 @@
 //                                         '---> reef_input_ended --> the lane's next source
 #include "input.h"
 
+#include "follow.h"
+#include "push.h"
+#include "redis.h"
 #include "source_name.h"
 #include "training.h"
 
@@ -41,14 +44,15 @@ static reef_status take_weight(reef_input *input, size_t *bytes, reef_error *err
     unsigned long weight = length - digits > 4 ? 0 : strtoul(input->spec + digits, NULL, 10);
     if (weight < 1 || weight > REEF_INPUT_WEIGHT_MAX)
         return reef_fail(err, REEF_INVALID,
-                         "the weight of '%.100s' is not a whole number from 1 to %d", input->spec,
-                         REEF_INPUT_WEIGHT_MAX);
+                         "a source's weight, '%.20s', is not a whole number from 1 to %d",
+                         input->spec + digits, REEF_INPUT_WEIGHT_MAX);
     input->weight = (uint32_t)weight;
     *bytes = digits - key - 1;
     return REEF_OK;
 }
 
-static const reef_input_kind *const LIVE_KINDS[] = {NULL};
+static const reef_input_kind *const LIVE_KINDS[] = {&reef_follow_kind, &reef_dir_kind,
+                                                    &reef_redis_kind, &reef_input_push, NULL};
 
 static const reef_input_kind *live_kind(const char *spec, size_t scheme) {
     for (size_t i = 0; LIVE_KINDS[i]; i++)
@@ -90,8 +94,10 @@ reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err
     } else {
         return reef_fail(
             err, REEF_INVALID,
-            "unknown kind of source '%.*s' in '%.80s': known are file:PATH and - (standard input), "
-            "and for vectors idx:, npy:, csv: and jsonl:",
+            "unknown kind of source '%.*s' in '%.80s': known are file:PATH, - (standard input), "
+            "follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, redis://HOST:PORT/STREAM and "
+            "push:NAME, and for "
+            "vectors idx:, npy:, csv: and jsonl:",
             (int)scheme, spec, spec);
     }
     if (!*rest) return reef_fail(err, REEF_INVALID, "the source '%s' names no file", spec);

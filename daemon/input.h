@@ -37,6 +37,7 @@ typedef struct reef_input_kind {
     const char *scheme; // before the colon of a spec
     bool live;          // a lane of its own: it has no end, and others need not wait for it
     bool again;         // can be read again from a place; what cannot is trained before a stop
+    bool promised;      // all up to `bytes` was acknowledged to its sender: a drain waits for it
     /** `rest` is the spec after the colon, without a weight; borrowed from the command line. Sets `state`. */
     reef_status (*open)(reef_input *input, const char *rest, reef_error *err);
     /** INVALID when a pool with this configuration cannot be trained on it. */
@@ -63,6 +64,8 @@ typedef struct reef_input_kind {
                             reef_error *err);
     /** Nothing will be read any more: close handles of the loop; a read under way is not answered. */
     void (*stop)(reef_input *input);
+    /** In the commit that has the trainer's cursor at `cursor`, on the trainer's thread; may be NULL. */
+    reef_status (*committed)(reef_input *input, reef_txn *txn, uint64_t cursor, reef_error *err);
     /** Free `state`; the loop is gone. */
     void (*close)(reef_input *input);
     /** Members for `status`, a new reference, or NULL; the function may be NULL. */

@@ -56,6 +56,7 @@ reef_status reef_lanes_init(reef_lanes *lanes,
 static void free_first_mark(reef_lane *lane) {
     reef_place_mark *mark = lane->marks;
     lane->marks = mark->next;
+    lane->mark_bytes -= strlen(mark->text);
     if (!lane->marks) lane->marks_end = &lane->marks;
     free(mark->text);
     free(mark);
@@ -85,7 +86,8 @@ static bool is_its_turn(const reef_lanes *lanes, const reef_lane *lane, size_t s
 bool reef_lanes_space(reef_lanes *lanes, size_t source, uint8_t **at, size_t *count) {
     reef_lane *lane = &lanes->lanes[lanes->lane_of[source]];
     if (!is_its_turn(lanes, lane, source)) return false;
-    if (reef_ring_space(&lane->ring, at, count)) return true;
+    if (lane->mark_bytes < REEF_MARK_BYTES_HIGH && reef_ring_space(&lane->ring, at, count))
+        return true;
     lane->blocked = true;
     return false;
 }
@@ -99,6 +101,7 @@ void reef_lanes_fill(reef_lanes *lanes, size_t source, size_t count, uint64_t be
     *place = (reef_place_mark){.begin = begin, .text = mark};
     *lane->marks_end = place;
     lane->marks_end = &place->next;
+    lane->mark_bytes += strlen(mark);
 }
 
 void reef_lanes_end(reef_lanes *lanes, size_t source) {
@@ -154,7 +157,8 @@ bool reef_lanes_take(reef_lanes *lanes, size_t index, size_t count) {
     reef_lane *lane = &lanes->lanes[index];
     reef_ring_take(&lane->ring, count);
     reef_lane_skip_ended(lanes, lane);
-    bool room = lane->blocked && reef_ring_count(&lane->ring) < lane->ring.high / 2;
+    bool room = lane->blocked && reef_ring_count(&lane->ring) < lane->ring.high / 2 &&
+                lane->mark_bytes < REEF_MARK_BYTES_HIGH;
     if (room) lane->blocked = false;
     return room;
 }

@@ -15,6 +15,7 @@
 
 #define REEF_QUEUE_BYTES_HIGH (4u << 20) // of sources that end: reading stops when this much waits
 #define REEF_LIVE_BYTES_HIGH (1u << 20)  // of a live source
+#define REEF_MARK_BYTES_HIGH (1u << 20)  // of its marks: those of a large directory are long
 
 /** Where a byte of a live source lies, as its kind put it. */
 typedef struct reef_place_mark {
@@ -32,6 +33,7 @@ typedef struct reef_lane {
     uint64_t until; // no byte from this position on is lent; for reef_lanes_stop
     bool blocked;   // no room was found: wake the loop when there is
     reef_place_mark *marks, **marks_end;
+    size_t mark_bytes; // of their texts
 } reef_lane;
 
 typedef struct reef_lanes {

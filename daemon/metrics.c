@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static void head(FILE *out, const char *name, const char *kind, const char *help) {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
@@ -58,9 +56,38 @@ static void write_sources(FILE *out, const reef_monitor *monitor) {
     }
     head(out, LAG, "gauge", "Bytes of a source that are there and not accepted yet.");
     for (size_t i = 0; i < monitor->source_count; i++) {
-        if (monitor->sources[i].bytes == REEF_BYTES_UNKNOWN) continue;
+        uint64_t bytes = monitor->sources[i].bytes, cursor = monitor->progress[i].cursor;
+        if (bytes == REEF_BYTES_UNKNOWN) continue;
         labelled(out, LAG, "source", monitor->sources[i].name);
-        fprintf(out, "%" PRIu64 "\n", monitor->sources[i].bytes - monitor->progress[i].cursor);
+        fprintf(out, "%" PRIu64 "\n", bytes > cursor ? bytes - cursor : 0);
+    }
+}
+
+// The loss before training, by source: sums for rates, and a recent mean. Those without any are left out.
+static void write_losses(FILE *out, const reef_monitor *monitor) {
+    bool vectors = monitor->record_bytes > 0;
+    const char *recent = vectors ? "reef_source_error_ratio" : "reef_source_loss";
+    const char *scored = vectors ? "reef_source_examples_total" : "reef_source_scored_bytes_total";
+    const char *sum = vectors ? "reef_source_wrong_examples_total" : "reef_source_loss_sum_total";
+    head(out, recent, "gauge",
+         vectors ? "Share of a source classed wrongly before it was learned, recent mean."
+                 : "Bits per byte of a source before it was learned, recent mean.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        if (!monitor->progress[i].loss.scored) continue;
+        labelled(out, recent, "source", monitor->sources[i].name);
+        number(out, monitor->progress[i].loss.recent);
+    }
+    head(out, scored, "counter", "How much of a source has a loss, since the process started.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        labelled(out, scored, "source", monitor->sources[i].name);
+        fprintf(out, "%" PRIu64 "\n", monitor->progress[i].loss.scored);
+    }
+    head(out, sum, "counter",
+         vectors ? "Examples of a source classed wrongly, since then."
+                 : "Bits that these took, since the process started.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        labelled(out, sum, "source", monitor->sources[i].name);
+        number(out, monitor->progress[i].loss.sum);
     }
 }
 
@@ -109,20 +136,47 @@ static void write_commits(FILE *out, const reef_training_view *view) {
           view->failing[0] != 0);
 }
 
-static double file_bytes(const char *pool) {
-    char path[4096];
-    struct stat info;
-    int bytes = snprintf(path, sizeof(path), "%s/data.mdb", pool);
-    if (bytes < 0 || (size_t)bytes >= sizeof(path) || stat(path, &info) != 0) return NAN;
-    return (double)info.st_size;
+// A gauge for every generation that has a number.
+static void write_by_generation(
+    FILE *out, const char *name, const char *help, const json_t *list, const char *field) {
+    size_t i;
+    json_t *one;
+    head(out, name, "gauge", help);
+    json_array_foreach(list, i, one) {
+        const json_t *value = json_object_get(one, field);
+        if (!json_is_number(value)) continue;
+        fprintf(out, "%s{generation=\"%" JSON_INTEGER_FORMAT "\"} ", name,
+                json_integer_value(json_object_get(one, "generation")));
+        number(out, json_number_value(value));
+    }
 }
 
-static double resident_bytes(void) {
-    unsigned long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    int fields = file ? fscanf(file, "%lu %lu", &pages, &resident) : 0;
-    if (file) fclose(file);
-    return fields == 2 ? (double)resident * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
+static void write_facts(FILE *out, const json_t *facts) {
+    if (!facts) return; // before the first look
+    const json_t *list = json_object_get(facts, "generations");
+    write_by_generation(out, "reef_expert_usage_ratio",
+                        "Share of a generation's experts that were ever chosen, all layers.", list,
+                        "used_share");
+    write_by_generation(
+        out, "reef_expert_unevenness",
+        "Distance from uniform use of a generation's experts, nats, mean of layers.", list,
+        "unevenness");
+    write_by_generation(out, "reef_gate_leakage_ratio",
+                        "Share of older inputs on which a generation's gate fires, as last fitted.",
+                        list, "leak");
+    const struct {
+        const char *name, *help, *field;
+    } gauges[] = {
+        {"reef_pool_free_bytes", "Bytes of the pool's file that can be used again.", "free_bytes"},
+        {"reef_readers", "Read transactions that are open on the pool.", "readers"},
+        {"reef_reader_age_commits", "Commits since the oldest open read transaction began.",
+         "reader_lag"},
+        {"reef_longest_read_seconds", "The longest read transaction of this process so far.",
+         "longest_read_s"},
+    };
+    for (size_t i = 0; i < sizeof(gauges) / sizeof(*gauges); i++)
+        gauge(out, gauges[i].name, gauges[i].help,
+              json_number_value(json_object_get(facts, gauges[i].field)));
 }
 
 static void write_http(FILE *out, size_t connections, const uint64_t answers[6]) {
@@ -156,10 +210,20 @@ static void write_training(FILE *out, const reef_monitor *monitor, const reef_tr
     else
         gauge(out, "reef_loss", "Bits per byte before it was learned, recent median.",
               status->bits_per_byte);
+    if (!vectors) {
+        gauge(out, "reef_drift_deviations",
+              "Loss of the last batch above the recent median, in robust standard deviations.",
+              status->drift);
+        gauge(out, "reef_drift_limit", "Loss above which a batch is suspicious, bits per byte.",
+              status->drift_limit);
+    }
     gauge(out, "reef_learning_rate", "Learning rate of dense parameters.", status->learning_rate);
 }
 
-char *reef_metrics_text(reef_monitor *monitor, size_t connections, const uint64_t answers[6]) {
+char *reef_metrics_text(reef_monitor *monitor,
+                        size_t connections,
+                        const uint64_t answers[6],
+                        const json_t *facts) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -173,12 +237,15 @@ char *reef_metrics_text(reef_monitor *monitor, size_t connections, const uint64_
           (double)(uv_hrtime() - monitor->started_ns) / 1e9);
     write_training(out, monitor, &view);
     write_sources(out, monitor);
+    write_losses(out, monitor);
     write_phases(out, &view.trainer);
     write_experts(out, &view.trainer);
     write_commits(out, &view);
-    gauge(out, "reef_pool_file_bytes", "Size of the pool's data file.", file_bytes(monitor->pool));
+    gauge(out, "reef_pool_file_bytes", "Size of the pool's data file.",
+          reef_monitor_file_bytes(monitor));
     gauge(out, "reef_resident_memory_bytes", "Memory of the process that is resident.",
-          resident_bytes());
+          reef_monitor_resident_bytes());
+    write_facts(out, facts);
     write_http(out, connections, answers);
     if (fclose(out) == 0) return text;
     free(text);

@@ -7,7 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** On the heap, the caller's; NULL without memory. answers: (6) HTTP answers by hundreds of their code. */
-char *reef_metrics_text(reef_monitor *monitor, size_t connections, const uint64_t answers[6]);
+/**
+ * On the heap, the caller's; NULL without memory.
+ *
+ * answers  (6) HTTP answers by hundreds of their code
+ * facts    of reef_job_facts, or NULL while there are none
+ */
+char *reef_metrics_text(reef_monitor *monitor,
+                        size_t connections,
+                        const uint64_t answers[6],
+                        const json_t *facts);
 
 #endif

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct totals {
@@ -121,6 +122,8 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
     json_object_set_new(object, "strategy", json_string(status->strategy));
     SET_COUNT(task);
     SET_COUNT(suspicious);
+    SET_NUMBER(drift);
+    SET_NUMBER(drift_limit);
     SET_NUMBER(learning_rate);
     SET_COUNT(experts);
     SET_COUNT(experts_open);
@@ -161,6 +164,23 @@ static json_t *scrub_json(const reef_monitor *monitor) {
     return object;
 }
 
+// A number for JSON and for metrics, where it may not be known.
+double reef_monitor_file_bytes(const reef_monitor *monitor) {
+    char path[4096];
+    struct stat info;
+    int bytes = snprintf(path, sizeof(path), "%s/data.mdb", monitor->pool);
+    if (bytes < 0 || (size_t)bytes >= sizeof(path) || stat(path, &info) != 0) return (double)NAN;
+    return (double)info.st_size;
+}
+
+double reef_monitor_resident_bytes(void) {
+    unsigned long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    int fields = file ? fscanf(file, "%lu %lu", &pages, &resident) : 0;
+    if (file) fclose(file);
+    return fields == 2 ? (double)resident * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
+}
+
 json_t *reef_monitor_status(reef_monitor *monitor) {
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
@@ -188,6 +208,9 @@ json_t *reef_monitor_status(reef_monitor *monitor) {
     json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
     json_object_set_new(object, "commit_error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());
+    json_object_set_new(object, "pool_file_bytes",
+                        reef_json_number(reef_monitor_file_bytes(monitor)));
+    json_object_set_new(object, "resident_bytes", reef_json_number(reef_monitor_resident_bytes()));
     json_object_set_new(object, "scrub", scrub_json(monitor));
     return object;
 }

@@ -36,6 +36,10 @@ typedef struct reef_monitor {
 void reef_monitor_sample(reef_monitor *monitor);
 /** The result of `status`. */
 json_t *reef_monitor_status(reef_monitor *monitor);
+/** Of the pool's data file; NAN where that cannot be told. */
+double reef_monitor_file_bytes(const reef_monitor *monitor);
+/** Memory of this process that is resident; NAN as above. */
+double reef_monitor_resident_bytes(void);
 /** One line for people. */
 void reef_monitor_line(reef_monitor *monitor, char *out, size_t room);
 

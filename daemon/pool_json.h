@@ -21,6 +21,19 @@ json_t *reef_snapshot_json(const reef_snapshot *snapshot);
 /** Append every event of the timeline to the array `events`, oldest first. CORRUPT an event that is no JSON. */
 REEF_MUST_CHECK reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err);
 
+/**
+ * What a check of a pool found.
+ *
+ * pool, damage  the pool's name and the list of what is damaged, as JSON; both references are taken
+ * percent       of the sealed records that were to be hashed
+ */
+json_t *reef_check_json(json_t *pool,
+                        const reef_check_options *options,
+                        const reef_check_report *report,
+                        json_t *damage,
+                        double percent,
+                        double seconds);
+
 /** Layers of a model that have experts. */
 uint32_t reef_config_peer_layers(const reef_config *config);
 

@@ -3,6 +3,7 @@
 
 #include "reef_kernels.h"
 #include "reef_store.h"
+#include "report.h"
 
 #include <jansson.h>
 
@@ -10,10 +11,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PROGRAM_BYTES_MAX 40
 #define POOL_BYTES_MAX 1000
+
+// ---- last words ----------------------------------------------------------------------------------
+
+static bool log_json, log_journal;
+
+void reef_program_log(bool json, bool journal) {
+    log_json = json;
+    log_journal = journal;
+}
+
+// From a signal handler and without memory: write(2) and little else.
+static void put(const char *text, size_t bytes) {
+    (void)!write(STDERR_FILENO, text, bytes);
+}
+
+static void put_text(const char *text) {
+    put(text, strlen(text));
+}
+
+// A JSON object of which all but the time, which comes last, is there: `{"a": 1`.
+static void put_json(const char *open) {
+    char digits[24], line[24 + 16] = ",\"unix_ms\":";
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    size_t count = 0, at = strlen(line);
+    for (; ms > 0; ms /= 10) digits[count++] = (char)('0' + ms % 10);
+    while (count > 0) line[at++] = digits[--count];
+    line[at++] = '}';
+    line[at++] = '\n';
+    put_text(open);
+    put(line, at);
+}
 
 // ---- no memory -----------------------------------------------------------------------------------
 
@@ -22,10 +57,14 @@ static const char *program_name;
 // At once, from whatever thread: nothing is flushed, so that no half of an answer gets out, and nothing that
 // was committed is lost.
 static void out_of_memory(void) {
-    static const char WHY[] = ": out of memory; nothing that was committed is lost\n";
-    ssize_t unused = write(STDERR_FILENO, program_name, strlen(program_name));
-    unused = write(STDERR_FILENO, WHY, sizeof(WHY) - 1);
-    (void)unused;
+    if (log_json) {
+        put_json("{\"event\":\"error\",\"level\":\"error\",\"status\":\"no memory\","
+                 "\"message\":\"out of memory; nothing that was committed is lost\"");
+    } else {
+        if (log_journal) put_text("<3>");
+        put_text(program_name);
+        put_text(": out of memory; nothing that was committed is lost\n");
+    }
     _exit(reef_status_exit_code(REEF_NO_MEMORY));
 }
 
@@ -52,12 +91,17 @@ reef_status reef_program_choose_kernels(reef_error *err) {
 
 // Put together beforehand: a handler may call write and _exit, and little else.
 static char guard_line[PROGRAM_BYTES_MAX + 2 * POOL_BYTES_MAX + 250];
-static size_t guard_bytes;
+static char *guard_json; // all but the time
 
 static void on_fault(int number) {
     // An assert of ours is ours: the handler returns, and abort() goes on.
     if (number == SIGABRT && !reef_store_gave_up()) return;
-    (void)!write(STDERR_FILENO, guard_line, guard_bytes);
+    if (log_json && guard_json) {
+        put_json(guard_json);
+    } else {
+        if (log_journal) put_text("<3>");
+        put_text(guard_line);
+    }
     _exit(reef_status_exit_code(REEF_CORRUPT));
 }
 
@@ -69,22 +113,34 @@ static void path_print(char *out, const char *path) {
     out[i] = '\0';
 }
 
+// The line without its end as a JSON object without its end.
+static char *guard_as_json(void) {
+    char message[sizeof(guard_line)];
+    snprintf(message, sizeof(message), "%s", guard_line + strcspn(guard_line, ":") + 2);
+    message[strcspn(message, "\n")] = '\0';
+    json_t *object = json_pack("{s:s, s:s, s:s, s:o}", "event", "error", "level", "error", "status",
+                               reef_status_text(REEF_CORRUPT), "message", reef_json_text(message));
+    char *text = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    if (text) text[strlen(text) - 1] = '\0';
+    return text;
+}
+
 void reef_program_guard(const char *program, const char *pool) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     (void)program, (void)pool; // sanitizers have handlers of their own, which say more
-    (void)on_fault, (void)path_print;
+    (void)on_fault, (void)path_print, (void)guard_as_json;
 #else
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
     static char path[POOL_BYTES_MAX];
-    if (guard_bytes > 0) return;
+    if (guard_line[0]) return;
     path_print(path, pool);
-    int bytes =
-        snprintf(guard_line, sizeof(guard_line),
-                 "%.*s: stopped by a signal while it used pool %s: most likely a page of its "
-                 "data.mdb is damaged; see what is lost with: reef verify %s (where that finds "
-                 "nothing, this is a bug)\n",
-                 PROGRAM_BYTES_MAX, program, path, path);
-    guard_bytes = bytes < 0 ? 0 : (size_t)bytes;
+    snprintf(guard_line, sizeof(guard_line),
+             "%.*s: stopped by a signal while it used pool %s: most likely a page of its "
+             "data.mdb is damaged; see what is lost with: reef verify %s (where that finds "
+             "nothing, this is a bug)\n",
+             PROGRAM_BYTES_MAX, program, path, path);
+    guard_json = guard_as_json();
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         (void)sigaction(signals[i], &(struct sigaction){.sa_handler = on_fault}, NULL);
 #endif

@@ -23,5 +23,12 @@
  */
 REEF_API REEF_MUST_CHECK reef_status reef_daemon_call(
     const char *pool, const char *socket_path, const char *request, char **result, reef_error *err);
+/** The same. retry_ms  written: after how long to try again, where the daemon's error says so; otherwise 0 */
+REEF_API REEF_MUST_CHECK reef_status reef_daemon_call_hinted(const char *pool,
+                                                             const char *socket_path,
+                                                             const char *request,
+                                                             char **result,
+                                                             unsigned *retry_ms,
+                                                             reef_error *err);
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "reef_error.h"
 
+#include <stdbool.h>
+
 /**
  * Call first: from here on the program says so and ends with the exit code of REEF_NO_MEMORY when memory runs
  * out while JSON is read or written, which could otherwise be cut short without a word.
@@ -11,6 +13,9 @@
  * name  of the program, for that message; it stays
  */
 REEF_API void reef_program_begin(const char *name);
+
+/** What this file says when the program ends: as one JSON object, or with the journal's prefix of an error. */
+REEF_API void reef_program_log(bool json, bool journal);
 
 /** Choose the kernels that REEF_ISA names; empty or unset: the best that this CPU runs. */
 REEF_API REEF_MUST_CHECK reef_status reef_program_choose_kernels(reef_error *err);

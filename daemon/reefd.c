@@ -10,9 +10,11 @@
 #include "input.h"
 #include "monitor.h"
 #include "options.h"
+#include "push.h"
 #include "reef_program.h"
 #include "reef_trainer.h"
 #include "report.h"
+#include "service.h"
 #include "serving.h"
 #include "training.h"
 #include "turns_store.h"
@@ -41,11 +43,13 @@ typedef struct reef_daemon {
     reef_scrubber *scrubber;
     reef_training *training;
     reef_reader reader;
+    reef_pusher pusher;
     reef_monitor monitor;
     reef_control control;
     reef_serving *serving; // with --http
     reef_routes routes;
     reef_http *http;
+    reef_service service;
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t tick;
@@ -63,8 +67,14 @@ static void stop(void *context) {
     reef_daemon *daemon = context;
     if (daemon->stopping) return;
     daemon->stopping = true;
+    reef_service_stopping(&daemon->service);
     reef_reader_stop(&daemon->reader);
     reef_training_stop(daemon->training);
+}
+
+static reef_status take_request(void *context, reef_request *request, reef_error *err) {
+    reef_daemon *daemon = context;
+    return reef_service_request(&daemon->service, request, err);
 }
 
 static void on_signal(uv_signal_t *handle, int number) {
@@ -96,6 +106,7 @@ static void on_tick(uv_timer_t *timer) {
     reef_monitor_sample(&daemon->monitor);
     reef_control_tick(&daemon->control);
     if (daemon->http) reef_http_tick(daemon->http);
+    if (daemon->http && !daemon->closing) reef_routes_tick(&daemon->routes);
     bool rewritten = daemon->report.terminal && !daemon->report.json;
     if (!rewritten && uv_hrtime() - daemon->progress_ns < PROGRESS_LINE_NS) return;
     daemon->progress_ns = uv_hrtime();
@@ -109,6 +120,7 @@ static void close_all(reef_daemon *daemon) {
     reef_control_close(&daemon->control);
     reef_http_close(daemon->http);
     daemon->http = NULL;
+    reef_service_close(&daemon->service);
     uv_close((uv_handle_t *)&daemon->tick, NULL);
     uv_close((uv_handle_t *)&daemon->wake, NULL);
     // The signals stay caught to the very end, without keeping the loop alive: see run().
@@ -144,7 +156,7 @@ static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
             if (!strcmp(source->name, daemon->sources[k].name))
                 return reef_fail(err, REEF_INVALID,
                                  "the source '%s' is given twice; each is read once",
-                                 daemon->options.sources[i]);
+                                 source->label);
     }
     return REEF_OK;
 }
@@ -158,6 +170,8 @@ static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
     reef_txn_abort(txn);
     if (status == REEF_OK && reef_config_is_vector(&config))
         daemon->monitor.record_bytes = reef_vector_record_bytes(&config);
+    if (status == REEF_OK)
+        daemon->pusher.vector_inputs = reef_config_is_vector(&config) ? config.inputs : 0;
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
         status = daemon->sources[i].kind->check(&daemon->sources[i], &config, err);
     return status;
@@ -223,7 +237,7 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
                                  .patience_s = options->patience_seconds,
                                  .commit_steps = options->commit_steps,
                                  .commit_seconds = options->commit_seconds,
-                                 .commit_retries = options->commit_retries,
+                                 .commit_retries = (uint32_t)options->commit_retries,
                                  .stay = options->stay,
                                  .report = &daemon->report,
                                  .scrubber = daemon->scrubber,
@@ -260,7 +274,9 @@ static reef_status open_http(reef_daemon *daemon, reef_error *err) {
 static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->control.loop = &daemon->loop;
     daemon->control.monitor = &daemon->monitor;
+    daemon->control.pusher = &daemon->pusher;
     daemon->control.on_stop = stop;
+    daemon->control.on_request = take_request;
     daemon->control.context = daemon;
     reef_status status = reef_control_open(&daemon->control, &daemon->address, err);
     if (status != REEF_OK) return status;
@@ -275,6 +291,11 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     }
 
     daemon->control.training = daemon->training;
+    daemon->pusher.training = daemon->training;
+    daemon->pusher.loop = &daemon->loop;
+    daemon->pusher.inputs = daemon->sources;
+    daemon->pusher.input_count = daemon->source_count;
+    daemon->pusher.journal_bytes_max = daemon->options.journal_bytes;
     daemon->monitor.training = daemon->training;
     daemon->monitor.scrubber = daemon->scrubber;
     daemon->monitor.pool = daemon->options.pool;
@@ -291,19 +312,29 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->routes = (reef_routes){.monitor = &daemon->monitor,
                                    .training = daemon->training,
                                    .serving = daemon->serving,
+                                   .pusher = &daemon->pusher,
                                    .on_stop = stop,
+                                   .on_request = take_request,
                                    .context = daemon};
+    daemon->service.loop = &daemon->loop;
+    daemon->service.options = &daemon->options;
+    daemon->service.report = &daemon->report;
+    daemon->service.training = daemon->training;
+    daemon->service.monitor = &daemon->monitor;
+    daemon->service.scrubber = daemon->scrubber;
+    daemon->service.http = daemon->http;
     return REEF_OK;
 }
 
 static void report_start(reef_daemon *daemon) {
-    reef_report_event(&daemon->report,
-                      json_pack("{s:s, s:o, s:o, s:s*, s:I, s:I, s:s}", "event", "started", "pool",
-                                reef_json_text(daemon->options.pool), "socket",
-                                reef_json_text(daemon->address.sun_path), "http",
-                                daemon->monitor.http, "pid", (json_int_t)getpid(), "threads",
-                                (json_int_t)daemon->monitor.threads, "kernels",
-                                reef_kernels_name()));
+    reef_report_event(
+        &daemon->report,
+        json_pack("{s:s, s:o, s:o, s:o*, s:s*, s:I, s:I, s:s}", "event", "started", "pool",
+                  reef_json_text(daemon->options.pool), "socket",
+                  reef_json_text(daemon->address.sun_path), "config",
+                  daemon->options.config ? reef_json_text(daemon->options.config) : NULL, "http",
+                  daemon->monitor.http, "pid", (json_int_t)getpid(), "threads",
+                  (json_int_t)daemon->monitor.threads, "kernels", reef_kernels_name()));
 }
 
 static void report_end(reef_daemon *daemon, const reef_training_view *view) {
@@ -328,6 +359,7 @@ static void run_loop(reef_daemon *daemon) {
     daemon->progress_ns = uv_hrtime();
     (void)uv_timer_start(&daemon->tick, on_tick, 0, TICK_MS);
     report_start(daemon);
+    reef_service_start(&daemon->service);
     reef_reader_resume(&daemon->reader);
     (void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
 }
@@ -348,16 +380,19 @@ static void release(reef_daemon *daemon) {
     reef_scrubber_stop(daemon->scrubber); // before the training, which it pokes
     reef_training_join(daemon->training);
     reef_serving_stop(daemon->serving);
+    reef_routes_release(&daemon->routes);
     reef_scrubber_free(daemon->scrubber);
     reef_trainer_close(daemon->trainer);
     reef_store_close(daemon->store);
     for (size_t i = 0; i < daemon->source_count; i++) reef_input_close(&daemon->sources[i]);
+    reef_pusher_release(&daemon->pusher);
 }
 
 // Everything between a good command line and the exit code. Handles of the loop are not closed one by
 // one after a failed start: the process ends here.
 static reef_status run(reef_daemon *daemon) {
     reef_error err = {.status = REEF_OK};
+    reef_pusher_init(&daemon->pusher);
     reef_status status =
         reef_address_init(&daemon->address, daemon->options.pool, daemon->options.socket, &err);
     if (status == REEF_OK) status = reef_program_choose_kernels(&err);
@@ -389,6 +424,9 @@ int main(int argc, char **argv) {
     reef_program_begin("reefd");
     hold_standard_descriptors();
     (void)signal(SIGPIPE, SIG_IGN);
+    if (argc > 1 && strcmp(argv[1], REEF_VERIFY_ARGUMENT) == 0)
+        return reef_verify_job_main(argc, argv);
+    reef_service_prepare();
 
     reef_error err;
     reef_status status = reef_options_parse(&daemon.options, argc, argv, &err);
@@ -401,13 +439,19 @@ int main(int argc, char **argv) {
         return fflush(stdout) == 0 ? 0 : reef_status_exit_code(REEF_IO);
     }
     reef_report_init(&daemon.report, daemon.options.json_log, daemon.options.quiet);
+    reef_program_log(daemon.report.json, daemon.report.journal);
+    daemon.service.argc = argc;
+    daemon.service.argv = argv;
     daemon.monitor.started_ns = uv_hrtime();
     daemon.monitor.threads =
         daemon.options.threads ? daemon.options.threads : uv_available_parallelism();
-    if (status == REEF_OK)
-        status = run(&daemon);
-    else
+    bool check = daemon.options.action == REEF_ACTION_CHECK;
+    if (status == REEF_OK && check) status = reef_service_check(&daemon.options, &err);
+    if (status != REEF_OK)
         reef_report_error(&daemon.report, status, err.message);
+    else if (!check)
+        status = run(&daemon);
     reef_report_release(&daemon.report);
+    reef_options_release(&daemon.options);
     return reef_status_exit_code(status);
 }

@@ -4,11 +4,13 @@
 #include "report.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,9 +22,28 @@ static bool is_terminal(void) {
     return isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
 }
 
+// systemd says which file is its journal; a program that was started with the variable but writes elsewhere
+// must not add what only the journal takes away again.
+static bool is_journal(void) {
+    const char *stream = getenv("JOURNAL_STREAM");
+    struct stat info;
+    if (!stream || fstat(STDERR_FILENO, &info) != 0) return false;
+    char own[64];
+    snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)info.st_dev, (uintmax_t)info.st_ino);
+    return strcmp(own, stream) == 0;
+}
+
 void reef_report_init(reef_report *report, bool json, bool quiet) {
-    *report = (reef_report){.json = json, .quiet = quiet, .terminal = is_terminal()};
+    *report = (reef_report){
+        .json = json, .quiet = quiet, .terminal = is_terminal(), .journal = is_journal()};
     if (uv_mutex_init(&report->lock)) abort();
+}
+
+void reef_report_set(reef_report *report, bool json, bool quiet) {
+    uv_mutex_lock(&report->lock);
+    report->json = json;
+    report->quiet = quiet;
+    uv_mutex_unlock(&report->lock);
 }
 
 void reef_report_release(reef_report *report) {
@@ -40,13 +61,35 @@ static void write_all(const char *text, size_t bytes) {
     }
 }
 
-// One message, which must hold no newline; it replaces a progress line that stands on the terminal.
-static void write_line(reef_report *report, const char *prefix, const char *text) {
+static const char *level_text(reef_level level) {
+    static const char *const TEXTS[] = {
+#define LEVEL_TEXT(name, text, priority) text,
+        REEF_LEVEL_LIST(LEVEL_TEXT)
+#undef LEVEL_TEXT
+    };
+    return TEXTS[level];
+}
+
+static const char *level_prefix(const reef_report *report, reef_level level) {
+    static const char *const PREFIXES[] = {
+#define LEVEL_PREFIX(name, text, priority) "<" #priority ">reefd: ",
+        REEF_LEVEL_LIST(LEVEL_PREFIX)
+#undef LEVEL_PREFIX
+    };
+    return PREFIXES[level] + (report->journal ? 0 : strlen("<3>"));
+}
+
+// One message, in one line whatever it holds; it replaces a progress line that stands on the terminal.
+static void write_line(reef_report *report, reef_level level, const char *text) {
     char line[LINE_BYTES_MAX];
     const char *erase = report->line_pending ? "\r\033[K" : "";
-    int bytes = snprintf(line, sizeof(line) - 1, "%s%s%s", erase, prefix, text);
+    int bytes =
+        snprintf(line, sizeof(line) - 1, "%s%s%s", erase, level_prefix(report, level), text);
     if (bytes < 0) return;
     size_t length = (size_t)bytes < sizeof(line) - 2 ? (size_t)bytes : sizeof(line) - 2;
+    for (size_t i = strlen(erase); i < length; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+            line[i] = '?'; // a name may hold anything
     line[length] = '\n';
     write_all(line, length + 1);
     report->line_pending = false;
@@ -87,24 +130,34 @@ json_t *reef_json_number(double value) {
     return number ? number : json_null();
 }
 
-static void say(reef_report *report, const char *event, const char *status, const char *message) {
+static void set_stamp(json_t *object, reef_level level) {
+    if (!json_object_get(object, "unix_ms"))
+        json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
+    json_object_set_new(object, "level", json_string(level_text(level)));
+}
+
+static void say(reef_report *report,
+                reef_level level,
+                const char *event,
+                const char *status,
+                const char *message) {
     uv_mutex_lock(&report->lock);
     if (report->json) {
         json_t *object = json_object();
         json_object_set_new(object, "event", json_string(event));
-        json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
+        set_stamp(object, level);
         if (status) json_object_set_new(object, "status", json_string(status));
         json_object_set_new(object, "message", reef_json_text(message));
         write_json(report, object);
         json_decref(object);
     } else {
-        write_line(report, "reefd: ", message);
+        write_line(report, level, message);
     }
     uv_mutex_unlock(&report->lock);
 }
 
 void reef_report_error(reef_report *report, reef_status status, const char *message) {
-    say(report, "error", reef_status_text(status), message);
+    say(report, REEF_LEVEL_ERROR, "error", reef_status_text(status), message);
 }
 
 void reef_report_warning(reef_report *report, const char *event, const char *format, ...) {
@@ -113,7 +166,7 @@ void reef_report_warning(reef_report *report, const char *event, const char *for
     va_start(arguments, format);
     vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);
-    say(report, event, NULL, message);
+    say(report, REEF_LEVEL_WARNING, event, NULL, message);
 }
 
 // One field of an event for people: "generation_step": 3 reads "generation step 3".
@@ -148,31 +201,77 @@ static void format_event(char *out, size_t room, const json_t *event) {
     }
 }
 
+// Damage is not only worth telling.
+static reef_level event_level(const json_t *event) {
+    const char *name = json_string_value(json_object_get(event, "event"));
+    return name && !strcmp(name, "damage") ? REEF_LEVEL_WARNING : REEF_LEVEL_INFO;
+}
+
 void reef_report_event(reef_report *report, json_t *event) {
-    if (!report->quiet) {
-        uv_mutex_lock(&report->lock);
-        if (report->json) {
-            if (!json_object_get(event, "unix_ms"))
-                json_object_set_new(event, "unix_ms", json_integer((json_int_t)unix_ms()));
-            write_json(report, event);
-        } else {
-            char line[LINE_BYTES_MAX] = "";
-            format_event(line, sizeof(line), event);
-            write_line(report, "reefd: ", line);
-        }
-        uv_mutex_unlock(&report->lock);
+    uv_mutex_lock(&report->lock);
+    if (!report->quiet && report->json) {
+        set_stamp(event, event_level(event));
+        write_json(report, event);
+    } else if (!report->quiet) {
+        char line[LINE_BYTES_MAX] = "";
+        format_event(line, sizeof(line), event);
+        write_line(report, event_level(event), line);
     }
+    uv_mutex_unlock(&report->lock);
     json_decref(event);
 }
 
 void reef_report_event_text(reef_report *report, const char *json) {
     json_t *event = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
-    if (json_is_object(event)) {
-        reef_report_event(report, event);
-        return;
+    if (!json_is_object(event)) {
+        json_decref(event);
+        event = json_pack("{s:s, s:o}", "event", "event", "message", reef_json_text(json));
     }
-    json_decref(event);
-    if (!report->quiet) say(report, "event", NULL, json);
+    reef_report_event(report, event);
+}
+
+// The members of an object in a row, "number 5, step 9".
+static void format_members(char *out, size_t room, const json_t *object) {
+    size_t used = 0;
+    const char *key = NULL;
+    json_t *value = NULL;
+    out[0] = '\0';
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        if (used + 4 >= room) break;
+        if (used > 0) used += (size_t)snprintf(out + used, room - used, ", ");
+        used += format_field(out + used, room - used, key, value);
+    }
+}
+
+static void write_member(reef_report *report, const char *key, const json_t *value) {
+    char text[LINE_BYTES_MAX - 64], line[LINE_BYTES_MAX];
+    if (json_is_object(value))
+        format_members(text, sizeof(text), value);
+    else
+        (void)format_field(text, sizeof(text), "", value);
+    snprintf(line, sizeof(line), "%-18s%s%s", key, json_is_object(value) ? " " : "", text);
+    write_line(report, REEF_LEVEL_INFO, line);
+}
+
+void reef_report_status(reef_report *report, json_t *status) {
+    const char *key = NULL;
+    json_t *value = NULL, *item = NULL;
+    size_t i = 0;
+    uv_mutex_lock(&report->lock);
+    if (report->json) {
+        json_object_set_new(status, "event", json_string("status"));
+        set_stamp(status, REEF_LEVEL_INFO);
+        write_json(report, status);
+    } else {
+        json_object_foreach(status, key, value) {
+            if (!json_is_array(value))
+                write_member(report, key, value);
+            else
+                json_array_foreach(value, i, item) write_member(report, key, item);
+        }
+    }
+    uv_mutex_unlock(&report->lock);
+    json_decref(status);
 }
 
 // The line is cut at the terminal's width: a wrapped one could not be taken back by a carriage return.
@@ -187,18 +286,16 @@ static void rewrite_line(reef_report *report, const char *line) {
 }
 
 void reef_report_progress(reef_report *report, const char *line, json_t *object) {
-    if (!report->quiet) {
-        uv_mutex_lock(&report->lock);
-        if (report->json) {
-            json_object_set_new(object, "event", json_string("progress"));
-            json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
-            write_json(report, object);
-        } else if (report->terminal) {
-            rewrite_line(report, line);
-        } else {
-            write_line(report, "reefd: ", line);
-        }
-        uv_mutex_unlock(&report->lock);
+    uv_mutex_lock(&report->lock);
+    if (!report->quiet && report->json) {
+        json_object_set_new(object, "event", json_string("progress"));
+        set_stamp(object, REEF_LEVEL_INFO);
+        write_json(report, object);
+    } else if (!report->quiet && report->terminal) {
+        rewrite_line(report, line);
+    } else if (!report->quiet) {
+        write_line(report, REEF_LEVEL_INFO, line);
     }
+    uv_mutex_unlock(&report->lock);
     json_decref(object);
 }

@@ -1,6 +1,9 @@
 // What reefd says on standard error: one line a message, each starting with "reefd: ", or one JSON
 // object a line. On a terminal a progress line is rewritten below them.
 //
+// Every line has a level: in JSON as "level", and where standard error is the journal of systemd as the prefix
+// that it knows ("<3>"), otherwise not shown.
+//
 // Any thread may call; a lock keeps lines whole.
 #ifndef REEF_REPORT_H
 #define REEF_REPORT_H
@@ -11,14 +14,29 @@
 #include <stdbool.h>
 #include <uv.h>
 
+// name on the wire, priority of syslog(3)
+#define REEF_LEVEL_LIST(X)                                                                         \
+    X(ERROR, "error", 3)                                                                           \
+    X(WARNING, "warning", 4)                                                                       \
+    X(INFO, "info", 6)
+
+typedef enum reef_level {
+#define REEF_LEVEL_ENUM(name, text, priority) REEF_LEVEL_##name,
+    REEF_LEVEL_LIST(REEF_LEVEL_ENUM)
+#undef REEF_LEVEL_ENUM
+} reef_level;
+
 typedef struct reef_report {
-    bool json, quiet, terminal;
-    uv_mutex_t lock;   // protects what follows, and the order of lines
+    bool terminal, journal; // what standard error is
+    uv_mutex_t lock;        // protects what follows, and the order of lines
+    bool json, quiet;
     bool line_pending; // a progress line stands on the terminal without a newline
 } reef_report;
 
 /** The descriptor is standard error. Without a lock to be had, the process aborts. */
 void reef_report_init(reef_report *report, bool json, bool quiet);
+/** Say what follows in another form. */
+void reef_report_set(reef_report *report, bool json, bool quiet);
 void reef_report_release(reef_report *report);
 
 /** An error; said even when quiet. */
@@ -32,6 +50,8 @@ void reef_report_event(reef_report *report, json_t *event);
 void reef_report_event_text(reef_report *report, const char *json);
 /** Where things stand, `line` for people and `object` for programs; takes the reference. */
 void reef_report_progress(reef_report *report, const char *line, json_t *object);
+/** Everything about where things stand, also when quiet: one JSON line, or a line a member; takes the reference. */
+void reef_report_status(reef_report *report, json_t *status);
 
 /** A string value; bytes that are not UTF-8 become '?', since JSON cannot hold them. */
 json_t *reef_json_text(const char *text);

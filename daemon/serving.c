@@ -2,6 +2,8 @@
 // size of what may be asked.
 #include "serving.h"
 
+#include "http_forgetting.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +21,11 @@ struct reef_serving {
     reef_serving_options options;
     uv_thread_t thread;
     served_model models[MODELS]; // the thread's; 0 is now
+    reef_forgetting *forgetting; // the thread's, or NULL
     uv_mutex_t lock;             // protects what follows
     uv_cond_t changed;
     reef_job *waiting, *done;
+    reef_job *current; // under way
     size_t waiting_count;
     bool stopping;
 };
@@ -29,6 +33,7 @@ struct reef_serving {
 void reef_job_free(reef_job *job) {
     if (!job) return;
     free(job->body);
+    free(job->pending);
     json_decref(job->arguments);
     json_decref(job->result);
     free(job);
@@ -54,21 +59,59 @@ reef_store *reef_serving_store(reef_serving *serving) {
     return serving->options.store;
 }
 
-static reef_status newest_commit(reef_serving *serving, uint64_t *out, reef_error *err) {
+reef_forgetting **reef_serving_forgetting(reef_serving *serving) {
+    return &serving->forgetting;
+}
+
+bool reef_serving_emit(reef_serving *serving, reef_job *job, const char *bytes, size_t count) {
+    if (atomic_load(&job->abandoned)) return false;
+    uv_mutex_lock(&serving->lock);
+    bool fits = job->pending_room - job->pending_bytes >= count;
+    if (!fits) {
+        size_t room = 2 * job->pending_room + count;
+        char *pending = realloc(job->pending, room);
+        fits = pending != NULL;
+        if (fits) {
+            job->pending = pending;
+            job->pending_room = room;
+        }
+    }
+    if (fits) {
+        memcpy(job->pending + job->pending_bytes, bytes, count);
+        job->pending_bytes += count;
+    }
+    uv_mutex_unlock(&serving->lock);
+    (void)uv_async_send(serving->options.wake);
+    return fits;
+}
+
+static reef_status newest_commit(reef_serving *serving, reef_commit *out, reef_error *err) {
     reef_txn *txn = NULL;
-    reef_commit commit;
     reef_status status = reef_txn_begin(&txn, serving->options.store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
     reef_txn_abort(txn);
-    if (status == REEF_OK) *out = commit.number;
     return status;
 }
 
-// A state of the past never changes while its name stands for it; a name can be given to another one.
-static bool is_fresh(const served_model *served, const char *as_of, uint64_t commit) {
+// A state of the past never changes while its name stands for it; a name can be given to another one. Commits that
+// only wrote beside training, such as what was pushed, leave the root as it was.
+static bool is_fresh(const served_model *served, const char *as_of, const reef_commit *newest) {
     if (!served->model || strcmp(served->as_of, as_of) != 0) return false;
-    if (reef_model_commit(served->model)->number == commit) return true;
+    const reef_commit *commit = reef_model_commit(served->model);
+    if (commit->number == newest->number) return true;
+    if (!strcmp(as_of, "now") && !memcmp(commit->root, newest->root, sizeof(commit->root)))
+        return true;
     return uv_hrtime() - served->opened_ns < REOPEN_SHARE * served->took_ns;
+}
+
+reef_status reef_serving_open(reef_serving *serving,
+                              const char *as_of,
+                              reef_model **model,
+                              reef_error *err) {
+    return reef_model_reopen(model, serving->options.store, as_of,
+                             &(reef_model_options){.threads = serving->options.threads,
+                                                   .memory_bytes = serving->options.memory_bytes},
+                             err);
 }
 
 reef_status reef_serving_model(reef_serving *serving,
@@ -76,32 +119,37 @@ reef_status reef_serving_model(reef_serving *serving,
                                reef_model **out,
                                reef_error *err) {
     served_model *served = &serving->models[strcmp(as_of, "now") != 0];
-    uint64_t newest = 0;
+    reef_commit newest;
     reef_status status = newest_commit(serving, &newest, err);
     if (status != REEF_OK) return status;
-    if (!is_fresh(served, as_of, newest)) {
-        reef_model_close(served->model);
+    if (!is_fresh(served, as_of, &newest)) {
+        reef_model *model = served->model;
         *served = (served_model){.opened_ns = uv_hrtime()};
         snprintf(served->as_of, sizeof(served->as_of), "%s", as_of);
-        status =
-            reef_model_open(&served->model, serving->options.store, as_of,
-                            &(reef_model_options){.threads = serving->options.threads,
-                                                  .memory_bytes = serving->options.memory_bytes},
-                            err);
+        status = reef_serving_open(serving, as_of, &model, err);
+        served->model = model;
         served->took_ns = uv_hrtime() - served->opened_ns;
     }
     *out = served->model;
     return status;
 }
 
+// Nobody asks: what is read in place must not keep the trainer from reusing pages meanwhile.
+static void rest(reef_serving *serving) {
+    for (size_t i = 0; i < MODELS; i++)
+        if (serving->models[i].model) reef_model_rest(serving->models[i].model);
+}
+
 static reef_job *next_job(reef_serving *serving) {
     uv_mutex_lock(&serving->lock);
+    if (!serving->waiting) rest(serving);
     while (!serving->waiting && !serving->stopping) uv_cond_wait(&serving->changed, &serving->lock);
     reef_job *job = serving->stopping ? NULL : serving->waiting;
     if (job) {
         serving->waiting = job->next;
         serving->waiting_count--;
     }
+    serving->current = job;
     uv_mutex_unlock(&serving->lock);
     return job;
 }
@@ -111,11 +159,13 @@ static void serving_main(void *argument) {
     for (reef_job *job; (job = next_job(serving)) != NULL;) {
         job->error.status = job->run(serving, job, &job->error);
         uv_mutex_lock(&serving->lock);
+        serving->current = NULL;
         append(&serving->done, job);
         uv_mutex_unlock(&serving->lock);
         (void)uv_async_send(serving->options.wake);
     }
     for (size_t i = 0; i < MODELS; i++) reef_model_close(serving->models[i].model);
+    reef_forgetting_free(serving->forgetting);
 }
 
 // ---- the loop's side -----------------------------------------------------------------------------
@@ -140,6 +190,20 @@ reef_job *reef_serving_answered(reef_serving *serving) {
     serving->done = NULL;
     uv_mutex_unlock(&serving->lock);
     return list;
+}
+
+char *reef_serving_emitted(reef_serving *serving, reef_job **job, size_t *bytes) {
+    char *pending = NULL;
+    uv_mutex_lock(&serving->lock);
+    *job = serving->current;
+    if (*job && (*job)->pending_bytes) {
+        pending = (*job)->pending;
+        *bytes = (*job)->pending_bytes;
+        (*job)->pending = NULL;
+        (*job)->pending_bytes = (*job)->pending_room = 0;
+    }
+    uv_mutex_unlock(&serving->lock);
+    return pending;
 }
 
 reef_status reef_serving_start(reef_serving **out,

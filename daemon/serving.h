@@ -12,6 +12,7 @@
 #include "reef_trainer.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@
 #define REEF_SERVING_QUEUE_MAX 64 // jobs that wait; one more is refused
 
 typedef struct reef_serving reef_serving;
+typedef struct reef_forgetting reef_forgetting; // http_forgetting.c
 
 typedef struct reef_serving_options {
     reef_store *store;
@@ -41,8 +43,16 @@ struct reef_job {
     // the answer
     reef_error error;
     json_t *result;
+    // of an answer that goes out as it comes to be
+    char
+        *pending; // what was emitted and not taken yet; under the serving's lock while the job runs
+    size_t pending_bytes, pending_room;
+    atomic_bool abandoned; // nobody waits for more of it
     // the loop's own
-    void *owner; // who waits for it; NULL when they went away
+    void *owner;  // who waits for it; NULL when they went away
+    void *stream; // where what was emitted goes, once it does
+    /** Called when it is done, in place of an answer to its owner, who is no request then; NULL. */
+    void (*on_done)(reef_job *job);
     reef_job *next;
 };
 
@@ -59,10 +69,21 @@ REEF_MUST_CHECK reef_status reef_serving_submit(reef_serving *serving,
                                                 reef_error *err);
 /** The jobs done since the last call, as a list; the caller's. */
 reef_job *reef_serving_answered(reef_serving *serving);
+/** What the job under way has emitted since the last call, on the heap; NULL when nothing was. */
+char *reef_serving_emitted(reef_serving *serving, reef_job **job, size_t *bytes);
 
 // ---- for jobs, on the serving thread -------------------------------------------------------------
 
 reef_store *reef_serving_store(reef_serving *serving);
+/** The model of a state, the caller's to close; in exchange for an older one, see reef_model_reopen. */
+REEF_MUST_CHECK reef_status reef_serving_open(reef_serving *serving,
+                                              const char *as_of,
+                                              reef_model **model,
+                                              reef_error *err);
+/** Send bytes ahead of the result. False when nobody waits for them any more, or there is no memory. */
+bool reef_serving_emit(reef_serving *serving, reef_job *job, const char *bytes, size_t count);
+/** What the thread remembers from one question to the next about forgetting. */
+reef_forgetting **reef_serving_forgetting(reef_serving *serving);
 /** The model of a state, the serving's own until the next call. */
 REEF_MUST_CHECK reef_status reef_serving_model(reef_serving *serving,
                                                const char *as_of,

@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,8 @@ void reef_request_release(reef_request *request) {
     request->names = NULL;
     request->until = NULL;
     request->name_count = 0;
+    json_decref(request->result);
+    request->result = NULL;
 }
 
 static void append(reef_request **list, reef_request *request) {
@@ -107,10 +110,14 @@ static void append(reef_request **list, reef_request *request) {
     *list = request;
 }
 
-// A drain waits for what has been read by now.
+// A drain waits for what has been read by now, and what was promised to be.
 static void note_what_was_read(reef_training *training, reef_request *request) {
-    for (size_t i = 0; i < training->schedule.lanes.count; i++)
-        request->until[i] = training->schedule.lanes.lanes[i].ring.tail;
+    for (size_t i = 0; i < training->schedule.lanes.count; i++) {
+        const reef_lane *lane = &training->schedule.lanes.lanes[i];
+        const reef_input *input = &training->options.sources[lane->sources[0]];
+        bool promised = lane->live && input->kind->promised && input->bytes > input->offset;
+        request->until[i] = lane->ring.tail + (promised ? input->bytes - input->offset : 0);
+    }
 }
 
 reef_status reef_training_request(reef_training *training, reef_request *request, reef_error *err) {
@@ -122,6 +129,7 @@ reef_status reef_training_request(reef_training *training, reef_request *request
     bool ended = training->view.ended;
     if (!ended) {
         if (request->until) note_what_was_read(training, request);
+        request->asked_ns = uv_hrtime();
         append(request->kind == REEF_REQUEST_DRAIN ? &training->drains : &training->requests,
                request);
         uv_cond_signal(&training->changed);
@@ -283,7 +291,9 @@ static work next_work(reef_training *training) {
     uv_mutex_lock(&training->lock);
     while (!find_work(training, &next)) {
         set_state(training, training->paused ? REEF_STATE_PAUSED : REEF_STATE_WAITING);
+        training->view.idle = true;
         wait_for_change(training, next.next.deadline_ns);
+        training->view.idle = false;
     }
     if (next.kind == WORK_FEED) set_state(training, REEF_STATE_TRAINING);
     training->served = next.kind == WORK_REQUEST;
@@ -305,6 +315,13 @@ static void refresh_view(reef_training *training) {
     uv_mutex_unlock(&training->lock);
 }
 
+// For the watchdog: something was done, and not only tried.
+static void note_advance(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    training->view.advances++;
+    uv_mutex_unlock(&training->lock);
+}
+
 static void count_commit(reef_commit_times *times, double seconds) {
     static const double BOUNDS[REEF_COMMIT_BUCKETS] = REEF_COMMIT_BOUNDS;
     size_t bucket = 0;
@@ -322,6 +339,7 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     uv_mutex_lock(&training->lock);
     training->view.last = (reef_commit_view){.commit = *commit, .ms = ms};
     count_commit(&training->view.commits, ms / 1e3);
+    training->view.advances++;
     training->view.failing[0] = 0;
     uv_mutex_unlock(&training->lock);
 }
@@ -440,6 +458,7 @@ static void compact(reef_training *training) {
                             "commit",
                             err.message);
     training->compacting = more;
+    if (more) note_advance(training);
 }
 
 // Damage becomes events of the timeline, which the next commit writes.
@@ -456,6 +475,13 @@ static void note_damage(reef_training *training) {
 }
 
 // ---- the pieces of work --------------------------------------------------------------------------
+
+// Only this thread reads them.
+static void set_pace(reef_training *training, const reef_pace *pace) {
+    training->options.commit_steps = pace->commit_steps;
+    training->options.commit_seconds = pace->commit_seconds;
+    training->options.commit_retries = pace->commit_retries;
+}
 
 static reef_status run_request(reef_training *training, reef_request *request, reef_error *err) {
     reef_trainer *trainer = training->options.trainer;
@@ -489,6 +515,12 @@ static reef_status run_request(reef_training *training, reef_request *request, r
             return reef_fail(err, REEF_BUSY, "training is %s, so what was read is not trained now",
                              training->paused ? "paused" : "ending");
         return training->dirty ? commit_once(training, err) : REEF_OK;
+    case REEF_REQUEST_PACE:
+        set_pace(training, &request->pace);
+        return REEF_OK;
+    case REEF_REQUEST_RELOAD:
+    case REEF_REQUEST_VERIFY:
+        break; // the service's
     }
     return reef_fail(err, REEF_INVALID, "unknown request %d", (int)request->kind);
 }
@@ -497,14 +529,20 @@ static reef_status run_request(reef_training *training, reef_request *request, r
 static void serve(reef_training *training, reef_request *request) {
     request->error = (reef_error){.status = REEF_OK};
     uint64_t begin = uv_hrtime();
+    request->waited_ms = (double)(begin - request->asked_ns) / 1e6;
     reef_status status = run_request(training, request, &request->error);
-    if (status == REEF_OK)
+    // What was accepted is neither written nor changed by a call.
+    bool aside = request->kind == REEF_REQUEST_CALL;
+    if (status == REEF_OK && aside)
+        status = note_aside(training, &request->error);
+    else if (status == REEF_OK)
         status = note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6, &request->error);
     request->error.status = status;
     // The change may be in memory although its commit failed: the next commit writes it.
-    if (worth_retrying(status)) training->dirty = true;
+    if (worth_retrying(status) && !aside) training->dirty = true;
     refresh_view(training);
     uv_mutex_lock(&training->lock);
+    training->view.advances += status == REEF_OK;
     request->trainer = training->view.trainer;
     request->last = training->view.last;
     append(&training->answered, request);
@@ -517,6 +555,8 @@ static void took(reef_training *training, size_t source, const work *piece, size
         reef_trainer_cursor(training->options.trainer, training->options.sources[source].name);
     uv_mutex_lock(&training->lock);
     training->cursors[source] = cursor;
+    (void)reef_lane_mark(&training->schedule.lanes.lanes[piece->next.lane],
+                         cursor); // frees old ones
     bool room = reef_schedule_took(&training->schedule, &piece->next, taken);
     uv_mutex_unlock(&training->lock);
     if (room) (void)uv_async_send(training->options.wake);
@@ -535,6 +575,7 @@ static reef_status feed(reef_training *training, const work *piece, reef_error *
     training->commit_steps += steps;
     took(training, source, piece, taken);
     refresh_view(training);
+    note_advance(training);
     return REEF_OK;
 }
 
@@ -586,13 +627,15 @@ static reef_status write_places(void *context, reef_txn *txn, reef_error *err) {
     for (size_t i = 0; i < schedule->lanes.count && status == REEF_OK; i++) {
         reef_lane *lane = &schedule->lanes.lanes[i];
         if (!lane->live) continue;
-        const reef_input *input = &training->options.sources[lane->sources[0]];
+        reef_input *input = &training->options.sources[lane->sources[0]];
+        uint64_t cursor = reef_trainer_cursor(training->options.trainer, input->name);
+        if (input->kind->committed) status = input->kind->committed(input, txn, cursor, err);
         uv_mutex_lock(&training->lock);
-        const reef_place_mark *mark =
-            reef_lane_mark(lane, reef_trainer_cursor(training->options.trainer, input->name));
+        const reef_place_mark *mark = reef_lane_mark(lane, cursor);
         uv_mutex_unlock(&training->lock);
         // Only this thread frees marks, so it stays.
-        if (mark) status = reef_place_write(txn, input->name, mark->begin, mark->text, err);
+        if (status == REEF_OK && mark)
+            status = reef_place_write(txn, input->name, mark->begin, mark->text, err);
     }
     return status;
 }
@@ -630,6 +673,7 @@ static reef_status drain(reef_training *training, reef_error *err) {
         status = reef_trainer_feed(training->options.trainer, name, (const uint8_t *)"", 0, &taken,
                                    &steps, err);
         if (steps) training->dirty = true;
+        if (steps) note_advance(training);
     }
     refresh_view(training);
     if (status == REEF_OK && training->dirty) status = commit_with_retries(training, err);

@@ -50,6 +50,10 @@ typedef enum reef_request_kind {
     REEF_REQUEST_RESUME,
     REEF_REQUEST_DRAIN, // train what has been read by now, and commit
     REEF_REQUEST_CALL,  // something of the caller's own
+    REEF_REQUEST_PACE,  // commit in another rhythm
+    // Not the trainer's: see service.h.
+    REEF_REQUEST_RELOAD,
+    REEF_REQUEST_VERIFY,
 } reef_request_kind;
 
 /** On the trainer's thread, between two steps. */
@@ -57,6 +61,20 @@ typedef reef_status (*reef_request_call)(void *context,
                                          reef_store *store,
                                          reef_trainer *trainer,
                                          reef_error *err);
+
+/** When commits are made, and how often a failed one is tried again. */
+typedef struct reef_pace {
+    uint64_t commit_steps; // 0: not by steps
+    double commit_seconds; // 0: not by time
+    uint32_t commit_retries;
+} reef_pace;
+
+/** How a pool is checked. */
+typedef struct reef_verify_scope {
+    bool quick;
+    double percent; // of the sealed records that are hashed
+    uint64_t seed;  // draws them
+} reef_verify_scope;
 
 /** A last commit, and how long it took. */
 typedef struct reef_commit_view {
@@ -78,8 +96,13 @@ typedef struct reef_request {
     char name[REEF_NAME_BYTES_MAX + 1];     // snapshot
     char (*names)[REEF_NAME_BYTES_MAX + 1]; // (name_count) on the heap: snapshots to remove
     size_t name_count;
+    reef_pace pace;           // pace
+    reef_verify_scope verify; // verify
+    uint64_t asked_ns;        // when it was handed over
     // the answer
     reef_error error; // status REEF_OK when it worked
+    double waited_ms; // until it was begun: for the step before it
+    void *result;     // reload, verify: a json_t, the request's
     uint64_t changed; // freeze
     reef_sealing sealing;
     reef_snapshot snapshot;
@@ -130,6 +153,8 @@ typedef struct reef_training_view {
     reef_commit_times commits;
     uint64_t queue_bytes;
     char failing[256]; // why the last commit failed, while it is tried again; empty otherwise
+    uint64_t advances; // pieces of work that were done, since the process started
+    bool idle;         // there is nothing to do: for want of bytes, or paused
     bool ended;
     reef_error outcome; // once ended
 } reef_training_view;

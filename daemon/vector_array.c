@@ -214,6 +214,11 @@ static reef_status read_npy_header(reef_vector_array *array, reef_error *err) {
     return status;
 }
 
+static reef_status read_header(reef_vector_array *array, bool npy, reef_error *err) {
+    reef_status status = npy ? read_npy_header(array, err) : read_idx_header(array, err);
+    return status == REEF_OK ? check_size(array, err) : status;
+}
+
 reef_status reef_vector_array_open(reef_vector_array *array,
                                    const char *path,
                                    bool npy,
@@ -221,8 +226,7 @@ reef_status reef_vector_array_open(reef_vector_array *array,
     *array = (reef_vector_array){0};
     reef_status status = reef_vector_file_open(&array->file, path, err);
     if (status != REEF_OK) return status;
-    status = npy ? read_npy_header(array, err) : read_idx_header(array, err);
-    if (status == REEF_OK) status = check_size(array, err);
+    status = read_header(array, npy, err);
     if (status != REEF_OK) reef_vector_file_close(&array->file);
     return status;
 }
@@ -356,10 +360,14 @@ static reef_status choose_label_column(reef_vector_table *table, reef_error *err
 }
 
 reef_status reef_vector_arrays_open(reef_vector_table *table, reef_error *err) {
+    reef_status status = reef_vector_file_open(&table->array.file, table->spec->path, err);
+    return status == REEF_OK ? reef_vector_arrays_begin(table, err) : status;
+}
+
+reef_status reef_vector_arrays_begin(reef_vector_table *table, reef_error *err) {
     const reef_vector_spec *spec = table->spec;
     reef_vector_array *array = &table->array;
-    reef_status status =
-        reef_vector_array_open(array, spec->path, spec->kind == REEF_VECTOR_NPY, err);
+    reef_status status = read_header(array, spec->kind == REEF_VECTOR_NPY, err);
     if (status != REEF_OK) return status;
     table->read = read_row;
     table->rows = array->rows;

@@ -93,13 +93,13 @@ static reef_status take_label(const reef_vector_table *table,
         }
     if (table->names)
         return reef_fail(err, REEF_INVALID,
-                         "'%.90s' line %" PRIu64 ": the label '%.40s' is none of 'names=%.60s'",
-                         path_of(table), number, field, table->spec->names);
+                         "'%.90s' line %" PRIu64 ": the label is none of 'names=%.60s'",
+                         path_of(table), number, table->spec->names);
     if (is_number(field) && reef_vector_label(strtod(field, NULL), label)) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
-                     "'%.80s' line %" PRIu64 ": the label '%.40s' is no whole number from 0 on; "
-                     "choose its column with ?label=, or list words with ?names=A,B",
-                     path_of(table), number, field);
+                     "'%.80s' line %" PRIu64 ": the label is no whole number from 0 on; choose its "
+                     "column with ?label=, or list words with ?names=A,B",
+                     path_of(table), number);
 }
 
 static reef_status take_value(const reef_vector_table *table,
@@ -110,8 +110,8 @@ static reef_status take_value(const reef_vector_table *table,
                               reef_error *err) {
     if (is_number(field) && reef_vector_store(table, strtod(field, NULL), out)) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
-                     "'%.80s' line %" PRIu64 ", column %zu (from 0): '%.40s' is no finite number%s",
-                     path_of(table), number, column, field,
+                     "'%.80s' line %" PRIu64 ", column %zu (from 0) is no finite number%s",
+                     path_of(table), number, column,
                      number == 1 ? "; ?header=yes when the line names columns" : "");
 }
 

@@ -145,7 +145,16 @@ reef_status reef_vector_file_open(reef_vector_file *file, const char *path, reef
     return status;
 }
 
+reef_status reef_vector_file_lend(
+    reef_vector_file *file, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
+    *file = (reef_vector_file){.fd = -1, .path = strdup(name), .bytes = count, .lent = true};
+    if (!file->path) return reef_fail(err, REEF_NO_MEMORY, "no memory for a name");
+    file->content = (uint8_t *)bytes; // only read
+    return REEF_OK;
+}
+
 void reef_vector_file_rest(reef_vector_file *file) {
+    if (file->lent) return;
     free(file->content);
     file->content = NULL;
 }
@@ -160,7 +169,7 @@ void reef_vector_file_close(reef_vector_file *file) {
 reef_status reef_vector_file_read(
     reef_vector_file *file, uint64_t offset, void *bytes, size_t count, reef_error *err) {
     assert(offset <= file->bytes && count <= file->bytes - offset);
-    if (!file->packed) return read_plain(file, offset, bytes, count, err);
+    if (!file->packed && !file->lent) return read_plain(file, offset, bytes, count, err);
     reef_status status = file->content ? REEF_OK : unpack_again(file, err);
     if (status == REEF_OK) memcpy(bytes, file->content + offset, count);
     return status;

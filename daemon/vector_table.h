@@ -100,6 +100,8 @@ REEF_MUST_CHECK reef_status reef_vector_array_open(reef_vector_array *array,
                                                    reef_error *err);
 /** Tables of idx and npy files. */
 REEF_MUST_CHECK reef_status reef_vector_arrays_open(reef_vector_table *table, reef_error *err);
+/** The same where table->array.file is open already. */
+REEF_MUST_CHECK reef_status reef_vector_arrays_begin(reef_vector_table *table, reef_error *err);
 
 // ---- vector_lines.c ------------------------------------------------------------------------------
 

@@ -326,6 +326,7 @@ static void check_all(reef_check *c) {
     walk(c, REEF_DB_SNAPSHOTS, check_snapshot_at);
     if (reef_check_turn(c, &turned)) check_root(c);
     reef_check_usage(c);
+    if (reef_check_turn(c, &turned)) reef_check_journal(c);
     if (c->options->also != NULL && reef_check_turn(c, &turned) &&
         c->options->also(c->txn, on_also, c, &reason) != REEF_OK)
         reef_check_unreadable(c, NULL, &reason);

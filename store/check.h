@@ -59,6 +59,8 @@ REEF_MUST_CHECK reef_status reef_check_pages_of(const char *path,
                                                 reef_error *err);
 /** Windows of usage against the totals: no expert may have been used more in windows than in all. */
 void reef_check_usage(reef_check *c);
+/** Entries of the journal against each other: no gap, no overlap, their bytes what they were. */
+void reef_check_journal(reef_check *c);
 /** Say for each damaged record what it belongs to and where its content can be had. */
 void reef_check_plan(reef_check *c);
 

@@ -67,8 +67,14 @@ reef_status reef_generation_read(reef_txn *txn,
     if (status == REEF_NOT_FOUND)
         return reef_fail(err, REEF_NOT_FOUND, "pool %s has no generation %" PRIu32,
                          txn->store->path, generation);
-    if (status == REEF_OK) generation_decode(bytes, generation, out);
-    return status;
+    if (status != REEF_OK) return status;
+    generation_decode(bytes, generation, out);
+    // Others count with these before they look at a record.
+    if (out->side > REEF_GENERATION_SIDE_MAX || (unsigned)out->dtype > REEF_JSON)
+        return reef_fail(err, REEF_CORRUPT,
+                         "generation %" PRIu32 " has side %" PRIu32 " and rows of type %u",
+                         generation, out->side, (unsigned)out->dtype);
+    return REEF_OK;
 }
 
 reef_status reef_generation_count(reef_txn *txn, uint32_t *out, reef_error *err) {

@@ -352,6 +352,10 @@ static reef_status meta_use(reef_pages *file,
     if (file->last_page < 1 || file->last_page > (uint64_t)INT64_MAX / file->page_bytes - 1)
         return reef_fail(err, REEF_CORRUPT, "pool %s: the meta page of " DATA_FILE " is damaged",
                          file->path);
+    // Pages beyond the end of the file are in the free tree, 8 bytes each. More than fit there are none that a
+    // transaction left unwritten: the number is wrong, and nobody should make room for so many.
+    if (file->last_page / (file->page_bytes / 8 + 1) > file->file_pages)
+        return reef_pages_truncated(file, file->last_page + 1, err);
     return REEF_OK;
 }
 

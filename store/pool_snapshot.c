@@ -63,6 +63,12 @@ static reef_status snapshot_parse(const reef_view *view,
         return reef_fail(err, REEF_CORRUPT, "snapshot %s has %zu bytes instead of %d", name,
                          view->bytes, SNAPSHOT_BYTES);
     snapshot_decode(bytes, name, out);
+    if (out->sealed_count > REEF_GENERATION_COUNT_MAX || out->open_generation != out->sealed_count)
+        return reef_fail(err, REEF_CORRUPT,
+                         "snapshot %s says %" PRIu32
+                         " sealed generations, and that generation %" PRIu32
+                         " was open; a pool has at most %u, the open one last",
+                         name, out->sealed_count, out->open_generation, REEF_GENERATION_COUNT_MAX);
     if (view->bytes == SNAPSHOT_BYTES_FIRST) return REEF_OK;
     out->exact = reef_get_le32(bytes + 60) != 0;
     out->shared_count = reef_get_le32(bytes + 64);

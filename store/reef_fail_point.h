@@ -35,7 +35,8 @@
     X(RESTORE_KEPT, "restore.kept")                                                                \
     X(RESTORE_REMOVED, "restore.removed")                                                          \
     X(RESTORE_COPIED, "restore.copied")                                                            \
-    X(RESTORE_TOLD, "restore.told")
+    X(RESTORE_TOLD, "restore.told")                                                                \
+    X(JOURNAL_WRITTEN, "journal.written")
 
 #ifdef REEF_FAIL_POINTS
 typedef enum reef_fail_point {

@@ -174,6 +174,15 @@ typedef struct reef_read_stat {
 } reef_read_stat;
 REEF_API void reef_store_read_stat(const reef_store *store, reef_read_stat *out);
 
+/** The pool's file, as a read transaction sees it. */
+typedef struct reef_file_stat {
+    uint64_t file_bytes;
+    uint64_t free_bytes; // of pages inside it that a later commit may use again
+} reef_file_stat;
+REEF_API REEF_MUST_CHECK reef_status reef_file_stat_read(reef_txn *txn,
+                                                         reef_file_stat *out,
+                                                         reef_error *err);
+
 /** Read transactions that run on a pool at this moment, in all processes. */
 typedef struct reef_readers {
     uint32_t count;
@@ -572,7 +581,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore_plan(reef_txn *txn,
  * generations, and where it is exact also moments, usage and reservoir, so that the root hash is that of
  * the commit the snapshot is of (CORRUPT when it is not; commit with the snapshot's step and stream_bytes).
  * Where it is not, the open generation has neither moments nor usage, and the reservoir is left alone.
- * Meta, timeline, series and journal stay as they are. The snapshot itself stays.
+ * Meta, timeline, series and journal stay as they are (see reef_journal_move). The snapshot itself stays.
  *
  * keep_as  keep the present state as a snapshot of that name, with copies of the sealed generations that go;
  *          NULL: not at all, and snapshots that need one of these are removed
@@ -595,6 +604,89 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_copy_changed(
 REEF_API REEF_MUST_CHECK reef_status reef_timeline_append(reef_txn *txn,
                                                           const char *json,
                                                           reef_error *err);
+
+// ---- the journal: what clients pushed ------------------------------------------------------------
+
+#define REEF_PUSH_PREFIX "push:"   // the name of a source that is pushed into begins so
+#define REEF_JOURNAL_IDS_MAX 1024u // last batches of a source whose ids are known, trained or not
+#define REEF_JOURNAL_ID_BYTES_MAX 128u // of one id
+#define REEF_JOURNAL_BATCH_BYTES_MAX (1u << 20)
+#define REEF_JOURNAL_ENTRY_BYTES 256u // what a batch counts for against bytes_max, beside its bytes
+
+/** Bytes that a client pushed. They stay the caller's. */
+typedef struct reef_journal_batch {
+    const char *source; // its name, REEF_PUSH_PREFIX and more
+    uint64_t cursor; // of the trainer: where the source's journal begins when it has no entry yet
+    uint64_t bytes_max; // the batch is refused when more would wait for training than so many
+    const uint8_t *bytes;
+    size_t count;   // 1 to REEF_JOURNAL_BATCH_BYTES_MAX
+    const char *id; // up to REEF_JOURNAL_ID_BYTES_MAX; NULL or "": none
+    uint64_t unix_ms;
+    // the answer
+    reef_error error; // OK; INVALID sizes, or an id that other bytes had; BUSY bytes_max
+    bool duplicate; // a batch of this id and these bytes was journalled before: nothing was written
+    uint64_t position; // in the source, of the byte after the batch (or after the one before)
+} reef_journal_batch;
+
+/**
+ * Journal the batches in their order, all in one transaction of its own, with step and position of the last
+ * commit. What a batch is refused for is its own `error`, and the others go on.
+ *
+ * commit  written when something was; may be NULL
+ *
+ * Errors (nothing is journalled): FULL, IO, CORRUPT, those of reef_txn_begin. The root hash does not change.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_journal_append(reef_store *store,
+                                                         reef_journal_batch *batches,
+                                                         size_t batch_count,
+                                                         reef_commit *commit,
+                                                         reef_error *err);
+
+/**
+ * The bytes of a source from `position` on, as many as wait and fit, in a read transaction of its own.
+ *
+ * bytes  (room) written
+ * count  written; 0: nothing waits
+ *
+ * Errors: CORRUPT an entry is damaged, or does not reach back to `position`, or ends before it.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_journal_read(reef_store *store,
+                                                       const char *source,
+                                                       uint64_t position,
+                                                       uint8_t *bytes,
+                                                       size_t room,
+                                                       size_t *count,
+                                                       reef_error *err);
+
+/**
+ * Remove the bytes of entries that lie wholly before `cursor`, as part of a write transaction: the one that
+ * commits this cursor. Of the last REEF_JOURNAL_IDS_MAX entries all but the bytes stays.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_journal_trim(reef_txn *txn,
+                                                       const char *source,
+                                                       uint64_t cursor,
+                                                       reef_error *err);
+
+/**
+ * The trainer's cursor of a source has gone from `from` to `to` without training: a snapshot was restored.
+ * What waits for training still waits and goes on at `to`: it is neither lost nor trained twice. Ids of what
+ * was trained after `to` are forgotten, so that it can be pushed again.
+ */
+REEF_API REEF_MUST_CHECK reef_status
+reef_journal_move(reef_txn *txn, const char *source, uint64_t from, uint64_t to, reef_error *err);
+
+/** A source's journal. Positions are the source's; zero where it has no entry. */
+typedef struct reef_journal_stat {
+    uint64_t entries;       // that wait, wholly or in part
+    uint64_t begin, end;    // of what they hold
+    uint64_t entries_known; // with those of which only the id is left
+    uint64_t last_ms;       // when the last one was accepted
+} reef_journal_stat;
+
+REEF_API REEF_MUST_CHECK reef_status reef_journal_survey(reef_txn *txn,
+                                                         const char *source,
+                                                         reef_journal_stat *out,
+                                                         reef_error *err);
 
 // ---- checking ------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 #define DRAIN_BYTES 200000
 #define STATE_MS_MAX 10000
 #define CLIENTS 64
+#define LET_GO_S 15 // by when a client that asks nothing is closed
 #define STATUS "{\"command\": \"status\"}"
 
 typedef struct running {
@@ -478,6 +480,29 @@ static void clients_that_say_nothing_or_vanish_do_not_matter(void **state) {
     close(deaf);
 }
 
+// Nothing at all, the beginning of a line, lines whose answers nobody takes.
+static void clients_that_ask_nothing_are_let_go(void **state) {
+    running *run = *state;
+    static const char *const OPENINGS[] = {"", "{\"command\": \"sta", STATUS "\n" STATUS "\r"};
+    enum { COUNT = sizeof(OPENINGS) / sizeof(*OPENINGS) };
+    int fds[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        fds[i] = connect_to(&run->box);
+        send_text(fds[i], OPENINGS[i], strlen(OPENINGS[i]));
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        struct timeval limit = {.tv_sec = LET_GO_S};
+        assert_int_equal(setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+        char bytes[4096];
+        ssize_t count;
+        while ((count = recv(fds[i], bytes, sizeof(bytes), 0)) > 0) {
+        }
+        if (count < 0 && errno != ECONNRESET) fail_msg("client %zu was not let go", i);
+        close(fds[i]);
+    }
+    assert_trains_on_and_stops(run);
+}
+
 static void one_client_too_many_is_told_so(void **state) {
     running *run = *state;
     int clients[CLIENTS];
@@ -589,6 +614,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_line_without_end_is_refused_and_closed, setup, teardown),
         cmocka_unit_test_setup_teardown(clients_that_say_nothing_or_vanish_do_not_matter, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(clients_that_ask_nothing_are_let_go, setup, teardown),
         cmocka_unit_test_setup_teardown(one_client_too_many_is_told_so, setup, teardown),
         cmocka_unit_test_setup_teardown(the_socket_is_private_and_goes_with_the_daemon, setup,
                                         teardown),

@@ -1,7 +1,6 @@
 // HTTP of a reefd that trains: what it answers agrees with the pool and with the other ways to ask, who may
 // not is refused, and no client, however slow or broken, is kept for long or keeps it from training.
-#include "http_client.h"
-#include "reefd_run.h"
+#include "http_run.h"
 
 #include "reef_trainer.h"
 
@@ -19,91 +18,11 @@
 
 #include <cmocka.h>
 
-#define TEXT_BYTES 20000000 // more than any of these tests waits for
-#define TOKEN "0123456789abcdef0123456789abcdef"
-#define BEARER "Authorization: Bearer " TOKEN "\r\n"
 #define DRIP_S 12
+#define UNREAD_REQUESTS 6000
+#define UNREAD_ANSWERS_MAX                                                                         \
+    1000           // of more than a thousand bytes; without a bound it is several thousand
 #define LIMIT_S 15 // by when every connection that does nothing useful is closed
-
-typedef struct running {
-    sandbox box;
-    char token[192]; // file
-    char address[64];
-    pid_t pid;
-} running;
-
-static void write_file(const char *path, const char *text, mode_t mode) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-    assert_int_equal(chmod(path, mode), 0);
-}
-
-static int setup(void **state) {
-    running *run = calloc(1, sizeof(*run));
-    sandbox_make(&run->box);
-    sandbox_make_pool(&run->box);
-    write_text(run->box.text, TEXT_BYTES, 1);
-    snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);
-    write_file(run->token, TOKEN "\n", 0600);
-    run->pid = reefd_start(&run->box, -1,
-                           (const char *const[]){"--pool", run->box.pool, "--source", run->box.text,
-                                                 "--http", "0", "--http-token", run->token, NULL});
-    reefd_await(&run->box, run->pid);
-    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
-    snprintf(run->address, sizeof(run->address), "%s",
-             json_string_value(json_object_get(status, "http")));
-    json_decref(status);
-    *state = run;
-    return 0;
-}
-
-static int teardown(void **state) {
-    running *run = *state;
-    if (run->pid) {
-        kill(run->pid, SIGKILL);
-        (void)reefd_wait(run->pid);
-    }
-    sandbox_remove(&run->box);
-    free(run);
-    return 0;
-}
-
-static void assert_trains_on_and_stops(running *run) {
-    int64_t before = reefd_count(&run->box, "step");
-    while (reefd_count(&run->box, "step") <= before) sleep_ms(2);
-    kill(run->pid, SIGTERM);
-    assert_int_equal(reefd_wait(run->pid), 0);
-    run->pid = 0;
-    pool_check(&run->box);
-}
-
-static http_answer get(const running *run, const char *target) {
-    return http_ask(run->address, "GET", target, "", NULL, 0);
-}
-
-static http_answer post(const running *run,
-                        const char *target,
-                        const char *headers,
-                        const char *body) {
-    return http_ask(run->address, "POST", target, headers, body, strlen(body));
-}
-
-// The body of an answer with this code; the caller's.
-static json_t *json_of(http_answer answer, int code) {
-    if (answer.code != code) fail_msg("code %d, expected %d: %s", answer.code, code, answer.body);
-    json_t *object = json_loads(answer.body, 0, NULL);
-    assert_non_null(object);
-    assert_non_null(strstr(answer.head, "application/json"));
-    http_answer_release(&answer);
-    return object;
-}
-
-static void assert_code(http_answer answer, int code) {
-    if (answer.code != code) fail_msg("code %d, expected %d: %s", answer.code, code, answer.body);
-    http_answer_release(&answer);
-}
 
 static void assert_near(double a, double b, double most) {
     if (!(fabs(a - b) <= most)) fail_msg("%.17g is not %.17g", a, b);
@@ -302,7 +221,7 @@ static void metrics_are_what_prometheus_takes(void **state) {
 
 static void what_is_not_there_is_refused(void **state) {
     running *run = *state;
-    assert_code(get(run, "/"), 404);
+    assert_code(get(run, "/nothing"), 404);
     assert_code(get(run, "/v1/status/more"), 404);
     assert_code(get(run, "/v1/score"), 405);
     assert_code(post(run, "/v1/status", "", ""), 405);
@@ -379,6 +298,36 @@ static void hostile_clients_are_let_go(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+static uint64_t answered(const running *run) {
+    http_answer answer = get(run, "/metrics");
+    static const char NAME[] = "reef_http_answers_total{code=\"2xx\"} ";
+    const char *at = answer.body ? strstr(answer.body, NAME) : NULL;
+    assert_non_null(at);
+    uint64_t count = strtoull(at + sizeof(NAME) - 1, NULL, 10);
+    http_answer_release(&answer);
+    return count;
+}
+
+// Who asks and asks and reads nothing is not answered for ever: what lies unread for it is bounded.
+static void answers_that_nobody_reads_are_few(void **state) {
+    running *run = *state;
+    static const char ASK[] = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    int small = 4096;
+    int fd = http_connect(run->address);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+    for (size_t i = 0; i < UNREAD_REQUESTS; i++)
+        if (send(fd, ASK, sizeof(ASK) - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) sleep_ms(1);
+    uint64_t before, now = answered(run);
+    do {
+        before = now;
+        sleep_ms(300);
+        now = answered(run);
+    } while (now > before + 1); // one is that for the count itself
+    if (now > UNREAD_ANSWERS_MAX) fail_msg("%ju answers lie unread", (uintmax_t)now);
+    close(fd);
+    assert_trains_on_and_stops(run);
+}
+
 static void a_client_that_leaves_before_its_answer_is_forgotten(void **state) {
     running *run = *state;
     static const char SEAL[] = "{\"command\": \"commit\"}";
@@ -449,6 +398,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_body_that_is_too_long_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(hostile_clients_are_let_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(answers_that_nobody_reads_are_few, setup, teardown),
         cmocka_unit_test_setup_teardown(a_client_that_leaves_before_its_answer_is_forgotten, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_would_be_unsafe_is_refused_at_the_start, setup,

@@ -1,5 +1,6 @@
 // The command line of reefd: what is accepted, and that what is refused is named.
 #include "options.h"
+#include "temp_dir.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,8 +77,11 @@ static void help_and_version_need_nothing_else(void **state) {
     assert_int_equal(options.action, REEF_ACTION_VERSION);
     // Every option is in the help.
     static const char *const NAMES[] = {
-        "--pool", "--source",   "--threads", "--commit-steps",   "--commit-seconds", "--socket",
-        "--stay", "--json-log", "--quiet",   "--commit-retries", "--version",        "REEF_ISA"};
+        "--pool",           "--source",         "--threads", "--commit-steps",
+        "--commit-seconds", "--socket",         "--stay",    "--json-log",
+        "--quiet",          "--commit-retries", "--version", "REEF_ISA",
+        "--config",         "--check",          "--no-stay", "REEF_COMMIT_SECONDS",
+        "SIGHUP",           "SIGUSR1"};
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
         assert_non_null(strstr(reef_options_help(), NAMES[i]));
 }
@@ -136,6 +140,38 @@ static void too_many_sources_are_refused(void **state) {
     assert_int_equal(reef_options_parse(&options, count, arguments, &err), REEF_INVALID);
 }
 
+static void a_pattern_is_its_files_in_the_order_of_names(void **state) {
+    (void)state;
+    static reef_options options; // what a pattern becomes lives as long as the process
+    reef_error err = {0};
+    char folder[TEMP_DIR_BYTES], pattern[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
+    char argument[TEMP_DIR_BYTES + 8], expected[TEMP_DIR_BYTES + 8];
+    temp_dir_new(folder);
+    temp_dir_join(pattern, folder, "*.txt");
+    snprintf(argument, sizeof(argument), "glob:%s", pattern);
+    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", argument), REEF_NOT_FOUND);
+    assert_non_null(strstr(err.message, "*.txt"));
+    const char *const names[] = {"b.txt", "a.txt", "c.log", "10.txt"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        temp_dir_join(path, folder, names[i]);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fclose(file);
+    }
+    temp_dir_join(path, folder, "folder.txt");
+    assert_int_equal(mkdir(path, 0755), 0);
+    assert_int_equal(
+        PARSE(&options, &err, "--pool", "p", "--source", "first", "--source", argument), REEF_OK);
+    const char *const order[] = {"10.txt", "a.txt", "b.txt"};
+    assert_int_equal(options.source_count, 4);
+    assert_string_equal(options.sources[0], "first");
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(expected, sizeof(expected), "file:%.400s/%s", folder, order[i]);
+        assert_string_equal(options.sources[i + 1], expected);
+    }
+    temp_dir_remove(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_have_their_documented_defaults),
@@ -144,6 +180,7 @@ int main(void) {
         cmocka_unit_test(help_and_version_need_nothing_else),
         cmocka_unit_test(what_is_refused_is_named),
         cmocka_unit_test(too_many_sources_are_refused),
+        cmocka_unit_test(a_pattern_is_its_files_in_the_order_of_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -414,6 +414,27 @@ static void a_mark_is_the_last_one_before_the_cursor(void **state) {
     tear_down(&w);
 }
 
+static void marks_that_wait_are_bounded(void **state) {
+    world w;
+    uint8_t *at = NULL;
+    size_t room = 0, marks = 0;
+    set_up(&w, state, 1, NULL);
+    reef_lanes *lanes = &w.schedule.lanes;
+    while (reef_lanes_space(lanes, 0, &at, &room)) {
+        char *mark = calloc(1, 300001);
+        assert_non_null(mark);
+        memset(mark, '1', 300000);
+        reef_lanes_fill(lanes, 0, 10, 10 * marks++, mark);
+    }
+    assert_int_equal(marks, 4);
+    (void)reef_lane_mark(&lanes->lanes[0], 9);
+    assert_false(reef_lanes_space(lanes, 0, &at, &room));
+    (void)reef_lane_mark(&lanes->lanes[0], 10); // the first one is not needed any more
+    train(&w, 0);
+    assert_true(reef_lanes_space(lanes, 0, &at, &room));
+    tear_down(&w);
+}
+
 #define in_a_pool(test) cmocka_unit_test_setup_teardown(test, pool_setup, pool_teardown)
 
 int main(void) {
@@ -433,6 +454,7 @@ int main(void) {
         in_a_pool(at_the_end_only_what_cannot_be_read_again_is_trained),
         in_a_pool(places_are_kept),
         in_a_pool(a_mark_is_the_last_one_before_the_cursor),
+        in_a_pool(marks_that_wait_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

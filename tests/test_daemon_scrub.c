@@ -201,6 +201,11 @@ static void damage_is_told_in_the_log_the_status_and_the_timeline(void **state) 
     json_decref(status);
     assert_true(reefd_said(&f->box, "is damaged: experts (generation 0, layer 1, block 0)"));
     assert_true(reefd_said(&f->box, "see reef verify --repair-plan"));
+    json_t *check = reefd_ask(&f->box, "{\"command\": \"verify\"}");
+    assert_true(json_is_false(json_object_get(check, "sound")));
+    assert_non_null(strstr(json_string_value(json_array_get(json_object_get(check, "damage"), 0)),
+                           "experts (generation 0, layer 1, block 0)"));
+    json_decref(check);
     send_text(f, TEXT_BYTES, MORE_BYTES); // training goes on
     finish(f);
 

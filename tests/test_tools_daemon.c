@@ -340,6 +340,41 @@ static void snapshots_are_restored_and_removed_while_the_daemon_trains_on(void *
     free(out);
 }
 
+// Run `reef COMMAND POOL [more]`; what it says on standard error, on the heap.
+static char *verbose_words(const world *w, const char *command, const char *more) {
+    const char *argv[] = {REEF_BINARY, command, w->pool, "--verbose", more, NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 0) fail_msg("%s: exit %d: %s", command, p.code, p.err);
+    char *words = cli_format("%s|%s", p.out, p.err);
+    program_release(&p);
+    return words;
+}
+
+static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(void **state) {
+    static const char *const COMMANDS[][2] = {
+        {"commit", NULL}, {"pause", NULL},  {"resume", NULL},        {"drain", NULL},
+        {"seal", NULL},   {"reload", NULL}, {"freeze", "--first=0"}, {"thaw", NULL}};
+    world *w = *state;
+    start_daemon(w);
+    wait_until_trained(w);
+    for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
+        char *words = verbose_words(w, COMMANDS[i][0], COMMANDS[i][1]);
+        if (!strstr(words, "when the step under way was done"))
+            fail_msg("%s does not say that it waited: %s", COMMANDS[i][0], words);
+        free(words);
+    }
+    char *words = verbose_words(w, "reload", NULL);
+    assert_non_null(strstr(words, "changed        nothing\nneeds restart  nothing\n"));
+    free(words);
+    stop_daemon(w);
+    const char *argv[] = {REEF_BINARY, "reload", w->pool, NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, 66); // nobody is there to be asked
+    program_release(&p);
+}
+
 static void what_the_daemon_refuses_is_told_as_its_own_error(void **state) {
     world *w = *state;
     start_daemon(w);
@@ -366,6 +401,9 @@ int main(void) {
                                         world_make, world_remove),
         cmocka_unit_test_setup_teardown(
             snapshots_are_restored_and_removed_while_the_daemon_trains_on, world_make,
+            world_remove),
+        cmocka_unit_test_setup_teardown(
+            every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited, world_make,
             world_remove),
         cmocka_unit_test_setup_teardown(what_the_daemon_refuses_is_told_as_its_own_error,
                                         world_make, world_remove),

@@ -1,6 +1,7 @@
 // What people read: numbers, cut and printable text, near words, tables, ticks.
 #include "chart.h"
 #include "cli.h"
+#include "reef_words.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -61,13 +62,13 @@ static void cutting_counts_characters(void **state) {
 
 static void distance_counts_single_typing_mistakes(void **state) {
     (void)state;
-    assert_int_equal(cli_distance("eval", "eval"), 0);
-    assert_int_equal(cli_distance("evl", "eval"), 1);
-    assert_int_equal(cli_distance("eavl", "eval"), 1);
-    assert_int_equal(cli_distance("evaal", "eval"), 1);
-    assert_int_equal(cli_distance("", "eval"), 4);
-    assert_int_equal(cli_distance("eval", ""), 4);
-    assert_int_equal(cli_distance("seal", "grow"), 4);
+    assert_int_equal(reef_word_distance("eval", "eval"), 0);
+    assert_int_equal(reef_word_distance("evl", "eval"), 1);
+    assert_int_equal(reef_word_distance("eavl", "eval"), 1);
+    assert_int_equal(reef_word_distance("evaal", "eval"), 1);
+    assert_int_equal(reef_word_distance("", "eval"), 4);
+    assert_int_equal(reef_word_distance("eval", ""), 4);
+    assert_int_equal(reef_word_distance("seal", "grow"), 4);
 }
 
 static void a_mistyped_command_suggests_the_nearest(void **state) {

@@ -55,6 +55,66 @@ static void as_of_is_bit_identical_for_ever(void **state) {
     free(later);
 }
 
+static void assert_reopens_to(reef_model **model, lifelong *f, const char *as_of) {
+    reef_error err;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    float *again = new_logits(), *anew = new_logits();
+    ok(reef_model_reopen(model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    for (int kind = 0; kind < 3; kind++) {
+        lifelong_text(probe, sizeof probe, kind, 99);
+        ok(reef_model_logits(*model, probe, sizeof probe, again, &err), &err);
+        logits_of(f->store, as_of, kind, anew);
+        assert_memory_equal(again, anew, LOGIT_BYTES);
+    }
+    free(again);
+    free(anew);
+}
+
+// Whatever of the older copy is taken over: nothing at first, then what was sealed since or before.
+static void a_model_that_is_reopened_has_the_bits_of_one_that_is_opened(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_model *model = NULL;
+    reef_snapshot snapshot;
+    make_pool(f, 2);
+    for (int g = 0; g < 3; g++) {
+        feed_kind(f, g, 8000, 1);
+        commit(f);
+        assert_reopens_to(&model, f, "now");
+        feed_kind(f, g, 2000, 2);
+        commit(f);
+        assert_reopens_to(&model, f, "now");
+        ok(reef_trainer_snapshot(f->trainer,
+                                 g == 1   ? "one"
+                                 : g == 2 ? "two"
+                                          : "none",
+                                 &snapshot, &err),
+           &err);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+        assert_reopens_to(&model, f, "now");
+    }
+    static const char *const STATES[] = {"0", "1", "one", "2", "two", "now"};
+    for (size_t i = 0; i < sizeof STATES / sizeof *STATES; i++)
+        assert_reopens_to(&model, f, STATES[i]);
+    assert_int_equal(reef_model_reopen(&model, f->store, "9", NULL, &err), REEF_NOT_FOUND);
+    assert_null(model);
+    assert_reopens_to(&model, f, "now");
+    // A pool that went another way from "one" on has other generations after the first.
+    char path[TEMP_DIR_BYTES];
+    reef_restoration done;
+    temp_dir_join(path, f->dir, "other");
+    ok(reef_pool_restore(f->store, "one", path, &done, &err), &err);
+    close_pool(f);
+    temp_dir_join(f->pool, f->dir, "other");
+    open_pool(f, 2);
+    for (int g = 3; g < 5; g++) {
+        feed_kind(f, g, 6000, 1);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    }
+    assert_reopens_to(&model, f, "now");
+    reef_model_close(model);
+}
+
 static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -602,6 +662,8 @@ int main(int argc, char **argv) {
     if (lifelong_is_other_process(argc, argv, &result)) return result;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(as_of_is_bit_identical_for_ever, setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_model_that_is_reopened_has_the_bits_of_one_that_is_opened,
+                                        setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(todays_output_is_the_old_one_where_no_newer_gate_fires,
                                         setup, lifelong_teardown),
         cmocka_unit_test(the_stream_alone_decides_the_bits),

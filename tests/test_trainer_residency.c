@@ -206,6 +206,38 @@ static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
     free(logits);
 }
 
+// A model that waits for questions ends its read, and answers the same afterwards, also after a commit.
+static void a_model_at_rest_holds_no_read(void **state) {
+    (void)state;
+    reef_error err;
+    reef_model *model;
+    reef_read_stat before, after;
+    uint8_t probe[PROBE_BYTES];
+    const size_t count = PROBE_BYTES * REEF_VOCAB;
+    float *expected = calloc(count, sizeof *expected), *logits = calloc(count, sizeof *logits);
+    assert_true(expected != NULL && logits != NULL);
+    run r;
+    make_run(&r, "bf16", 0);
+    train(&r);
+    write_text(probe, PROBE_BYTES, 90, 'a');
+    must(reef_model_open(&model, r.store, "1", &(reef_model_options){.memory_bytes = 1}, &err),
+         &err);
+    must(reef_model_logits(model, probe, PROBE_BYTES, expected, &err), &err);
+    reef_store_read_stat(r.store, &before);
+    reef_model_rest(model);
+    reef_store_read_stat(r.store, &after);
+    assert_int_equal(after.count, before.count + 1);
+    reef_model_rest(model);
+    feed(&r, 3, 8, '0');
+    must(reef_trainer_commit(r.trainer, NULL, &err), &err);
+    must(reef_model_logits(model, probe, PROBE_BYTES, logits, &err), &err);
+    assert_memory_equal(logits, expected, count * sizeof *logits);
+    reef_model_close(model);
+    end_run(&r);
+    free(expected);
+    free(logits);
+}
+
 // What does not fit half of the memory is not copied: 2 layers of 2,304 rows of 64 bf16.
 static void what_fits_is_copied(void **state) {
     (void)state;
@@ -326,6 +358,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_in_place_gives_the_bits_of_training_in_memory),
         cmocka_unit_test(evaluation_in_place_gives_the_bits_of_a_copy),
+        cmocka_unit_test(a_model_at_rest_holds_no_read),
         cmocka_unit_test(what_fits_is_copied),
         cmocka_unit_test(a_layer_on_disk_computes_what_its_rows_in_memory_do),
         cmocka_unit_test(memory_is_read_as_people_write_it),

@@ -439,6 +439,101 @@ static void snapshots_are_removed_together_or_not_at_all(void **state) {
     is_sound(f->store);
 }
 
+// ---- sources that are pushed into ----------------------------------------------------------------
+
+#define PUSHED "push:web"
+
+static void push(lifelong *f, const char *id, const uint8_t *bytes, size_t count) {
+    reef_error err;
+    reef_journal_batch batch = {
+        .source = PUSHED, .bytes_max = 1 << 24, .bytes = bytes, .count = count, .id = id};
+    ok(reef_trainer_journal(f->trainer, &batch, 1, &err), &err);
+    ok(batch.error.status, &batch.error);
+    assert_false(batch.duplicate);
+}
+
+// What waits, up to `count` bytes, is trained and committed, and its journal trimmed.
+static size_t train_waiting(lifelong *f, size_t count) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    size_t got, taken;
+    uint8_t *bytes = malloc(count);
+    assert_non_null(bytes);
+    uint64_t cursor = reef_trainer_cursor(f->trainer, PUSHED);
+    ok(reef_journal_read(f->store, PUSHED, cursor, bytes, count, &got, &err), &err);
+    ok(reef_trainer_feed(f->trainer, PUSHED, bytes, got, &taken, NULL, &err), &err);
+    assert_int_equal(taken, got);
+    free(bytes);
+    reef_commit last = commit(f);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
+    ok(reef_journal_trim(txn, PUSHED, cursor + got, &err), &err);
+    ok(reef_txn_commit(txn, &last, &err), &err);
+    return got;
+}
+
+static void restore_in_place(lifelong *f, const char *name) {
+    reef_error err;
+    reef_restoration done;
+    reef_trainer_close(f->trainer);
+    f->trainer = NULL;
+    ok(reef_pool_restore_in_place(f->store, name, false, &done, &err), &err);
+    close_pool(f);
+    open_pool(f, 1);
+}
+
+// Trained: 20 steps, then a snapshot, then 10 steps; 15 steps wait. Back at the snapshot these 15 come next.
+static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    uint8_t text[45 * STEP_BYTES];
+    lifelong_text(text, sizeof text, 0, 5);
+    make_pool(f, 1);
+    push(f, "a", text, 25 * STEP_BYTES);
+    push(f, "b", text + 25 * STEP_BYTES, 20 * STEP_BYTES);
+    train_waiting(f, 20 * STEP_BYTES);
+    take(f, "kept");
+    train_waiting(f, 10 * STEP_BYTES);
+    restore_in_place(f, "kept");
+    assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 20 * STEP_BYTES);
+    assert_int_equal(train_waiting(f, sizeof text), 15 * STEP_BYTES);
+    reef_commit reached = commit(f);
+    is_sound(f->store);
+    // and forth again: nothing waits any more, so nothing comes
+    restore_in_place(f, "before-restore");
+    assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 30 * STEP_BYTES);
+    assert_int_equal(train_waiting(f, sizeof text), 0);
+    is_sound(f->store);
+    close_pool(f);
+
+    temp_dir_join(f->pool, f->dir, "other");
+    make_pool(f, 1);
+    size_t taken;
+    ok(reef_trainer_feed(f->trainer, PUSHED, text, 20 * STEP_BYTES, &taken, NULL, &err), &err);
+    ok(reef_trainer_feed(f->trainer, PUSHED, text + 30 * STEP_BYTES, 15 * STEP_BYTES, &taken, NULL,
+                         &err),
+       &err);
+    assert_memory_equal(commit(f).root, reached.root, REEF_HASH_BYTES);
+}
+
+static void a_source_that_the_restored_state_never_read_goes_on_where_it_is(void **state) {
+    lifelong *f = *state;
+    uint8_t text[8 * STEP_BYTES];
+    lifelong_text(text, sizeof text, 0, 5);
+    make_pool(f, 1);
+    feed_kind(f, 1, 3 * STEP_BYTES, 1);
+    take(f, "kept");
+    push(f, "a", text, sizeof text);
+    train_waiting(f, 5 * STEP_BYTES + 3);
+    restore_in_place(f, "kept");
+    assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 0);
+    assert_int_equal(train_waiting(f, sizeof text), 3 * STEP_BYTES - 3);
+    restore_in_place(f, "before-restore");
+    assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 5 * STEP_BYTES + 3);
+    push(f, "b", text, 7);
+    assert_int_equal(train_waiting(f, sizeof text), 7);
+    is_sound(f->store);
+}
+
 #define RESTORE_TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
 
 int main(void) {
@@ -451,6 +546,8 @@ int main(void) {
         RESTORE_TEST(a_difference_counts_what_changed),
         RESTORE_TEST(sealing_in_bf16_alone_changes_no_expert),
         RESTORE_TEST(snapshots_are_removed_together_or_not_at_all),
+        RESTORE_TEST(what_was_pushed_and_waits_is_neither_lost_nor_trained_twice),
+        RESTORE_TEST(a_source_that_the_restored_state_never_read_goes_on_where_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
 // apart. What the options mean is the business of the commands.
 #include "cli.h"
 
+#include "reef_words.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
@@ -135,7 +137,7 @@ static reef_status unknown_option(const option_list *list, const char *argument,
     const char *guess = NULL;
     size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
     for (size_t i = 0; i < list->count; i++) {
-        size_t distance = cli_distance(name, list->options[i].name);
+        size_t distance = reef_word_distance(name, list->options[i].name);
         if (distance >= nearest) continue;
         nearest = distance;
         guess = list->options[i].name;

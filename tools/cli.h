@@ -150,8 +150,6 @@ char *cli_printable(const uint8_t *bytes, size_t count, bool lines);
 char *cli_cut(const char *text, size_t columns);
 /** Characters of UTF-8 text. */
 size_t cli_width(const char *text);
-/** Letters to insert, remove, replace or swap to get from one word to the other. */
-size_t cli_distance(const char *word, const char *other);
 
 // ---- cli_time.c: times as people type them -------------------------------------------------------
 
@@ -312,17 +310,6 @@ REEF_MUST_CHECK reef_status cli_usage_read(cli_pool *pool,
                                            uint32_t layer,
                                            reef_usage **usage,
                                            reef_error *err);
-/**
- * The same for a range of time; see reef_usage_sum. With since_ms 0 what is known in total only counts as
- * well. *before is how many selections that is, in the range or not.
- */
-REEF_MUST_CHECK reef_status cli_usage_range(cli_pool *pool,
-                                            const reef_generation *generation,
-                                            uint32_t layer,
-                                            reef_usage_range *range,
-                                            reef_usage **usage,
-                                            uint64_t *before,
-                                            reef_error *err);
 /** All PEER layers of a generation together: counts are summed, unevenness is averaged. */
 REEF_MUST_CHECK reef_status cli_usage_summary(cli_pool *pool,
                                               const reef_generation *generation,

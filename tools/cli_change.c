@@ -18,6 +18,11 @@ static reef_status call_daemon(const cli_call *cli,
     if (status != REEF_OK) return status;
     *result = json_loads(answer, JSON_DECODE_ANY, NULL);
     free(answer);
+    const json_t *waited = json_object_get(*result, "waited_ms");
+    if (cli->verbose && waited)
+        fprintf(stderr,
+                "reef: the daemon began with it after %.1f ms, when the step under way was done\n",
+                json_number_value(waited));
     return *result ? REEF_OK : reef_fail(err, REEF_IO, "the daemon's answer is no JSON");
 }
 

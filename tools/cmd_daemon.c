@@ -1,7 +1,14 @@
-// reef pause, resume, drain, stop: what only a running daemon can be asked for.
+// reef commit, pause, resume, drain, reload, stop: what only a running daemon can be asked for.
 #include "commands.h"
 
 #include <inttypes.h>
+
+const cli_manual commit_manual = {
+    .about = "Answers when everything that was trained by then is on disk. The daemon commits by "
+             "itself as well.",
+    .options = NULL,
+    .example = "reef commit reef.pool && reef eval reef.pool today.txt",
+};
 
 const cli_manual pause_manual = {
     .about = "The step under way is finished and what was trained is committed. From then on "
@@ -22,6 +29,16 @@ const cli_manual drain_manual = {
         "Waits for what the daemon has read when it is asked, not for what comes in after that.",
     .options = NULL,
     .example = "reef drain reef.pool && reef eval reef.pool today.txt",
+};
+
+const cli_manual reload_manual = {
+    .about = "As SIGHUP does: the daemon reads its configuration file and its token again. "
+             "commit-steps,\n"
+             "commit-seconds, commit-retries, scrub-rate, json-log, quiet and the token change "
+             "between two\n"
+             "steps; what needs a restart is named. With a mistake in the file nothing changes.",
+    .options = NULL,
+    .example = "reef reload reef.pool",
 };
 
 const cli_manual stop_manual = {
@@ -45,6 +62,10 @@ static reef_status ask(cli_call *cli, const char *command, const char *done, ree
     return REEF_OK;
 }
 
+reef_status cmd_commit(cli_call *cli, reef_error *err) {
+    return ask(cli, "commit", "committed", err);
+}
+
 reef_status cmd_pause(cli_call *cli, reef_error *err) {
     return ask(cli, "pause", "paused", err);
 }
@@ -55,6 +76,25 @@ reef_status cmd_resume(cli_call *cli, reef_error *err) {
 
 reef_status cmd_drain(cli_call *cli, reef_error *err) {
     return ask(cli, "drain", "trained and committed", err);
+}
+
+static void print_names(const char *what, const json_t *names) {
+    size_t i;
+    json_t *name;
+    printf("%s", what);
+    json_array_foreach(names, i, name) printf("%s%s", i ? ", " : "", json_string_value(name));
+    printf("%s\n", json_array_size(names) ? "" : "nothing");
+}
+
+reef_status cmd_reload(cli_call *cli, reef_error *err) {
+    json_t *result = NULL;
+    reef_status status = cli_daemon_ask(cli, "reload", &result, err);
+    if (status != REEF_OK) return status;
+    if (cli->json) return cli_answer(cli, result, err);
+    print_names("changed        ", json_object_get(result, "changed"));
+    print_names("needs restart  ", json_object_get(result, "restart"));
+    json_decref(result);
+    return REEF_OK;
 }
 
 reef_status cmd_stop(cli_call *cli, reef_error *err) {

@@ -1,6 +1,7 @@
 // reef score: how surprising each line of a text is, and which lines stand out.
 #include "commands.h"
 #include "matrix.h"
+#include "score_follow.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,16 +12,31 @@
 static const cli_option OPTIONS[] = {
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
     {"top", "N", "show the N most surprising lines (default: 10; 0: all, in order)"},
+    {"follow", NULL,
+     "print each line as it is written, across rotation of FILE; until interrupted"},
+    {"outliers", NULL, "with --follow: only lines that stand out"},
+    {"threshold", "X", "with --follow: how far above the usual a line stands out (default: 5)"},
+    {"window", "N", "with --follow: lines that say what is usual (default: 200)"},
+    {"last", "N", "with --follow: begin with the last N lines of FILE, or with all (default: 10)"},
     {0},
 };
 
 const cli_manual score_manual = {
     .about =
         "The most surprising lines are those with the most bits above what a line of their length\n"
-        "has on average in this text. FILE - is standard input.",
+        "has on average in this text. FILE - is standard input.\n\n"
+        "With --follow every line is printed as it comes, with its bits per byte, each byte "
+        "predicted from\n"
+        "what came before it, and how far that lies above the median of the last lines, in robust\n"
+        "standard deviations (1.4826 times the median distance from the median); ! marks those "
+        "that stand\n"
+        "out. A file is followed by its name, as by tail -F. Commits of a daemon are read as they "
+        "come.\n"
+        "--json writes a document a line. SIGINT ends it with a summary.",
     .options = OPTIONS,
     .example = "reef score reef.pool --top 5 server.log\n"
-               "journalctl -n 500 | reef score reef.pool -",
+               "journalctl -n 500 | reef score reef.pool -\n"
+               "reef score reef.pool --follow --outliers /var/log/syslog",
 };
 
 typedef struct line {
@@ -129,7 +145,10 @@ reef_status cmd_score(cli_call *cli, reef_error *err) {
     reef_score score = {0};
     uint64_t top = TOP_DEFAULT;
 
-    reef_status status = cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
+    reef_status status = score_follow_check(cli, err);
+    if (status != REEF_OK) return status;
+    if (cli_text(cli, "follow")) return score_follow(cli, err);
+    status = cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
     if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         status = cli_pool_wants(&pool, false, "reef predict names the class of each vector", err);

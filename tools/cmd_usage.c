@@ -1,14 +1,12 @@
 // reef usage: how evenly the experts of one generation are used, layer by layer, always or in a range of time.
 #include "commands.h"
+#include "usage_json.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TOP_COUNT 5    // experts listed for a layer
-#define DEAD_COUNT 10  // dead ones listed
-#define BUCKETS_MAX 40 // 0, 1, 2-3, 4-7, ... selections
 #define BAR_COLUMNS 40
 #define BUCKET_NAME_BYTES 48 // two 64-bit numbers
 
@@ -44,19 +42,6 @@ const cli_manual usage_manual = {
                "reef usage reef.pool --since 2024-05-01 --until 2024-05-02T12:00 --json",
 };
 
-typedef struct layer_usage {
-    reef_usage_summary summary;
-    uint32_t top[TOP_COUNT]; // ids, most used first
-    double top_share[TOP_COUNT];
-    size_t top_count;
-    uint32_t dead[DEAD_COUNT]; // the first ids
-    size_t dead_count;
-    uint64_t buckets[BUCKETS_MAX]; // 0: never chosen; b: chosen 2^(b-1) to 2^b - 1 times
-    size_t bucket_count;
-    reef_usage_range range;
-    uint64_t before; // selections that are known in total only
-} layer_usage;
-
 // What was asked for.
 typedef struct request {
     const reef_generation *generation;
@@ -64,41 +49,6 @@ typedef struct request {
     bool ranged;
     uint64_t since_ms, until_ms;
 } request;
-
-static size_t bucket_of(uint64_t count) {
-    size_t bucket = 0;
-    while (count > 0 && bucket + 1 < BUCKETS_MAX) {
-        count >>= 1;
-        bucket++;
-    }
-    return bucket;
-}
-
-// Insertion into the short list; among equals the lower id comes first because ids come in order.
-static void note_top(layer_usage *layer, const reef_usage *usage, uint32_t id) {
-    if (usage[id].count == 0) return;
-    size_t at = layer->top_count;
-    while (at > 0 && usage[layer->top[at - 1]].count < usage[id].count) at--;
-    if (at == TOP_COUNT) return;
-    if (layer->top_count < TOP_COUNT) layer->top_count++;
-    for (size_t i = layer->top_count - 1; i > at; i--) layer->top[i] = layer->top[i - 1];
-    layer->top[at] = id;
-}
-
-static void summarise(layer_usage *layer, const reef_usage *usage, size_t expert_count) {
-    reef_usage_summarise(expert_count, usage, &layer->summary);
-    for (size_t id = 0; id < expert_count; id++) {
-        size_t bucket = bucket_of(usage[id].count);
-        layer->buckets[bucket]++;
-        if (bucket >= layer->bucket_count) layer->bucket_count = bucket + 1;
-        note_top(layer, usage, (uint32_t)id);
-        if (bucket == 0 && layer->dead_count < DEAD_COUNT)
-            layer->dead[layer->dead_count++] = (uint32_t)id;
-    }
-    for (size_t i = 0; i < layer->top_count; i++)
-        layer->top_share[i] =
-            (double)usage[layer->top[i]].count / (double)layer->summary.selections;
-}
 
 static void bucket_name(size_t bucket, char out[BUCKET_NAME_BYTES]) {
     uint64_t low = bucket ? (uint64_t)1 << (bucket - 1) : 0, high = bucket ? 2 * low - 1 : 0;
@@ -108,7 +58,7 @@ static void bucket_name(size_t bucket, char out[BUCKET_NAME_BYTES]) {
         snprintf(out, BUCKET_NAME_BYTES, "%" PRIu64 "-%" PRIu64, low, high);
 }
 
-static void print_histogram(const layer_usage *layer) {
+static void print_histogram(const reef_usage_layer *layer) {
     static const char *const HEADING[] = {"  times chosen", "experts", ""};
     uint64_t most = 1;
     for (size_t b = 0; b < layer->bucket_count; b++)
@@ -132,7 +82,7 @@ static void print_histogram(const layer_usage *layer) {
     cli_table_free(table);
 }
 
-static void print_span(const layer_usage *layer) {
+static void print_span(const reef_usage_layer *layer) {
     char from[CLI_WORD_BYTES], to[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
     const reef_usage_range *range = &layer->range;
     if (range->windows > 0)
@@ -147,7 +97,7 @@ static void print_span(const layer_usage *layer) {
            range->since_ms > 0 ? "not counted" : "counted");
 }
 
-static void print_dead(const layer_usage *layer) {
+static void print_dead(const reef_usage_layer *layer) {
     const reef_usage_summary *s = &layer->summary;
     size_t more = s->expert_count - s->used_count - layer->dead_count;
     char words[CLI_WORD_BYTES];
@@ -159,7 +109,7 @@ static void print_dead(const layer_usage *layer) {
     printf("\n");
 }
 
-static void print_layer(uint32_t index, const layer_usage *layer, bool ranged) {
+static void print_layer(uint32_t index, const reef_usage_layer *layer, bool ranged) {
     char words[CLI_WORD_BYTES];
     const reef_usage_summary *s = &layer->summary;
     printf("layer %" PRIu32 ": %.1f %% of ", index, s->used_percent);
@@ -174,38 +124,6 @@ static void print_layer(uint32_t index, const layer_usage *layer, bool ranged) {
     print_dead(layer);
     if (ranged) print_span(layer);
     print_histogram(layer);
-}
-
-static json_t *layer_json(uint32_t index, const layer_usage *layer, bool ranged) {
-    const reef_usage_summary *s = &layer->summary;
-    json_t *top = json_array(), *dead = json_array(), *histogram = json_array();
-    for (size_t i = 0; i < layer->top_count; i++)
-        json_array_append_new(top, json_pack("{s:I, s:o}", "expert", (json_int_t)layer->top[i],
-                                             "share", cli_real(layer->top_share[i])));
-    for (size_t i = 0; i < layer->dead_count; i++)
-        json_array_append_new(dead, json_integer((json_int_t)layer->dead[i]));
-    for (size_t b = 0; b < layer->bucket_count; b++) {
-        json_int_t low = b ? (json_int_t)1 << (b - 1) : 0, high = b ? 2 * low - 1 : 0;
-        json_array_append_new(histogram, json_pack("{s:I, s:I, s:I}", "low", low, "high", high,
-                                                   "experts", (json_int_t)layer->buckets[b]));
-    }
-    json_t *document = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "layer", (json_int_t)index, "experts",
-        (json_int_t)s->expert_count, "used", (json_int_t)s->used_count, "dead",
-        (json_int_t)(s->expert_count - s->used_count), "selections", (json_int_t)s->selections,
-        "used_percent", cli_real(s->used_percent), "unevenness", cli_real(s->unevenness), "top",
-        top, "dead_first", dead, "histogram", histogram);
-    if (!ranged) return document;
-    const reef_usage_range *range = &layer->range;
-    json_t *from = range->windows > 0 ? json_integer((json_int_t)range->from_ms) : json_null();
-    json_t *to = range->windows > 0 ? json_integer((json_int_t)range->to_ms) : json_null();
-    json_t *known = range->known_ms > 0 ? json_integer((json_int_t)range->known_ms) : json_null();
-    json_object_set_new(document, "windows", json_integer((json_int_t)range->windows));
-    json_object_set_new(document, "from_ms", from);
-    json_object_set_new(document, "to_ms", to);
-    json_object_set_new(document, "known_since_ms", known);
-    json_object_set_new(document, "selections_before", json_integer((json_int_t)layer->before));
-    return document;
 }
 
 static reef_status choose(const cli_call *cli,
@@ -261,16 +179,18 @@ static reef_status choose_times(const cli_call *cli, request *asked, reef_error 
                      cli_text(cli, "until"));
 }
 
-static reef_status read_layer(
-    cli_pool *pool, const request *asked, uint32_t index, layer_usage *layer, reef_error *err) {
-    const reef_generation *generation = asked->generation;
-    reef_usage *usage = NULL;
-    *layer = (layer_usage){.range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms}};
-    reef_status status = asked->ranged ? cli_usage_range(pool, generation, index, &layer->range,
-                                                         &usage, &layer->before, err)
-                                       : cli_usage_read(pool, generation, index, &usage, err);
-    if (status == REEF_OK) summarise(layer, usage, (size_t)generation->side * generation->side);
-    free(usage);
+static reef_status read_layer(cli_pool *pool,
+                              const request *asked,
+                              uint32_t index,
+                              reef_usage_layer *layer,
+                              reef_error *err) {
+    reef_txn *txn = NULL;
+    const reef_usage_range range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms};
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK)
+        status = reef_usage_layer_read(txn, asked->generation, index, asked->ranged ? &range : NULL,
+                                       layer, err);
+    reef_txn_abort(txn);
     return status;
 }
 
@@ -292,11 +212,11 @@ static reef_status show(cli_call *cli, cli_pool *pool, const request *asked, ree
         printf("generation %" PRIu32 ", %s\n", asked->generation->generation,
                asked->generation->sealed ? "sealed" : "open");
     for (uint32_t l = asked->first; l < asked->end && status == REEF_OK; l++) {
-        layer_usage layer;
+        reef_usage_layer layer;
         if (!cli_layer_is_peer(&pool->config, l)) continue;
         status = read_layer(pool, asked, l, &layer, err);
         if (status != REEF_OK) break;
-        json_array_append_new(array, layer_json(l, &layer, asked->ranged));
+        json_array_append_new(array, reef_usage_layer_json(l, &layer, asked->ranged));
         if (!cli->json) print_layer(l, &layer, asked->ranged);
     }
     if (status == REEF_OK && cli->json) status = cli_answer(cli, answer_json(asked, array), err);

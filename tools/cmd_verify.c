@@ -1,6 +1,7 @@
 // reef verify: check a pool, whole or in part, in a child process, so that a damaged file cannot take the tool
 // down; and say what can be saved of a damaged one.
 #include "commands.h"
+#include "pool_json.h"
 #include "verify_plan.h"
 
 #include <inttypes.h>
@@ -88,10 +89,6 @@ static reef_status read_options(const cli_call *cli,
     return status;
 }
 
-static const char *mode_text(const reef_check_options *options) {
-    return options->quick ? "quick" : options->sample < 1 ? "sample" : "whole";
-}
-
 // ---- answers -------------------------------------------------------------------------------------
 
 static void print_hashed(const cli_call *cli,
@@ -143,57 +140,14 @@ static void print_report(const cli_call *cli,
                                          : "sound: nothing is damaged");
 }
 
-static void set_count(json_t *object, const char *name, uint64_t value) {
-    json_object_set_new(object, name, json_integer((json_int_t)value));
-}
-
-// What was looked at, in the words of the manual, and what was not.
-static void set_scope(json_t *object, const reef_check_options *options) {
-    json_t *not = json_array();
-    if (options->quick) json_array_append_new(not, json_string("payloads of sealed records"));
-    if (!options->quick && options->sample < 1)
-        json_array_append_new(not, json_string("payloads of sealed records outside the sample"));
-    json_object_set_new(object, "looked_at",
-                        json_pack("[s, s, s, s, s, s, s, s]", "pages", "free space", "records",
-                                  "sums", "root hashes", "references", "sizes", "usage windows"));
-    json_object_set_new(object, "not_looked_at", not );
-}
-
 static json_t *report_json(const cli_call *cli,
                            const reef_check_options *options,
                            const reef_check_report *report,
                            const findings *found,
                            double percent,
                            double seconds) {
-    char root[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(report->root, root);
-    json_t *object = json_pack("{s:o, s:b, s:s, s:s, s:o, s:O}", "pool", cli_path(cli->pool),
-                               "sound", report->damaged == 0, "mode", mode_text(options), "root",
-                               root, "seconds", cli_real(seconds), "damage", found->lines);
-    bool sample = strcmp(mode_text(options), "sample") == 0;
-    json_object_set_new(object, "sample_percent", sample ? cli_real(percent) : json_null());
-    json_object_set_new(object, "seed",
-                        sample ? json_integer((json_int_t)options->seed) : json_null());
-    set_scope(object, options);
-    set_count(object, "damaged", report->damaged);
-    set_count(object, "records", report->records);
-    set_count(object, "bytes", report->bytes);
-    set_count(object, "sealed_records", report->sealed_records);
-    set_count(object, "sealed_bytes", report->sealed_bytes);
-    set_count(object, "hashed_records", report->hashed_records);
-    set_count(object, "hashed_bytes", report->hashed_bytes);
-    set_count(object, "usage_windows", report->usage_windows);
-    set_count(object, "generations", report->generations);
-    set_count(object, "snapshots", report->snapshots);
-    set_count(object, "commits", report->commits);
-    set_count(object, "file_bytes", report->file_bytes);
-    set_count(object, "used_bytes", report->used_bytes);
-    set_count(object, "pages", report->pages);
-    set_count(object, "pages_used", report->pages_used);
-    set_count(object, "pages_free", report->pages_free);
-    set_count(object, "pages_lost", report->pages_lost);
-    set_count(object, "reads", report->reads);
-    json_object_set_new(object, "longest_read_ms", cli_real(report->longest_read_ms));
+    json_t *object = reef_check_json(cli_path(cli->pool), options, report,
+                                     json_incref(found->lines), percent, seconds);
     if (!options->on_repair) return object;
     json_object_set_new(object, "plan", verify_plan_json(&found->plan));
     json_object_set_new(object, "whole", verify_plan_whole_json(&found->plan));

@@ -1,6 +1,8 @@
 // The one table of commands; help, parsing and suggestions come from it.
 #include "commands.h"
 
+#include "reef_words.h"
+
 #include <string.h>
 
 #define ANY (-1)
@@ -13,12 +15,18 @@ static const cli_command COMMANDS[] = {
      "train on files and measure on the way what is learned and kept", &train_manual, cmd_train},
     {"status", "", 0, 0, CLI_POOL | CLI_DAEMON, "what a pool holds and what its daemon is doing",
      &status_manual, cmd_status},
+    {"commit", "", 0, 0, CLI_POOL | CLI_DAEMON, "let a daemon commit what it has trained",
+     &commit_manual, cmd_commit},
     {"pause", "", 0, 0, CLI_POOL | CLI_DAEMON, "let a daemon commit, and train no more for now",
      &pause_manual, cmd_pause},
     {"resume", "", 0, 0, CLI_POOL | CLI_DAEMON, "let a paused daemon train on", &resume_manual,
      cmd_resume},
     {"drain", "", 0, 0, CLI_POOL | CLI_DAEMON,
      "wait until a daemon has trained and committed what it has read", &drain_manual, cmd_drain},
+    {"reload", "", 0, 0, CLI_POOL | CLI_DAEMON, "let a daemon read its configuration again",
+     &reload_manual, cmd_reload},
+    {"ingest", "[FILE]", 0, 1, CLI_POOL | CLI_DAEMON, "push lines to the daemon, each taken once",
+     &ingest_manual, cmd_ingest},
     {"stop", "", 0, 0, CLI_POOL | CLI_DAEMON, "let a daemon finish, commit and end", &stop_manual,
      cmd_stop},
     {"seal", "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_DAEMON | CLI_COMPUTES,
@@ -116,7 +124,7 @@ const char *cli_command_guess(const char *name) {
     const char *guess = NULL;
     size_t nearest = strlen(name) / 3 + 1; // what differs in more than a third is no help
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        size_t distance = cli_distance(name, COMMANDS[i].name);
+        size_t distance = reef_word_distance(name, COMMANDS[i].name);
         if (distance >= nearest) continue;
         nearest = distance;
         guess = COMMANDS[i].name;

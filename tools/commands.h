@@ -9,9 +9,12 @@
     X(init)                                                                                        \
     X(train)                                                                                       \
     X(status)                                                                                      \
+    X(commit)                                                                                      \
     X(pause)                                                                                       \
     X(resume)                                                                                      \
     X(drain)                                                                                       \
+    X(reload)                                                                                      \
+    X(ingest)                                                                                      \
     X(stop)                                                                                        \
     X(seal)                                                                                        \
     X(consolidate)                                                                                 \

@@ -29,9 +29,35 @@ need_build_packages() {
     need_module libuv libuv1-dev
     need_module jansson libjansson-dev
     need_module libmicrohttpd libmicrohttpd-dev
+    need_module hiredis libhiredis-dev
     need_module libxxhash libxxhash-dev
     need_module zlib zlib1g-dev
+    need_module inih libinih-dev
+    need_module libsystemd libsystemd-dev
     need_module cmocka libcmocka-dev
+}
+
+# Whether clang can link a harness with libFuzzer.
+have_fuzzer() {
+    command -v clang >/dev/null 2>&1 && [ -e "$(clang -print-runtime-dir 2>/dev/null)/libclang_rt.fuzzer-$(uname -m).a" ]
+}
+
+need_fuzzer() {
+    have_fuzzer || missing+=(clang libclang-rt-dev)
+}
+
+# Tests of live sources use the real ones.
+need_test_packages() {
+    need_command redis-server redis-server
+    need_command redis-cli redis-tools
+    need_command logrotate logrotate
+}
+
+# For the test of the dashboard, which is skipped without them.
+need_browser_packages() {
+    need_command chromium chromium
+    need_command node nodejs
+    need_command npm npm
 }
 
 install_missing() {

@@ -100,6 +100,11 @@ static bool is_scrub(const reef_repair *r) {
     return r->key.db == REEF_DB_META && strcmp(r->name, "scrub") == 0;
 }
 
+// Bytes that wait in the journal.
+static bool is_pushed(const reef_repair *r) {
+    return strncmp(r->name, REEF_PUSH_PREFIX, strlen(REEF_PUSH_PREFIX)) == 0 && r->key.sequence > 0;
+}
+
 static char *lost_text(const reef_repair *r) {
     if (r->snapshot[0])
         return cli_format("snapshot %s; the pool as it is now does not need it", r->snapshot);
@@ -122,6 +127,9 @@ static char *lost_text(const reef_repair *r) {
     case REEF_DB_TIMELINE:
     case REEF_DB_SERIES:
         return cli_format("a piece of the history; nothing computes with it");
+    case REEF_DB_JOURNAL:
+        return is_pushed(r) ? cli_format("what was pushed and not trained yet, from here on")
+                            : cli_format("where a live source is read on, or whose turn it is");
     default:
         if (is_scrub(r)) return cli_format("when the sealed records were last read again");
         return cli_format("what says how the whole pool is to be read");
@@ -161,6 +169,11 @@ static char *remedy_text(const reef_repair *r) {
     case REEF_DB_USAGE:
         if (r->key.level != REEF_USAGE_TOTALS)
             return cli_format("none is needed to train on; reef usage cannot look at that time");
+        break;
+    case REEF_DB_JOURNAL:
+        if (is_pushed(r))
+            return cli_format(
+                "the model is not touched: push it again, into a source of another name");
         break;
     default:
         break;

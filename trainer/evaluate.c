@@ -23,6 +23,8 @@
 #define LN2 0.6931471805599453
 
 struct reef_model {
+    reef_net
+        *known; // while loading: of an older copy, whose sealed generations are taken over; or NULL
     reef_commit commit;        // that it was read at
     reef_vector_model *vector; // NULL in a language model; else `net` is the configuration only
     reef_net net;
@@ -110,6 +112,26 @@ static reef_status load_vector(reef_model *model,
     return status;
 }
 
+static bool is_known(const reef_net *known, const reef_generation *expected, uint32_t g) {
+    if (known == NULL || g >= known->gen_count || known->gens[g] == NULL) return false;
+    const reef_generation *info = &known->gens[g]->info;
+    return memcmp(info->root, expected->root, sizeof expected->root) == 0;
+}
+
+// A sealed generation does not change, and no open one has a root. What was merged with it stays right where the
+// backbone, which is generation 0, is the same as well.
+static bool take_known(reef_model *model,
+                       const reef_generation *base,
+                       const reef_generation *expected,
+                       uint32_t g) {
+    reef_net *known = model->residency.in_place ? NULL : model->known;
+    if (!expected->sealed || !is_known(known, expected, g)) return false;
+    if (g > 0 && !is_known(known, base, 0)) return false;
+    model->net.gens[g] = known->gens[g];
+    known->gens[g] = NULL;
+    return true;
+}
+
 // One generation, which must still be what it was when the state was chosen.
 static reef_status load_generation(reef_model *model,
                                    reef_txn *txn,
@@ -143,7 +165,8 @@ static reef_status load_generations(reef_model *model,
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
         status = reef_generation_read(txn, records_of(chosen, g), &expected[g], err);
     for (uint32_t g = (uint32_t)count; status == REEF_OK && g-- > 0;)
-        status = load_generation(model, txn, chosen, &expected[g], g, err);
+        if (!take_known(model, &expected[0], &expected[g], g))
+            status = load_generation(model, txn, chosen, &expected[g], g, err);
     free(expected);
     return status;
 }
@@ -181,18 +204,21 @@ static reef_status load_net(reef_model *model, const char *as_of, reef_error *er
     return status;
 }
 
-reef_status reef_model_open(reef_model **out,
-                            reef_store *store,
-                            const char *as_of,
-                            const reef_model_options *options,
-                            reef_error *err) {
+static reef_status open_model(reef_model **out,
+                              reef_store *store,
+                              const char *as_of,
+                              const reef_model_options *options,
+                              reef_net *known,
+                              reef_error *err) {
     *out = NULL;
     reef_model *model = calloc(1, sizeof *model);
     if (model == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
     const reef_model_options defaults = {0};
     if (options == NULL) options = &defaults;
     reef_residency_init(&model->residency, store, options->memory_bytes);
+    model->known = known;
     reef_status status = load_net(model, as_of, err);
+    model->known = NULL;
     if (status == REEF_OK) status = reef_workers_new(&model->workers, options->threads, err);
     if (status == REEF_OK && model->vector != NULL) {
         *out = model;
@@ -219,6 +245,37 @@ cleanup:
     return status;
 }
 
+reef_status reef_model_open(reef_model **out,
+                            reef_store *store,
+                            const char *as_of,
+                            const reef_model_options *options,
+                            reef_error *err) {
+    return open_model(out, store, as_of, options, NULL, err);
+}
+
+reef_status reef_model_reopen(reef_model **model,
+                              reef_store *store,
+                              const char *as_of,
+                              const reef_model_options *options,
+                              reef_error *err) {
+    reef_model *older = *model;
+    // Rows that are read in place are the transaction's, which ends with the older copy.
+    bool copied = older != NULL && older->vector == NULL && !older->residency.in_place;
+    if (!copied) {
+        reef_model_close(older);
+        return open_model(model, store, as_of, options, NULL, err);
+    }
+    // What is not taken over gives way before the rest is read: there need not be memory for both.
+    size_t open = older->net.gen_count;
+    while (open > 0 && older->net.gens[open - 1]->open) {
+        reef_gen_free(older->net.gens[--open]);
+        older->net.gens[open] = NULL;
+    }
+    reef_status status = open_model(model, store, as_of, options, &older->net, err);
+    reef_model_close(older);
+    return status;
+}
+
 void reef_model_close(reef_model *model) {
     if (model == NULL) return;
     reef_vector_model_free(model->vector);
@@ -231,6 +288,10 @@ void reef_model_close(reef_model *model) {
     free(model->fire);
     free(model->margins);
     free(model);
+}
+
+void reef_model_rest(reef_model *model) {
+    reef_residency_let_go(&model->residency);
 }
 
 const reef_config *reef_model_config(const reef_model *model) {
@@ -552,6 +613,7 @@ reef_status reef_model_generate(reef_model *model,
         status = next_logits(model, &text, &logits, err);
         if (status != REEF_OK) goto cleanup;
         out[i] = draw_byte(logits, sampling, i);
+        if (sampling->on_byte != NULL && !sampling->on_byte(sampling->context, out[i])) break;
         status = append(model, &text, out[i], err);
         if (status != REEF_OK) goto cleanup;
     }

@@ -28,6 +28,8 @@
 #include "residency.h"
 #include "strategy.h"
 
+#include <jansson.h>
+
 #define REEF_SOURCE_COUNT_MAX 1024
 enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random numbers
 // A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's own
@@ -90,6 +92,8 @@ struct reef_trainer {
     // since the last commit
     reef_point *points;
     size_t point_count, point_capacity;
+    size_t series_points;     // raw ones in the pool, plus 1; 0: not counted yet
+    size_t series_points_put; // the same, once the transaction under way has been committed
     char **events;
     size_t event_count, event_capacity;
     uint64_t committed_step;
@@ -131,6 +135,19 @@ REEF_MUST_CHECK reef_status reef_trainer_commit_after(reef_trainer *trainer,
                                                       reef_error *err);
 /** Bring the rows of sealed generations into reach, where they are not. */
 REEF_MUST_CHECK reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err);
+
+// state.c
+
+/** The list of sources of the last commit, [{"name", "cursor"}]; the caller's. */
+REEF_MUST_CHECK reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err);
+
+// pushed.c
+
+/** After cursors went back: what waits in the journal goes on at the new ones. Lists of reef_state_sources. */
+REEF_MUST_CHECK reef_status reef_pushed_move(reef_txn *txn,
+                                             const json_t *before,
+                                             const json_t *after,
+                                             reef_error *err);
 
 // step.c
 
@@ -318,15 +335,23 @@ REEF_MUST_CHECK reef_status reef_state_put_history(reef_trainer *trainer,
                                                    reef_txn *txn,
                                                    reef_error *err);
 void reef_state_forget_history(reef_trainer *trainer);
-/** Remove the points of the loss after a committed position in the stream. */
-REEF_MUST_CHECK reef_status reef_state_forget_points(reef_txn *txn,
-                                                     uint64_t stream_bytes,
-                                                     reef_error *err);
-REEF_MUST_CHECK reef_status reef_state_point(reef_trainer *trainer, double bits, reef_error *err);
 /** Record an event: `fields` is printf-formatted JSON members after the common ones, or "". */
 REEF_MUST_CHECK reef_status
 reef_state_event(reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...)
     __attribute__((format(printf, 4, 5)));
 uint64_t reef_unix_ms(void);
+
+// series.c
+
+/** A point of the loss, of the batch that ends where the stream stands. */
+REEF_MUST_CHECK reef_status reef_series_add(reef_trainer *trainer, double bits, reef_error *err);
+/** Points of the last commit interval, into the transaction; what has become too much is made coarser. */
+REEF_MUST_CHECK reef_status reef_series_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);
+/** The points that were put are the pool's. */
+void reef_series_settle(reef_trainer *trainer);
+/** Remove the points of the loss after a committed position in the stream. */
+REEF_MUST_CHECK reef_status reef_series_forget_after(reef_txn *txn,
+                                                     uint64_t stream_bytes,
+                                                     reef_error *err);
 
 #endif

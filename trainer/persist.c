@@ -21,6 +21,7 @@
 // a layer shorter.
 #include "persist.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,18 @@ static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, ree
     reef_persist_set_gate(gen, values);
     return read_tensor(txn, records, "gate_weights", gen->gate.weights,
                        REEF_GATE_WEIGHTS * sizeof(float), err);
+}
+
+reef_status reef_gate_leak_read(reef_txn *txn, uint32_t generation, double *out, reef_error *err) {
+    float values[REEF_GATE_VALUES];
+    reef_key key = tensor_key(REEF_DB_TENSORS, generation, "gate");
+    reef_view view;
+    *out = (double)NAN;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_OK) status = reef_persist_parse_gate(view.data, view.bytes, values, err);
+    if (status == REEF_OK) *out = (double)values[4];
+    return status;
 }
 
 static reef_status put_tensors(reef_txn *txn, const reef_gen *gen, reef_error *err) {
@@ -663,6 +676,35 @@ reef_status reef_flags_read(reef_txn *txn,
 }
 
 // ---- reservoir -----------------------------------------------------------------------------------
+
+typedef struct windows_visit {
+    reef_window_visit visit;
+    void *context;
+} windows_visit;
+
+static reef_status visit_window(void *context,
+                                const reef_key *key,
+                                const reef_view *view,
+                                reef_error *err) {
+    const windows_visit *to = context;
+    const uint8_t *payload = view->data;
+    uint32_t generation, size;
+    if (view->bytes < SLOT_HEADER_BYTES)
+        return reef_fail(err, REEF_CORRUPT, "slot %u of the reservoir has no header", key->block);
+    memcpy(&generation, payload, 4);
+    memcpy(&size, payload + 4, 4);
+    if (size > view->bytes - SLOT_HEADER_BYTES)
+        return reef_fail(err, REEF_CORRUPT, "slot %u of the reservoir is cut", key->block);
+    return to->visit(to->context, generation, payload + SLOT_HEADER_BYTES, size, err);
+}
+
+reef_status reef_reservoir_scan(reef_txn *txn,
+                                reef_window_visit visit,
+                                void *context,
+                                reef_error *err) {
+    windows_visit to = {visit, context};
+    return reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, visit_window, &to, err);
+}
 
 reef_status reef_persist_reservoir(reef_txn *txn,
                                    const reef_reservoir *reservoir,

@@ -241,6 +241,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_compact(reef_trainer *trainer,
                                                           reef_error *err);
 
 /**
+ * reef_journal_append beside training: a transaction of its own, between two steps. Batches need no `cursor`.
+ * Nothing of what was accepted since the last commit is written.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_journal(reef_trainer *trainer,
+                                                          reef_journal_batch *batches,
+                                                          size_t batch_count,
+                                                          reef_error *err);
+
+/**
  * Do the records of a pool have the sizes that its configuration gives them? For reef_check_options.also.
  * Nothing is checked where the pool has no configuration. Errors: those of reading it.
  */
@@ -554,6 +563,9 @@ typedef struct reef_trainer_status {
     // labelled examples that were classed wrongly before they were learned; the first of known labels only.
     double bits_per_byte;
     double last_bits_per_byte;
+    // How far the last batch's loss lies above the median, in robust standard deviations, and the loss above which
+    // a batch is suspicious; NaN while the drift test has no history, and with vectors.
+    double drift, drift_limit;
     double learning_rate;
     uint64_t experts, experts_open; // in all layers
     uint64_t dirty_since_step;      // steps since the last commit
@@ -572,14 +584,22 @@ REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
                                                      reef_tasks *out,
                                                      reef_error *err);
 
-/** Steps and losses for `reef plot`, one point per batch, kept in `series`. With vectors, bits_per_byte
- *  is the share of the batch's labelled examples that were classed wrongly before they were learned. */
+// The history of the loss takes bounded space: of each level at most so many points are kept. A point of
+// level l + 1 is the mean of so many of level l, the oldest of which it takes the place of.
+#define REEF_SERIES_LEVELS 6
+#define REEF_SERIES_FOLD 16
+#define REEF_SERIES_POINTS_MAX 4096
+
+/** Steps and losses for `reef plot`, kept in `series`. With vectors, bits_per_byte is the share of the
+ *  batch's labelled examples that were classed wrongly before they were learned. */
 typedef struct reef_point {
-    uint64_t step, stream_bytes;
-    float bits_per_byte;
-    uint32_t generation;
+    uint64_t step, stream_bytes; // of the last batch: its step, and the position after it
+    float bits_per_byte;         // the mean over its batches
+    uint32_t generation;         // of the last batch
+    uint32_t level;              // REEF_SERIES_FOLD to the power of this are its batches
 } reef_point;
 typedef reef_status (*reef_point_visit)(void *context, const reef_point *point, reef_error *err);
+/** Visit the points, oldest first. */
 REEF_API REEF_MUST_CHECK reef_status reef_series_scan(reef_txn *txn,
                                                       reef_point_visit visit,
                                                       void *context,
@@ -616,7 +636,21 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_open(reef_model **out,
                                                      const char *as_of,
                                                      const reef_model_options *options,
                                                      reef_error *err);
+/**
+ * The same, in exchange for an older copy, `*model` (NULL: none), of this pool or one of the same configuration; it is
+ * used up also on failure. Sealed generations that are the same are taken over from it, so only the others are read.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_reopen(reef_model **model,
+                                                       reef_store *store,
+                                                       const char *as_of,
+                                                       const reef_model_options *options,
+                                                       reef_error *err);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL
+/**
+ * Nothing will be asked for a while: where rows are read in place, end the read transaction, which would keep the
+ * writer from reusing pages. The next question begins another. BUSY from it: open the model again.
+ */
+REEF_API void reef_model_rest(reef_model *model);
 REEF_API const reef_config *reef_model_config(const reef_model *model);
 /** The commit that was the last one when the state was read; the state itself may be an earlier one. */
 REEF_API const reef_commit *reef_model_commit(const reef_model *model);
@@ -679,6 +713,9 @@ typedef struct reef_sampling {
     uint64_t seed;
     float temperature; // 0: the most likely byte
     float top_p;       // in (0, 1]; 0 means 1
+    /** NULL, or told of every byte as soon as there is one; false ends the text there, without an error. */
+    bool (*on_byte)(void *context, uint8_t byte);
+    void *context;
 } reef_sampling;
 
 /** Continue `prompt` by `count` bytes. `out` (count) is written. */
@@ -688,6 +725,23 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
                                                          size_t count,
                                                          const reef_sampling *sampling,
                                                          uint8_t *out,
+                                                         reef_error *err);
+
+/**
+ * Visit what the reservoir holds, slot by slot: `bytes` of the stream, and the generation that was trained on
+ * them; with a strategy that keeps one, the task. In a vector model an example each.
+ */
+typedef reef_status (*reef_window_visit)(
+    void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_reservoir_scan(reef_txn *txn,
+                                                         reef_window_visit visit,
+                                                         void *context,
+                                                         reef_error *err);
+
+/** Leakage of the gate of a text model's generation, measured by its last fit; NaN where it has none. */
+REEF_API REEF_MUST_CHECK reef_status reef_gate_leak_read(reef_txn *txn,
+                                                         uint32_t generation,
+                                                         double *out,
                                                          reef_error *err);
 
 /** Usage of one PEER layer of one generation, from the pool. `usage` (side*side) is the caller's. */

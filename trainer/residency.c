@@ -150,7 +150,8 @@ reef_status reef_residency_hold(reef_residency *residency, reef_net *net, reef_e
 
 reef_status reef_residency_renew(reef_residency *residency, reef_net *net, reef_error *err) {
     double limit = fmax(1e-3 * REEF_READ_MS_MAX, HOLD_SHARE * residency->hold_seconds);
-    if (!residency->in_place || reef_seconds() - residency->held_since < limit) return REEF_OK;
+    bool held = residency->txn != NULL && reef_seconds() - residency->held_since < limit;
+    if (!residency->in_place || held) return REEF_OK;
     reef_residency_let_go(residency);
     return begin(residency, net, true, err);
 }

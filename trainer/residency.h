@@ -45,8 +45,8 @@ REEF_MUST_CHECK reef_status reef_residency_hold(reef_residency *residency,
                                                 reef_net *net,
                                                 reef_error *err);
 /**
- * Between two passes of a reader: when the transaction has been held for REEF_READ_MS_MAX, end it, begin another
- * and find all rows anew. (Where finding takes long, less often: it stays below a twentieth of the time.)
+ * Between two passes of a reader: when the transaction has been held for REEF_READ_MS_MAX, or was let go of, end it,
+ * begin another and find all rows anew. (Where finding takes long, less often: it stays below a twentieth of the time.)
  * Errors: as reef_residency_hold, and BUSY a generation that was loaded is no longer in the pool.
  */
 REEF_MUST_CHECK reef_status reef_residency_renew(reef_residency *residency,

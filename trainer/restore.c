@@ -3,7 +3,7 @@
 // The store brings the records back (pool_restore.c). What is left to do here is what the store cannot
 // know: whether training can go on from the snapshot at all, and the history, which no snapshot holds.
 // Points of the loss after the snapshot are removed, since training will write others there; events stay,
-// because they happened, and one more says what was done.
+// because they happened, and one more says what was done. What waits in the journal still waits (pushed.c).
 //
 // The first snapshots hold no moments. A language model then goes on with an optimiser that begins anew,
 // without windows of the stream that the snapshot has not seen; what learns from sums cannot.
@@ -89,12 +89,18 @@ static reef_status tell(reef_txn *txn, const restoring *r, reef_error *err) {
 
 static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     reef_restore_plan *plan = &r->out->plan;
-    reef_status status = reef_snapshot_restore(txn, r->name, r->keep_as, plan, err);
+    json_t *before = NULL, *after = NULL;
+    reef_status status = reef_state_sources(txn, &before, err);
+    if (status == REEF_OK) status = reef_snapshot_restore(txn, r->name, r->keep_as, plan, err);
     const reef_snapshot *snapshot = &plan->snapshot;
     if (status == REEF_OK) status = check_trainable(txn, snapshot, err);
+    if (status == REEF_OK) status = reef_state_sources(txn, &after, err);
+    if (status == REEF_OK) status = reef_pushed_move(txn, before, after, err);
+    json_decref(before);
+    json_decref(after);
     if (status == REEF_OK && !snapshot->exact)
         status = forget_windows(txn, snapshot->stream_bytes, err);
-    if (status == REEF_OK) status = reef_state_forget_points(txn, snapshot->stream_bytes, err);
+    if (status == REEF_OK) status = reef_series_forget_after(txn, snapshot->stream_bytes, err);
     if (status == REEF_OK) status = tell(txn, r, err);
     REEF_FAIL_POINT(RESTORE_TOLD);
     return status;

@@ -168,7 +168,7 @@ static reef_status part_open(reef_safetensors_writer *writer, int *out, reef_err
 }
 
 static reef_status part_create(reef_safetensors_writer *writer, reef_error *err) {
-    int fd;
+    int fd = -1;
     reef_status status = part_open(writer, &fd, err);
     if (status != REEF_OK) return status;
     if (ftruncate(fd, 0) != 0)

@@ -1,7 +1,7 @@
 // What a commit holds besides generations: where the stream stands, and the history for people.
 //
 // "state" is a JSON record of the open generation and "carry" the bytes accepted but not trained; both
-// are part of the root hash. Points of the loss ("series") and events ("timeline") are not.
+// are part of the root hash. Events ("timeline") are not, nor are points of the loss (series.c).
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
 //  "boundary_at", "boundary_step"   of a generation that boundaries enlarged; "full": true once it may not grow
@@ -25,9 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define SERIES_NAME "loss"
-#define POINT_BYTES 24 // step, stream position (uint64), bits per byte (float), generation (uint32)
 
 uint64_t reef_unix_ms(void) {
     struct timespec now;
@@ -289,25 +286,23 @@ reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- history -------------------------------------------------------------------------------------
-
-reef_status reef_state_point(reef_trainer *trainer, double bits, reef_error *err) {
-    if (trainer->point_count == trainer->point_capacity) {
-        size_t capacity = trainer->point_capacity * 2 + 64;
-        reef_point *points = realloc(trainer->points, capacity * sizeof *points);
-        if (points == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu points of the loss", capacity);
-        trainer->points = points;
-        trainer->point_capacity = capacity;
-    }
-    trainer->points[trainer->point_count++] = (reef_point){
-        .step = trainer->step,
-        .stream_bytes = trainer->stream_bytes,
-        .bits_per_byte = (float)bits,
-        .generation = reef_open_generation(trainer)->info.generation,
-    };
+reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err) {
+    uint32_t count;
+    reef_view view;
+    json_t *state = NULL;
+    *out = NULL;
+    reef_status status = reef_generation_count(txn, &count, err);
+    if (status != REEF_OK) return status;
+    reef_key key = state_key(count == 0 ? 0 : count - 1, "state");
+    status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_OK) status = parse_state(&state, &view, key.generation, err);
+    if (status != REEF_OK) return status;
+    *out = json_incref(json_object_get(state, "sources"));
+    json_decref(state);
     return REEF_OK;
 }
+
+// ---- history -------------------------------------------------------------------------------------
 
 reef_status reef_state_event(
     reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...) {
@@ -338,108 +333,16 @@ reef_status reef_state_event(
     return REEF_OK;
 }
 
-static reef_status put_points(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    if (trainer->point_count == 0) return REEF_OK;
-    size_t bytes = trainer->point_count * POINT_BYTES;
-    uint8_t *payload = malloc(bytes);
-    if (payload == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu points of the loss",
-                         trainer->point_count);
-    for (size_t i = 0; i < trainer->point_count; i++) {
-        const reef_point *point = &trainer->points[i];
-        uint8_t *at = payload + i * POINT_BYTES;
-        memcpy(at, &point->step, 8);
-        memcpy(at + 8, &point->stream_bytes, 8);
-        memcpy(at + 16, &point->bits_per_byte, 4);
-        memcpy(at + 20, &point->generation, 4);
-    }
-    reef_key key = {
-        .db = REEF_DB_SERIES, .name = SERIES_NAME, .sequence = trainer->points[0].stream_bytes};
-    reef_status status = reef_record_put(txn, &key, REEF_BYTES, payload, bytes, err);
-    free(payload);
-    return status;
-}
-
 reef_status reef_state_put_history(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     for (size_t i = 0; i < trainer->event_count; i++) {
         reef_status status = reef_timeline_append(txn, trainer->events[i], err);
         if (status != REEF_OK) return status;
     }
-    return put_points(trainer, txn, err);
+    return reef_series_put(trainer, txn, err);
 }
 
 void reef_state_forget_history(reef_trainer *trainer) {
     for (size_t i = 0; i < trainer->event_count; i++) free(trainer->events[i]);
     trainer->event_count = 0;
-    trainer->point_count = 0;
-}
-
-typedef struct later_points {
-    uint64_t stream_bytes;
-    struct later_point {
-        uint32_t level;
-        uint64_t sequence;
-    } * keys; // on the heap
-    size_t count;
-} later_points;
-
-static reef_status on_points(void *context,
-                             const reef_key *key,
-                             const reef_view *view,
-                             reef_error *err) {
-    later_points *later = context;
-    (void)view;
-    if (strcmp(key->name, SERIES_NAME) != 0 || key->sequence <= later->stream_bytes) return REEF_OK;
-    struct later_point *keys = realloc(later->keys, (later->count + 1) * sizeof *keys);
-    if (keys == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for points of the loss");
-    later->keys = keys;
-    keys[later->count++] = (struct later_point){key->level, key->sequence};
-    return REEF_OK;
-}
-
-// A record's points are those of one commit, so none of them lies on both sides of a committed position.
-reef_status reef_state_forget_points(reef_txn *txn, uint64_t stream_bytes, reef_error *err) {
-    later_points later = {.stream_bytes = stream_bytes};
-    reef_status status = reef_record_scan(txn, REEF_DB_SERIES, UINT32_MAX, on_points, &later, err);
-    for (size_t i = 0; status == REEF_OK && i < later.count; i++) {
-        reef_key key = {.db = REEF_DB_SERIES,
-                        .name = SERIES_NAME,
-                        .level = later.keys[i].level,
-                        .sequence = later.keys[i].sequence};
-        status = reef_record_delete(txn, &key, err);
-    }
-    free(later.keys);
-    return status;
-}
-
-typedef struct points_visit {
-    reef_point_visit visit;
-    void *context;
-} points_visit;
-
-static reef_status visit_points(void *context,
-                                const reef_key *key,
-                                const reef_view *view,
-                                reef_error *err) {
-    const points_visit *to = context;
-    const uint8_t *payload = view->data;
-    if (strcmp(key->name, SERIES_NAME) != 0) return REEF_OK;
-    for (size_t at = 0; at + POINT_BYTES <= view->bytes; at += POINT_BYTES) {
-        reef_point point;
-        memcpy(&point.step, payload + at, 8);
-        memcpy(&point.stream_bytes, payload + at + 8, 8);
-        memcpy(&point.bits_per_byte, payload + at + 16, 4);
-        memcpy(&point.generation, payload + at + 20, 4);
-        reef_status status = to->visit(to->context, &point, err);
-        if (status != REEF_OK) return status;
-    }
-    return REEF_OK;
-}
-
-reef_status reef_series_scan(reef_txn *txn,
-                             reef_point_visit visit,
-                             void *context,
-                             reef_error *err) {
-    points_visit to = {visit, context};
-    return reef_record_scan(txn, REEF_DB_SERIES, UINT32_MAX, visit_points, &to, err);
+    reef_series_settle(trainer);
 }

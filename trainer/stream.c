@@ -69,7 +69,7 @@ static reef_status train(reef_trainer *trainer, double bits, reef_error *err) {
                          reef_batch_bytes(&trainer->net.config));
     reef_drift_push(&trainer->drift, bits);
     reef_status status = consume(trainer, err);
-    if (status == REEF_OK) status = reef_state_point(trainer, bits, err);
+    if (status == REEF_OK) status = reef_series_add(trainer, bits, err);
     trainer->step++;
     trainer->generation_step++;
     if (status == REEF_OK && reef_recycle_is_due(trainer)) status = reef_recycle(trainer, err);
@@ -213,7 +213,7 @@ static reef_status is_recognised(reef_trainer *trainer,
 static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
     trainer->skipped_bytes += reef_batch_bytes(&trainer->net.config);
     reef_status status = consume(trainer, err);
-    return status == REEF_OK ? reef_state_point(trainer, bits, err) : status;
+    return status == REEF_OK ? reef_series_add(trainer, bits, err) : status;
 }
 
 static bool watches_drift(const reef_trainer *trainer) {

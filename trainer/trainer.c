@@ -656,5 +656,12 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
             out->experts += trainer->net.gens[g]->peers[l].expert_count;
     for (uint32_t l = 0; l < trainer->net.config.layers; l++)
         out->experts_open += open->peers[l].expert_count;
-    if (trainer->vector != NULL) status_of_vector(trainer, out);
+    out->drift = out->drift_limit = (double)NAN;
+    if (trainer->vector != NULL) {
+        status_of_vector(trainer, out);
+    } else if (trainer->drift.count > 0) {
+        out->drift_limit = reef_drift_limit(median, spread, &trainer->net.config);
+        if (spread > 0 && trainer->last_bits > 0) // there has been a batch since the start
+            out->drift = (trainer->last_bits - median) / spread;
+    }
 }

@@ -321,7 +321,7 @@ static reef_status learn(reef_trainer *trainer, size_t rows, const tally *t, ree
     consume(trainer, rows);
     trainer->step++;
     trainer->generation_step++;
-    return t->labelled > 0 ? reef_state_point(trainer, trainer->last_bits, err) : REEF_OK;
+    return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
 }
 
 // ---- boundaries ----------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ static size_t batch_rows(const reef_vector *vector) {
 static reef_status skip(reef_trainer *trainer, size_t rows, const tally *t, reef_error *err) {
     trainer->skipped_bytes += rows * reef_vector_record_bytes(&trainer->net.config);
     consume(trainer, rows);
-    return t->labelled > 0 ? reef_state_point(trainer, trainer->last_bits, err) : REEF_OK;
+    return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
 }
 
 // Learn the carry's first `rows` examples without testing them again.

@@ -19,6 +19,7 @@ KILLS=(
     "export make.begun copy.written copy.compared make.filled make.moved make.cleaned"
     "restore make.begun copy.written restore.removed restore.copied restore.told commit.before_sync
           commit.after_sync make.filled make.moved make.cleaned"
+    "push journal.written journal.written:2 commit.before_sync commit.after_sync commit.after_sync:2"
     "in-place restore.kept restore.removed restore.copied restore.told commit.before_sync commit.after_sync"
 )
 

@@ -122,6 +122,8 @@ world_make() {
     words 1500 the sea a reef grows under slow water and light >"$english"
     words 700 'int i = 0;' 'return x;' 'if (a)' '{ }' 'x += 1;' 'for (;;)' >"$code_text"
     words 500 'while (y)' 'y--;' '*p = q;' '#define A' >"$more"
+    code_lines=$work/lines.c
+    tr ' ' '\n' <"$code_text" >"$code_lines"
     base=$work/base early=$work/early imported=$work/generation.safetensors
     faulty "REEF_FAULT_CLOCK=$hours_ago" -- "$reef" init "$base" "${tiny[@]}"
     [ "$code" = 0 ] || fail "init: exit $code"
@@ -160,6 +162,7 @@ operation() {
     export) looked=$out command=("$reef" export pool "$pool" "$out" --no-verify) ;;
     restore) looked=$out command=("$reef" snapshot restore "$pool" kept "$out") ;;
     in-place) command=("$reef" snapshot restore "$pool" kept --in-place) ;;
+    push) from=$early command=("$here/push" "$reef" "$reefd" "$pool" "$code_lines") ;;
     status) command=("$reef" status "$pool") ;;
     verify) command=("$reef" verify "$pool") ;;
     *) fail "no operation $1" ;;

@@ -1,0 +1,29 @@
+// A configuration file: keys and values of one section, with the line that each stands on.
+//
+//   # a comment; so is what follows a blank and a semicolon
+//   [reefd]
+//   commit-seconds = 5
+//
+// inih reads the form. Stricter here: keys stand in the section, blanks before a key mean nothing, a line that
+// is too long is told instead of cut, and the file is a regular one of bounded size.
+#ifndef REEF_CONFIG_FILE_H
+#define REEF_CONFIG_FILE_H
+
+#include "reef_error.h"
+
+#define REEF_CONFIG_FILE_BYTES_MAX (1u << 20)
+
+/** Takes one key and its value, both good for the call; what it refuses is told with file and line. */
+typedef reef_status (*reef_config_entry)(
+    void *context, const char *key, const char *value, unsigned line, reef_error *err);
+
+/**
+ * Read the keys of `section` in the order of the file. Goes on after a mistake, so that every key is seen once;
+ * the first mistake is the error.
+ *
+ * Errors: INVALID with "FILE:LINE: ..."; NOT_FOUND when the file is not there; IO.
+ */
+REEF_MUST_CHECK reef_status reef_config_file_read(
+    const char *path, const char *section, reef_config_entry entry, void *context, reef_error *err);
+
+#endif

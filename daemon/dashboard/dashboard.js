@@ -1,0 +1,346 @@
+// What is asked of the daemon, and when: the status comes by itself once a second, records of the pool are read
+// again after a commit. Everything that comes from outside is put into the page as text.
+'use strict';
+
+(() => {
+    const { make, bytes, count, fixed, percent, span } = charts;
+    const $ = (id) => document.getElementById(id);
+    const STALE_MS = 5000, RECORDS_MS = 5000, FORGETTING_MS = 60000, SLICE_PAUSE_MS = 300, HISTORY_MAX = 600, COMMITS_MAX = 8, EVENTS = 60;
+
+    let status = null, seenAt = 0, opened = Date.now(), refused = '';
+    let records = { commit: -1, at: 0, busy: false }, forgetting = { commit: -1, at: 0, complete: false, busy: false };
+    const history = [], commits = [];
+
+    // ---- asking ----------------------------------------------------------------------------------
+
+    function headers() {
+        const token = $('token').value;
+        return token ? { Authorization: `Bearer ${token}` } : {};
+    }
+
+    async function failure(answer) {
+        try {
+            return (await answer.json()).error.message;
+        } catch {
+            return `the daemon answered ${answer.status}`;
+        }
+    }
+
+    async function get(path) {
+        const answer = await fetch(path, { headers: headers(), signal: AbortSignal.timeout(30000) });
+        if (!answer.ok) throw new Error(await failure(answer));
+        return answer.json();
+    }
+
+    // Server-sent events by fetch, because an EventSource cannot send a token.
+    async function listen(signal) {
+        const answer = await fetch('v1/events', { headers: headers(), signal });
+        if (!answer.ok) throw new Error(await failure(answer));
+        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        refused = '';
+        for (let rest = ''; ;) {
+            const { value, done } = await reader.read();
+            if (done) return;
+            rest += value;
+            for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n')) {
+                const data = rest.slice(0, end).split('\n').filter((line) => line.startsWith('data: ')).map((line) => line.slice(6)).join('\n');
+                rest = rest.slice(end + 2);
+                if (data) onStatus(JSON.parse(data));
+            }
+        }
+    }
+
+    let listening = new AbortController();
+
+    async function listenForever() {
+        for (;;) {
+            listening = new AbortController();
+            try {
+                await listen(listening.signal);
+            } catch (error) {
+                if (error.name !== 'AbortError' && error.name !== 'TypeError') refused = error.message;
+            }
+            await new Promise((resolve) => setTimeout(resolve, 1000));
+        }
+    }
+
+    // ---- now -------------------------------------------------------------------------------------
+
+    function onStatus(next) {
+        status = next;
+        seenAt = Date.now();
+        document.body.dataset.updates = Number(document.body.dataset.updates || 0) + 1;
+        history.push({ at: status.unix_ms / 1000, rate: status.bytes_per_s });
+        if (history.length > HISTORY_MAX) history.shift();
+        noteCommit(status.last_commit);
+        showStatus();
+        charts.rate($('rate'), history);
+        void readRecords();
+        void readForgetting();
+    }
+
+    const isVector = () => status.record_bytes !== null;
+    const lossText = (value) => (isVector() ? percent(value, 1) : fixed(value, 3));
+
+    function tile(name, value, more) {
+        return make('div', {}, make('dt', {}, name), make('dd', {}, value, ...(more ? [' ', make('small', {}, more)] : [])));
+    }
+
+    function showTiles() {
+        const known = status.sources.map((source) => source.lag_bytes).filter((lag) => lag !== null);
+        const loss = isVector() ? status.error_share : status.bits_per_byte;
+        const last = isVector() ? status.last_error_share : status.last_bits_per_byte;
+        $('tiles').replaceChildren(
+            tile(isVector() ? 'wrong before learning' : 'loss, bits per byte', lossText(loss), last ? `last batch ${lossText(last)}` : ''),
+            tile('drift', status.drift === null ? '–' : `${fixed(status.drift, 1)} σ`, `${status.suspicious} held back`),
+            tile('throughput', `${bytes(status.bytes_per_s)}/s`),
+            tile('lag', known.length ? bytes(known.reduce((a, b) => a + b, 0)) : '–', `queue ${bytes(status.queue_bytes)}`),
+            tile('stream', bytes(status.stream_bytes), `step ${count(status.step)}`),
+            tile('experts', count(status.experts), `gen. ${status.generation} open`),
+            tile('memory', bytes(status.resident_bytes)),
+            tile('pool file', bytes(status.pool_file_bytes), status.facts ? `${bytes(status.facts.free_bytes)} free` : ''));
+    }
+
+    function showSources() {
+        $('sources').tBodies[0].replaceChildren(...status.sources.map((source) => make('tr', {},
+            make('td', { title: source.name }, source.name), make('td', {}, bytes(source.cursor)), make('td', {}, bytes(source.lag_bytes)),
+            make('td', {}, `${bytes(source.bytes_per_s)}/s`), make('td', {}, lossText(isVector() ? source.error_share : source.bits_per_byte)),
+            make('td', {}, source.ended ? '■ ended' : source.sits_out ? '… quiet' : '▶ reading'))));
+    }
+
+    function showStatus() {
+        $('pool').textContent = status.pool;
+        $('footer').textContent = `reefd ${status.version}, process ${status.pid}, up ${span(status.uptime_s)}, ${status.threads} ${status.threads === 1 ? 'thread' : 'threads'}, ${status.kernels}`;
+        showTiles();
+        showSources();
+        showGrowthFacts();
+        showState();
+    }
+
+    const SIGNS = { training: '▶', waiting: '…', paused: '❚❚', draining: '▽', ending: '■' };
+
+    // What is wrong is said in words, at one place.
+    function showState() {
+        const age = seenAt ? (Date.now() - seenAt) / 1000 : null, stale = Date.now() - (seenAt || opened) > STALE_MS;
+        document.body.classList.toggle('stale', stale);
+        $('age').textContent = age === null ? 'no update yet' : `last update ${span(age)} ago`;
+        let alert = refused;
+        if (!alert && stale) alert = age === null ? 'the daemon does not answer' : `no update for ${span(age)}: the daemon has ended, hangs, or cannot be reached`;
+        if (!alert && status && status.commit_error) alert = `commits fail: ${status.commit_error}`;
+        if (!alert && status && status.scrub && status.scrub.damage) alert = `damage: ${status.scrub.damage}`;
+        if ($('alert').textContent !== alert) $('alert').textContent = alert;
+        $('alert').hidden = !alert;
+        const text = stale || !status ? (stale ? '✕ no answer' : 'connecting') : `${SIGNS[status.state] || '•'} ${status.state}`;
+        if ($('state').textContent !== text) $('state').textContent = text;
+        $('state').dataset.kind = stale || (status && status.commit_error) ? 'bad' : 'good';
+        document.title = `${stale ? '✕ ' : ''}Reef${status ? ` – ${status.pool}` : ''}`;
+    }
+
+    // ---- commits ---------------------------------------------------------------------------------
+
+    function noteCommit(commit) {
+        if (commits.length && commits[0].number === commit.number) return;
+        commits.unshift(commit);
+        if (commits.length > COMMITS_MAX) commits.pop();
+        $('commits').tBodies[0].replaceChildren(...commits.map((one) => make('tr', {},
+            make('td', {}, count(one.number)), make('td', {}, new Date(one.unix_ms).toLocaleTimeString()), make('td', {}, count(one.step)),
+            make('td', {}, one.ms ? `${one.ms.toFixed(0)} ms` : '–'), make('td', { title: one.root }, one.root.slice(0, 10)))));
+    }
+
+    // ---- records of the pool ---------------------------------------------------------------------
+
+    let generations = [], series = [], events = [];
+
+    async function readRecords() {
+        const commit = status.last_commit.number;
+        if (records.busy || commit === records.commit || Date.now() - records.at < RECORDS_MS) {
+            showLoss(); // with what has come since
+            return;
+        }
+        records.busy = true;
+        try {
+            series = (await get(`v1/series?points=${Math.min(800, Math.max(200, innerWidth))}`)).points;
+            events = (await get('v1/timeline?last=1000')).events;
+            generations = (await get('v1/generations')).generations;
+            records.commit = commit;
+            showLoss();
+            showTimeline();
+            showGrowth();
+            if (!isVector()) await readUsage();
+            else $('usage-note').textContent = 'In a model of vectors every expert sees every input: there is no usage to count.';
+        } catch (error) {
+            console.warn(error.message); // the next status tries again
+        }
+        records.at = Date.now();
+        records.busy = false;
+    }
+
+    function showLoss() {
+        const points = series.slice(), last = points[points.length - 1];
+        const loss = isVector() ? status.last_error_share : status.last_bits_per_byte;
+        if (last && loss !== null && status.stream_bytes > last.stream_bytes)
+            points.push({ stream_bytes: status.stream_bytes, loss: isVector() ? status.error_share : status.bits_per_byte, low: loss, high: loss });
+        const unit = isVector() ? 'Share classed wrongly' : 'Bits per byte';
+        $('loss-note').textContent = points.length
+            ? `${unit} before it was learned: mean, and the range of batches behind it. Now ${lossText(isVector() ? status.error_share : status.bits_per_byte)} at ${bytes(status.stream_bytes)}.${status.skipped_bytes ? ` ${bytes(status.skipped_bytes)} were recognised as older domains and not trained: there it is the loss of the open generation alone, and high.` : ''}`
+            : 'Nothing has been committed yet.';
+        if (!points.length) return;
+        charts.loss($('loss'), points, events, isVector());
+        charts.key($('loss-key'));
+    }
+
+    const QUIET = ['event', 'unix_ms', 'step', 'stream_bytes', 'generation'];
+
+    function showTimeline() {
+        const rows = events.slice(-EVENTS).reverse().map((event) => {
+            const details = Object.entries(event).filter(([name, value]) => !QUIET.includes(name) && value !== null)
+                .map(([name, value]) => `${name.replaceAll('_', ' ')} ${typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(4)) : value}`).join(', ');
+            return make('li', {}, make('time', { datetime: new Date(event.unix_ms).toISOString() }, new Date(event.unix_ms).toLocaleString()),
+                ' ', make('strong', {}, event.event), details ? `: ${details} ` : ' ', make('span', { class: 'where' }, `at ${bytes(event.stream_bytes)}`));
+        });
+        $('timeline').replaceChildren(...rows);
+    }
+
+    function showGrowth() {
+        const most = Math.max(1, ...generations.map((one) => one.experts));
+        $('growth').tBodies[0].replaceChildren(...generations.map((one) => {
+            const bar = make('span', { class: `bar${one.sealed ? '' : ' open'}`, 'aria-hidden': 'true' });
+            bar.style.width = `${(4 * one.experts / most).toFixed(2)}rem`;
+            const gone = one.consolidated_into !== null;
+            return make('tr', { 'data-generation': one.generation }, make('td', {}, one.generation),
+                make('td', {}, gone ? `→ ${one.consolidated_into}` : one.sealed ? `■ sealed ${one.dtype}` : '● open'),
+                make('td', {}, ...(gone ? ['–'] : [bar, count(one.experts)])), make('td', {}, bytes(one.opened_at)),
+                make('td', { 'data-fact': 'used' }), make('td', { 'data-fact': 'uneven' }), make('td', { 'data-fact': 'leak' }));
+        }));
+        $('growth-note').textContent = `${count(generations.reduce((sum, one) => sum + one.experts, 0))} experts in ${generations.length} generations, all layers. Leak: share of older inputs on which the gate fires.`;
+        fillGenerations();
+        showGrowthFacts();
+    }
+
+    function showGrowthFacts() {
+        if (!status.facts) return;
+        for (const one of status.facts.generations) {
+            const row = $('growth').querySelector(`tr[data-generation="${one.generation}"]`);
+            if (!row) continue;
+            row.querySelector('[data-fact="used"]').textContent = percent(one.used_share, 0);
+            row.querySelector('[data-fact="uneven"]').textContent = fixed(one.unevenness, 2);
+            row.querySelector('[data-fact="leak"]').textContent = percent(one.leak, 2);
+        }
+    }
+
+    // ---- usage -----------------------------------------------------------------------------------
+
+    let usage = { layers: [] };
+
+    function fill(select, values, chosen) {
+        if (select.options.length === values.length) return;
+        select.replaceChildren(...values.map((value) => make('option', { value }, value)));
+        select.value = chosen;
+    }
+
+    // The open generation is chosen, and stays so when the next one opens, until another one is asked for.
+    function fillGenerations() {
+        const select = $('usage-generation'), there = generations.filter((one) => one.consolidated_into === null).map((one) => String(one.generation));
+        const follows = !select.options.length || select.selectedIndex === select.options.length - 1;
+        fill(select, there, follows || !there.includes(select.value) ? there[there.length - 1] : select.value);
+    }
+
+    async function readUsage() {
+        usage = await get(`v1/usage?generation=${$('usage-generation').value}`);
+        fill($('usage-layer'), usage.layers.map((layer) => String(layer.layer)), usage.layers.length ? String(usage.layers[0].layer) : '');
+        showUsage();
+    }
+
+    function showUsage() {
+        const layer = usage.layers.find((one) => String(one.layer) === $('usage-layer').value);
+        $('usage-note').textContent = layer
+            ? `${layer.used_percent.toFixed(1)} % of ${count(layer.experts)} experts were chosen, unevenness ${layer.unevenness.toFixed(3)} nats (0: all alike), ${count(layer.selections)} selections. How many experts were chosen how often:`
+            : '';
+        if (layer) charts.histogram($('usage'), layer);
+        else $('usage').replaceChildren();
+    }
+
+    $('usage-generation').addEventListener('change', () => void readUsage().catch((error) => { $('usage-note').textContent = error.message; }));
+    $('usage-layer').addEventListener('change', showUsage);
+    addEventListener('resize', showUsage);
+
+    // ---- forgetting ------------------------------------------------------------------------------
+
+    function showForgetting(matrix) {
+        const unit = matrix.measure === 'error_share' ? 'Share classed wrongly' : 'Bits per byte';
+        $('forgetting-note').textContent = matrix.columns.length
+            ? `${unit} of each state on a sample of what each generation was trained on, as of commit ${count(matrix.commit)}.${matrix.complete ? '' : ' Being measured …'}`
+            : 'The pool has no sample of what it was trained on yet: its reservoir fills as it trains.';
+        if (matrix.columns.length) charts.heatMap($('forgetting'), $('forgetting-scale'), matrix);
+    }
+
+    // A matrix that is not complete is being measured while it is asked for.
+    async function readForgetting() {
+        const rested = Date.now() - forgetting.at > FORGETTING_MS || generations.length !== forgetting.generations;
+        if (forgetting.busy || (forgetting.complete && (!rested || forgetting.commit === status.last_commit.number))) return;
+        forgetting.busy = true;
+        try {
+            let matrix = await get('v1/forgetting');
+            for (; !matrix.complete && matrix.columns.length; matrix = await get('v1/forgetting')) {
+                showForgetting(matrix);
+                await new Promise((resolve) => setTimeout(resolve, SLICE_PAUSE_MS));
+            }
+            showForgetting(matrix);
+            forgetting.complete = matrix.complete;
+            forgetting.commit = matrix.commit;
+            forgetting.generations = generations.length;
+        } catch (error) {
+            $('forgetting-note').textContent = error.message;
+        }
+        forgetting.at = Date.now();
+        forgetting.busy = false;
+    }
+
+    // ---- commands --------------------------------------------------------------------------------
+
+    function outcome(kind, text) {
+        $('outcome').dataset.kind = kind;
+        $('outcome').textContent = text;
+    }
+
+    const COMMANDS = {
+        seal: () => ({ ask: `Seal generation ${status ? status.generation : ''}? Not a bit of it changes again.`, body: { command: 'seal' },
+                       said: (answer) => (answer.task ? `✓ Task ${answer.task} begins.` : `✓ Generation ${answer.sealed} is sealed as ${answer.dtype}, ${answer.generation} is open.`) }),
+        grow: () => ({ ask: `Grow generation ${status ? status.generation : ''} to side ${$('side').value}? It cannot be made smaller again.`,
+                       body: { command: 'grow', side: Number($('side').value) },
+                       said: (answer) => `✓ Generation ${answer.generation} has side ${answer.side}: ${count(answer.experts_open)} experts of ${count(answer.experts)}.` }),
+        snapshot: () => ({ body: { command: 'snapshot', name: $('name').value },
+                           said: (answer) => `✓ Snapshot ${answer.name} is of commit ${count(answer.commit)}, step ${count(answer.step)}.` }),
+    };
+
+    async function run(button) {
+        const command = COMMANDS[button.dataset.command]();
+        if (!$('token').value) {
+            outcome('bad', '✕ Nothing was done: type the token first.');
+            $('token').focus();
+            return;
+        }
+        if (command.ask && !confirm(command.ask)) {
+            outcome('', 'Nothing was done.');
+            return;
+        }
+        button.disabled = true;
+        outcome('', `${button.textContent}: waiting for the end of a step …`);
+        try {
+            const answer = await fetch('v1/command', { method: 'POST', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify(command.body) });
+            if (!answer.ok) throw new Error(await failure(answer));
+            outcome('good', command.said(await answer.json()));
+            records.at = 0; // look at once
+        } catch (error) {
+            outcome('bad', `✕ ${button.textContent} failed: ${error.message}`);
+        }
+        button.disabled = false;
+    }
+
+    for (const button of document.querySelectorAll('[data-command]')) button.addEventListener('click', () => void run(button));
+    $('commands').addEventListener('submit', (event) => event.preventDefault());
+    $('token').addEventListener('change', () => { if (refused) listening.abort(); });
+
+    setInterval(showState, 500);
+    void listenForever();
+})();

@@ -1,0 +1,69 @@
+// One file among those that a source follows: which one it is, how far it was given, and its bytes.
+//
+// A file is known by its device and inode, and by a fingerprint of its first bytes: an inode's number is given
+// to a new file once the old one is deleted, and a copy or a packed file has another number and the same bytes.
+#ifndef REEF_FOLLOWED_PART_H
+#define REEF_FOLLOWED_PART_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <zlib.h>
+
+#define REEF_HEAD_BYTES_MAX 1024 // of a fingerprint
+#define REEF_LINE_BYTES_MAX                                                                        \
+    ((size_t)1 << 20) // a longer line is passed in pieces, before its end is there
+#define REEF_UNPACK_BYTES_MAX ((uint64_t)1 << 40) // of one packed file
+
+/** A file as a look at its folder saw it. */
+typedef struct reef_sight {
+    char name[NAME_MAX + 1];
+    uint64_t device, inode, size;
+    int64_t written_ns, changed_ns; // mtime and ctime since 1970
+} reef_sight;
+
+typedef struct reef_part {
+    reef_sight sight; // device and inode 0: its bytes have no file any more that is known
+    uint64_t offset;  // next byte to give
+    uint64_t upto;    // of those given now
+    bool newline;     // after them comes a newline, which the file lacks and will not get
+    bool ended;       // that newline was given
+    bool packed;      // by gzip; offsets and size are those of what is in it
+    bool old;         // rotated away and given to its end
+    bool listed;      // its folder has it
+    bool looked;      // `sight` is of this process
+    uint32_t head_bytes;
+    uint64_t head;      // XXH3 of the first `head_bytes`
+    uint64_t missed_ms; // since when its folder does not have it; 0 when it does
+    uint64_t still_ms;  // since when its size is what it is, on a clock that only moves forward
+    int fd;             // or -1
+    gzFile zip;         // of a copy of `fd`
+    uint64_t size;      // bytes that it has, as far as was looked
+    uint8_t last_byte;  // of a packed file
+} reef_part;
+
+void reef_sight_of(reef_sight *sight, const char *name, const struct stat *state);
+bool reef_sight_same(const reef_sight *a, const reef_sight *b); // the same inode
+
+void reef_part_init(reef_part *part);
+void reef_part_release(reef_part *part);
+/** Open the name in its folder. 0, or an errno; ESTALE when another file has the name by now. */
+int reef_part_open(reef_part *part, int folder);
+void reef_part_shut(reef_part *part);
+/** Up to `room` bytes from `from` on; 0 at the end, -1 when it cannot be read. */
+ssize_t reef_part_read(reef_part *part, uint8_t *at, size_t room, uint64_t from);
+/** A packed file's size and last byte, by unpacking all of it. False when it is cut, broken or too large. */
+bool reef_part_measure(reef_part *part);
+/** XXH3 of the first `count` bytes; false when it has fewer. */
+bool reef_part_hash(reef_part *part, uint32_t count, uint64_t *hash);
+/** Make the fingerprint `count` bytes long. False when the file does not begin with what it covered so far. */
+bool reef_part_head_grow(reef_part *part, uint32_t count);
+/** Whether its first bytes are still those of the fingerprint. */
+bool reef_part_head_holds(reef_part *part);
+/** One past the last newline in [from, to), or `from` when there is none; -1 when it cannot be read. */
+int64_t reef_part_line_end(reef_part *part, uint64_t from, uint64_t to);
+
+#endif

@@ -1,0 +1,46 @@
+// From what a client pushed to bytes of the stream that training reads: pure functions, on any thread.
+//
+// A language model gets lines of text, every one with its end; a vector model gets records as in
+// docs/PROTOCOL.md, "Vectors". A batch is taken as a whole or refused as a whole.
+#ifndef REEF_INGEST_H
+#define REEF_INGEST_H
+
+#include "reef_error.h"
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum reef_ingest_format {
+    REEF_INGEST_TEXT,  // any bytes; a record is a line
+    REEF_INGEST_JSONL, // a record is a line: {"text": "..."} or {"vector": [...], "label": 3}
+    REEF_INGEST_NPY,   // an array of vectors
+} reef_ingest_format;
+
+typedef struct reef_ingested {
+    uint8_t *bytes; // on the heap, the caller's; at most REEF_JOURNAL_BATCH_BYTES_MAX
+    size_t count;
+    uint64_t records;
+} reef_ingested;
+
+/**
+ * inputs  values of the pool's vectors; 0: a language model
+ * label   npy: where the label stands, "first", "last" or "none"; NULL: none
+ *
+ * Errors: INVALID names the line, record or example at fault, or the bound that was crossed; NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_ingest_parse(reef_ingested *out,
+                                              reef_ingest_format format,
+                                              uint32_t inputs,
+                                              const char *label,
+                                              const uint8_t *body,
+                                              size_t bytes,
+                                              reef_error *err);
+/** The same from a list of objects such as lines of JSON Lines are, or for a language model also texts. */
+REEF_MUST_CHECK reef_status reef_ingest_records(reef_ingested *out,
+                                                uint32_t inputs,
+                                                const json_t *records,
+                                                reef_error *err);
+void reef_ingested_release(reef_ingested *ingested); // accepts the zeroed one
+
+#endif

@@ -1,0 +1,163 @@
+// The kind of source "push:NAME": its bytes are read from the journal, and a read waits until there are some.
+// What it read is trimmed in the commit that takes the trainer's cursor past it.
+#include "push.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_BYTES_MAX (REEF_NAME_BYTES_MAX - (sizeof(REEF_PUSH_PREFIX) - 1))
+#define READ_BYTES_MAX (256u << 10) // in one read transaction
+#define BUSY_ATTEMPTS_MAX 20        // each waits a second itself
+
+typedef struct push_source {
+    uv_work_t work;
+    uint8_t *at; // lent space of the read that is waited for or under way
+    size_t room, count;
+    bool awaited; // a read waits for bytes to come
+    reef_error error;
+    uint64_t batches, duplicates, refused; // since the process started
+} push_source;
+
+static bool is_name(const char *name) {
+    static const char SIGNS[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    return name[0] && strspn(name, SIGNS) == strlen(name) && strlen(name) <= NAME_BYTES_MAX;
+}
+
+static reef_status push_open(reef_input *input, const char *rest, reef_error *err) {
+    if (!is_name(rest))
+        return reef_fail(err, REEF_INVALID,
+                         "'%.80s' cannot be pushed into: a name has 1 to %zu letters, digits, and "
+                         "signs of '._-'",
+                         input->spec, (size_t)NAME_BYTES_MAX);
+    push_source *source = calloc(1, sizeof(*source));
+    if (!source) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+    input->state = source;
+    return REEF_OK;
+}
+
+// What is pushed is made to fit the model when it comes.
+static reef_status push_check(reef_input *input, const reef_config *config, reef_error *err) {
+    (void)input;
+    (void)config;
+    (void)err;
+    return REEF_OK;
+}
+
+static reef_status push_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_journal_stat stat;
+    reef_status status = reef_txn_begin(&txn, input->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_journal_survey(txn, input->name, &stat, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) return status;
+    input->bytes = stat.entries_known ? stat.end : place->cursor;
+    if (place->cursor > input->bytes || (stat.entries && place->cursor < stat.begin))
+        return reef_fail(err, REEF_CORRUPT,
+                         "the pool has read %s up to byte %" PRIu64
+                         ", but its journal holds %" PRIu64 " to %" PRIu64
+                         ": see reef verify, or restore a snapshot",
+                         input->name, place->cursor, stat.begin, stat.end);
+    return REEF_OK;
+}
+
+// ---- reading -------------------------------------------------------------------------------------
+
+// On a thread of libuv's. The pool may have to be mapped anew, for which readers wait.
+static void read_journal(uv_work_t *work) {
+    reef_input *input = work->data;
+    push_source *source = input->state;
+    size_t room = source->room < READ_BYTES_MAX ? source->room : READ_BYTES_MAX;
+    for (int attempt = 0; attempt < BUSY_ATTEMPTS_MAX; attempt++) {
+        source->error.status = reef_journal_read(input->store, input->name, input->offset,
+                                                 source->at, room, &source->count, &source->error);
+        if (source->error.status != REEF_BUSY) break;
+    }
+}
+
+static void on_read(uv_work_t *work, int code) {
+    reef_input *input = work->data;
+    push_source *source = input->state;
+    if (code) (void)reef_fail(&source->error, REEF_IO, "%s", uv_strerror(code));
+    if (source->error.status != REEF_OK) {
+        reef_input_failed(input, &source->error);
+    } else if (source->count > 0) {
+        reef_input_took(input, source->count, NULL);
+    } else {
+        reef_error err;
+        (void)reef_fail(&err, REEF_CORRUPT,
+                        "the journal of %s ends at byte %" PRIu64 " instead of %" PRIu64,
+                        input->name, input->offset, input->bytes);
+        reef_input_failed(input, &err);
+    }
+}
+
+static void start_read(reef_input *input) {
+    push_source *source = input->state;
+    source->awaited = false;
+    source->work.data = input;
+    int code = uv_queue_work(input->loop, &source->work, read_journal, on_read);
+    if (code) on_read(&source->work, code);
+}
+
+static void push_read(reef_input *input, uint8_t *at, size_t room) {
+    push_source *source = input->state;
+    source->at = at;
+    source->room = room;
+    if (input->offset < input->bytes)
+        start_read(input);
+    else
+        source->awaited = true;
+}
+
+void reef_push_grew(reef_input *input, uint64_t end) {
+    push_source *source = input->state;
+    if (end > input->bytes) input->bytes = end;
+    if (source->awaited && input->offset < input->bytes) start_read(input);
+}
+
+static void push_stop(reef_input *input) {
+    ((push_source *)input->state)->awaited = false;
+}
+
+static reef_status push_committed(reef_input *input,
+                                  reef_txn *txn,
+                                  uint64_t cursor,
+                                  reef_error *err) {
+    return reef_journal_trim(txn, input->name, cursor, err);
+}
+
+static void push_close(reef_input *input) {
+    free(input->state);
+}
+
+// ---- status --------------------------------------------------------------------------------------
+
+void reef_push_count(reef_input *input, const reef_push_batch *batch) {
+    push_source *source = input->state;
+    if (batch->error.status != REEF_OK)
+        source->refused++;
+    else if (batch->duplicate)
+        source->duplicates++;
+    else
+        source->batches++;
+}
+
+static json_t *push_status(const reef_input *input) {
+    const push_source *source = input->state;
+    return json_pack("{s:I, s:I, s:I}", "batches", (json_int_t)source->batches, "duplicates",
+                     (json_int_t)source->duplicates, "refused", (json_int_t)source->refused);
+}
+
+const reef_input_kind reef_input_push = {.scheme = "push",
+                                         .live = true,
+                                         .again = true,
+                                         .promised = true,
+                                         .open = push_open,
+                                         .check = push_check,
+                                         .seek = push_seek,
+                                         .read = push_read,
+                                         .stop = push_stop,
+                                         .committed = push_committed,
+                                         .close = push_close,
+                                         .status = push_status};

@@ -1,0 +1,178 @@
+// Redis URLs; see redis_url.h.
+#include "redis_url.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DB_MAX 65535
+#define SHAPE "redis://[[USER]:PASSWORD@]HOST[:PORT]/STREAM or redis:///PATH/OF/SOCKET/STREAM"
+
+static reef_status no_memory(reef_error *err) {
+    return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+}
+
+static int hex(char digit) {
+    if (isdigit((unsigned char)digit)) return digit - '0';
+    return isxdigit((unsigned char)digit) ? tolower((unsigned char)digit) - 'a' + 10 : -1;
+}
+
+// In place. False for a "%" without two digits, or one that stands for the end of a string.
+static bool decode(char *text) {
+    char *to = text;
+    for (const char *at = text; *at; at++) {
+        *to = *at;
+        if (*at == '%') {
+            int high = hex(at[1]), low = high < 0 ? -1 : hex(at[2]);
+            if (low < 0 || high + low == 0) return false;
+            *to = (char)(16 * high + low);
+            at += 2;
+        }
+        to++;
+    }
+    *to = 0;
+    return true;
+}
+
+static reef_status take(char **out, const char *from, size_t bytes, reef_error *err) {
+    *out = strndup(from, bytes);
+    if (!*out) return no_memory(err);
+    if (!decode(*out))
+        return reef_fail(err, REEF_INVALID,
+                         "a '%%' in a redis: source is not followed by two hex digits");
+    return REEF_OK;
+}
+
+static reef_status take_user(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
+    const char *colon = memchr(at, ':', bytes);
+    size_t user = colon ? (size_t)(colon - at) : bytes;
+    reef_status status = user ? take(&url->user, at, user, err) : REEF_OK;
+    if (status == REEF_OK && colon) status = take(&url->password, colon + 1, bytes - user - 1, err);
+    return status;
+}
+
+// HOST, HOST:PORT, [::1]:PORT
+static reef_status take_host(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
+    const char *end = at + bytes, *host = at, *close = at;
+    if (*at == '[') {
+        host = at + 1;
+        close = memchr(at, ']', bytes);
+    } else {
+        close = memchr(at, ':', bytes);
+        if (!close) close = end;
+    }
+    if (!close || close == host)
+        return reef_fail(err, REEF_INVALID, "a redis: source names no host: give %s", SHAPE);
+    const char *port = close + (*at == '[');
+    if (port < end && *port != ':')
+        return reef_fail(err, REEF_INVALID, "a redis: source has no ':' before its port");
+    url->host = strndup(host, (size_t)(close - host));
+    url->port = port < end ? strndup(port + 1, (size_t)(end - port - 1)) : strdup(REEF_REDIS_PORT);
+    if (!url->host || !url->port) return no_memory(err);
+    char *rest = NULL;
+    long number = strtol(url->port, &rest, 10);
+    if (*rest || rest == url->port || number < 1 || number > 65535)
+        return reef_fail(err, REEF_INVALID, "the port '%.20s' of a redis: source is none",
+                         url->port);
+    return REEF_OK;
+}
+
+static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
+    if (bytes > 6 && !strncmp(at, "field=", 6)) {
+        free(url->field);
+        return take(&url->field, at + 6, bytes - 6, err);
+    }
+    if (bytes > 3 && !strncmp(at, "db=", 3)) {
+        char *end = NULL;
+        unsigned long number = strtoul(at + 3, &end, 10);
+        url->db = (unsigned)number;
+        if (end == at + bytes && isdigit((unsigned char)at[3]) && number <= DB_MAX) return REEF_OK;
+    }
+    return reef_fail(err, REEF_INVALID,
+                     "'%.*s' is no option of a redis: source: known are field=NAME, db=N, weight=N",
+                     (int)(bytes > 60 ? 60 : bytes), at);
+}
+
+static reef_status take_options(reef_redis_url *url, const char *at, reef_error *err) {
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && *at) {
+        size_t bytes = strcspn(at, "&");
+        status = take_option(url, at, bytes, err);
+        at += bytes + (at[bytes] == '&');
+    }
+    return status;
+}
+
+static reef_status clean(reef_redis_url *url, const char *after_user, reef_error *err) {
+    size_t bytes = strlen(after_user) + sizeof("redis://");
+    url->clean = malloc(bytes);
+    if (!url->clean) return no_memory(err);
+    snprintf(url->clean, bytes, "redis://%s", after_user);
+    return REEF_OK;
+}
+
+static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
+    const char *slash = at + bytes;
+    while (slash > at && slash[-1] != '/') slash--;
+    if (slash == at || slash == at + bytes)
+        return reef_fail(err, REEF_INVALID, "a redis: source names no stream: give %s", SHAPE);
+    reef_status status = take(&url->stream, slash, (size_t)(at + bytes - slash), err);
+    if (status != REEF_OK) return status;
+    size_t place = (size_t)(slash - 1 - at);
+    if (*at != '/') {
+        if (memchr(at, '/', place))
+            return reef_fail(err, REEF_INVALID,
+                             "a redis: source has a '/' too many: in a stream's name it is %%2F");
+        return take_host(url, at, place, err);
+    }
+    if (!place)
+        return reef_fail(err, REEF_INVALID, "a redis: source names no host or socket: give %s",
+                         SHAPE);
+    return take(&url->socket, at, place, err);
+}
+
+static reef_status parse(reef_redis_url *url, const char *rest, reef_error *err) {
+    if (strncmp(rest, "//", 2) != 0)
+        return reef_fail(err, REEF_INVALID, "a redis: source is not %s", SHAPE);
+    const char *at = rest + 2;
+    size_t bytes = strcspn(at, "?"), authority = strcspn(at, "/?");
+    const char *sign = at + authority; // a password may hold an "@"; what ends it is the last one
+    while (sign > at && sign[-1] != '@') sign--;
+    reef_status status = REEF_OK;
+    if (sign > at) {
+        status = take_user(url, at, (size_t)(sign - 1 - at), err);
+        bytes -= (size_t)(sign - at);
+        at = sign;
+    }
+    if (status == REEF_OK) status = take_place(url, at, bytes, err);
+    if (status == REEF_OK && at[bytes] == '?') status = take_options(url, at + bytes + 1, err);
+    if (status == REEF_OK) status = clean(url, at, err);
+    const char *password = getenv("REEF_REDIS_PASSWORD");
+    if (status == REEF_OK && !url->password && password && *password) {
+        url->password = strdup(password);
+        if (!url->password) return no_memory(err);
+    }
+    if (status == REEF_OK && !url->field) url->field = strdup("text");
+    return status == REEF_OK && !url->field ? no_memory(err) : status;
+}
+
+reef_status reef_redis_url_parse(reef_redis_url *url, const char *rest, reef_error *err) {
+    *url = (reef_redis_url){.db = 0};
+    reef_status status = parse(url, rest, err);
+    if (status != REEF_OK) reef_redis_url_release(url);
+    return status;
+}
+
+void reef_redis_url_release(reef_redis_url *url) {
+    free(url->host);
+    free(url->port);
+    free(url->socket);
+    free(url->user);
+    free(url->password);
+    free(url->stream);
+    free(url->field);
+    free(url->clean);
+    *url = (reef_redis_url){.db = 0};
+}

@@ -1,0 +1,12 @@
+// Words that were typed: what a misspelt one was meant to be. Shared by both programs.
+#ifndef REEF_WORDS_H
+#define REEF_WORDS_H
+
+#include "reef_error.h"
+
+#include <stddef.h>
+
+/** Letters to insert, remove, replace or swap to get from one word to the other; of long words the first 64. */
+REEF_API size_t reef_word_distance(const char *word, const char *other);
+
+#endif

@@ -1,0 +1,280 @@
+// reefd as a service; see service.h.
+#include "service.h"
+
+#include "address.h"
+#include "reef_program.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define ORIGIN_BYTES_MAX 300
+
+// ---- beginning -----------------------------------------------------------------------------------
+
+void reef_service_prepare(void) {
+    (void)umask(0077);
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGUSR1, SIG_IGN);
+}
+
+static json_t *settings_json(const reef_options *options) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < reef_setting_count(); i++) {
+        char origin[ORIGIN_BYTES_MAX];
+        json_array_append_new(
+            list, json_pack("{s:s, s:o, s:o, s:b}", "name", reef_setting_name(i), "value",
+                            reef_setting_value(options, i), "origin",
+                            reef_json_text(reef_setting_origin(options, i, origin, sizeof(origin))),
+                            "live", reef_setting_is_live(i)));
+    }
+    return list;
+}
+
+static void print_settings(const json_t *settings) {
+    size_t i;
+    json_t *one;
+    json_array_foreach(settings, i, one) {
+        char *value =
+            json_dumps(json_object_get(one, "value"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(12));
+        printf("%-15s %-28s %s\n", json_string_value(json_object_get(one, "name")), value,
+               json_string_value(json_object_get(one, "origin")));
+        free(value);
+    }
+}
+
+reef_status reef_service_check(const reef_options *options, reef_error *err) {
+    struct sockaddr_un address;
+    reef_status status = reef_address_init(&address, options->pool, options->socket, err);
+    if (status == REEF_OK && options->http)
+        status = reef_http_check(options->http, options->http_token, err);
+    if (status != REEF_OK) return status;
+    json_t *settings = settings_json(options);
+    if (options->json_log) {
+        json_t *document = json_pack("{s:o*, s:O}", "config",
+                                     options->config ? reef_json_text(options->config) : NULL,
+                                     "settings", settings);
+        (void)json_dumpf(document, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        (void)putchar('\n');
+        json_decref(document);
+    } else {
+        print_settings(settings);
+    }
+    json_decref(settings);
+    return fflush(stdout) == 0 ? REEF_OK : reef_fail(err, REEF_IO, "cannot write standard output");
+}
+
+// ---- answering -----------------------------------------------------------------------------------
+
+// Takes the request, and the reference of the result.
+static void answer(reef_request *request, json_t *result, const reef_error *err) {
+    if (!request) {
+        json_decref(result);
+        return;
+    }
+    request->result = result;
+    request->error = *err;
+    if (request->owner) request->on_answer(request);
+    reef_request_release(request);
+    free(request);
+}
+
+// ---- reading the configuration again -------------------------------------------------------------
+
+static void compare(reef_reload *reload, const reef_options *now) {
+    reload->changed = json_array();
+    reload->restart = json_array();
+    for (size_t i = 0; i < reef_setting_count(); i++) {
+        json_t *was = reef_setting_value(now, i), *is = reef_setting_value(&reload->options, i);
+        if (!json_equal(was, is))
+            json_array_append_new(reef_setting_is_live(i) ? reload->changed : reload->restart,
+                                  json_string(reef_setting_name(i)));
+        json_decref(was);
+        json_decref(is);
+    }
+}
+
+// Everything that can be wrong. The file of the token is the one in force: another one needs a restart.
+static reef_status read_again(reef_service *service, reef_reload *reload, reef_error *err) {
+    reef_status status = reef_options_parse(&reload->options, service->argc, service->argv, err);
+    if (status == REEF_OK)
+        status = reef_http_token_read(&reload->token, service->options->http_token, err);
+    if (status == REEF_OK) compare(reload, service->options);
+    return status;
+}
+
+static char *names_text(const json_t *names) {
+    char *text = json_dumps(names, JSON_COMPACT);
+    char *to = text; // ["a","b"] is a, b
+    for (const char *from = text; from && *from; from++) {
+        if (strchr("[]\"", *from)) continue;
+        *to++ = *from;
+    }
+    if (to) *to = '\0';
+    return text;
+}
+
+static void tell_reload(reef_service *service, const reef_reload *reload) {
+    reef_report_event(service->report, json_pack("{s:s, s:O, s:O}", "event", "reloaded", "changed",
+                                                 reload->changed, "restart", reload->restart));
+    if (json_array_size(reload->restart) == 0) return;
+    char *names = names_text(reload->restart);
+    reef_report_warning(service->report, "restart_needed",
+                        "the configuration differs in what needs a restart: %s",
+                        names ? names : "");
+    free(names);
+}
+
+static void apply(reef_service *service, reef_reload *reload) {
+    reef_error err;
+    reef_options *now = service->options;
+    reef_options_take_live(now, &reload->options);
+    reef_report_set(service->report, now->json_log, now->quiet);
+    reef_program_log(now->json_log, service->report->journal);
+    if (reef_scrubber_set_rate(service->scrubber, now->scrub_rate, &err) != REEF_OK)
+        reef_report_warning(service->report, "scrub_failed", "%s", err.message);
+    if (service->http && reef_http_set_token(service->http, &reload->token))
+        json_array_append_new(reload->changed, json_string("token"));
+}
+
+static void tell_failure(reef_service *service, const reef_error *err) {
+    char message[sizeof(err->message) + 64];
+    snprintf(message, sizeof(message), "%s; the configuration stays as it was", err->message);
+    reef_report_error(service->report, err->status, message);
+}
+
+// Takes the request that asked, as well.
+static void end_reload(reef_service *service, reef_request *request, const reef_error *err) {
+    reef_reload *reload = &service->reload;
+    json_t *result = NULL;
+    if (err->status == REEF_OK)
+        result = json_pack("{s:o, s:O, s:O}", "config",
+                           service->options->config ? reef_json_text(service->options->config)
+                                                    : json_null(),
+                           "changed", reload->changed, "restart", reload->restart);
+    else
+        tell_failure(service, err);
+    answer(request, result, err);
+    json_decref(reload->changed);
+    json_decref(reload->restart);
+    reef_options_release(&reload->options);
+    *reload = (reef_reload){.running = false};
+    reef_notify_reloaded(&service->notify);
+}
+
+static void on_pace(reef_request *pace) {
+    reef_service *service = pace->owner;
+    reef_request *request = service->reload.request;
+    if (request) request->waited_ms = pace->waited_ms;
+    if (pace->error.status == REEF_OK) {
+        apply(service, &service->reload);
+        tell_reload(service, &service->reload);
+    }
+    end_reload(service, request, &pace->error);
+}
+
+static reef_status ask_trainer(reef_service *service, reef_error *err) {
+    const reef_options *options = &service->reload.options;
+    reef_request *pace = calloc(1, sizeof(*pace));
+    if (!pace) return reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+    pace->kind = REEF_REQUEST_PACE;
+    pace->pace = (reef_pace){.commit_steps = options->commit_steps,
+                             .commit_seconds = options->commit_seconds,
+                             .commit_retries = (uint32_t)options->commit_retries};
+    pace->owner = service;
+    pace->on_answer = on_pace;
+    reef_status status = reef_training_request(service->training, pace, err);
+    if (status != REEF_OK) free(pace);
+    return status;
+}
+
+// On failure the request is still the caller's.
+static reef_status reload(reef_service *service, reef_request *request, reef_error *err) {
+    if (service->reload.running)
+        return reef_fail(err, REEF_BUSY, "the configuration is being read already");
+    service->reload = (reef_reload){.running = true, .request = request};
+    reef_notify_reloading(&service->notify);
+    reef_status status = read_again(service, &service->reload, err);
+    if (status == REEF_OK) status = ask_trainer(service, err);
+    if (status != REEF_OK) end_reload(service, NULL, err);
+    return status;
+}
+
+// ---- checking the pool ---------------------------------------------------------------------------
+
+static void on_verified(void *context, json_t *result, const reef_error *err) {
+    reef_service *service = context;
+    reef_request *request = service->verifying;
+    service->verifying = NULL;
+    answer(request, result, err);
+}
+
+static reef_status verify(reef_service *service, reef_request *request, reef_error *err) {
+    reef_status status = reef_verify_job_start(&service->verify, &request->verify, err);
+    if (status == REEF_OK) service->verifying = request;
+    return status;
+}
+
+reef_status reef_service_request(void *context, reef_request *request, reef_error *err) {
+    reef_service *service = context;
+    return request->kind == REEF_REQUEST_VERIFY ? verify(service, request, err)
+                                                : reload(service, request, err);
+}
+
+// ---- life ----------------------------------------------------------------------------------------
+
+static void on_hangup(uv_signal_t *handle, int number) {
+    (void)number;
+    reef_service *service = handle->data;
+    reef_error err; // told by then, but for this one:
+    if (service->reload.running)
+        reef_report_warning(service->report, "reload_busy",
+                            "the configuration is being read already; send the signal again");
+    else
+        (void)!reload(service, NULL, &err);
+}
+
+static void on_user(uv_signal_t *handle, int number) {
+    (void)number;
+    reef_service *service = handle->data;
+    reef_report_status(service->report, reef_monitor_status(service->monitor));
+}
+
+static void start_signal(reef_service *service,
+                         uv_signal_t *handle,
+                         uv_signal_cb on_signal,
+                         int number) {
+    (void)uv_signal_init(service->loop, handle);
+    handle->data = service;
+    if (uv_signal_start(handle, on_signal, number) != 0)
+        reef_report_warning(service->report, "signal_failed", "signal %d is not heard", number);
+    uv_unref((uv_handle_t *)handle); // the loop does not go on for its sake
+}
+
+void reef_service_start(reef_service *service) {
+    start_signal(service, &service->hangup, on_hangup, SIGHUP);
+    start_signal(service, &service->user, on_user, SIGUSR1);
+    service->verify = (reef_verify_job){.loop = service->loop,
+                                        .pool = service->options->pool,
+                                        .on_done = on_verified,
+                                        .context = service};
+    service->notify = (reef_notify){
+        .loop = service->loop, .training = service->training, .monitor = service->monitor};
+    reef_notify_start(&service->notify);
+}
+
+void reef_service_stopping(reef_service *service) {
+    reef_notify_stopping(&service->notify);
+}
+
+void reef_service_close(reef_service *service) {
+    reef_verify_job_close(&service->verify);
+    if (service->verifying) { // its client was let go
+        reef_request_release(service->verifying);
+        free(service->verifying);
+        service->verifying = NULL;
+    }
+    reef_notify_close(&service->notify);
+}

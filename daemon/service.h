@@ -1,0 +1,70 @@
+// reefd as a service: its configuration read again, its status on demand, commands that are not the trainer's, and
+// what the service manager is told. On the loop's thread.
+//
+//   SIGHUP, reload -> read and check everything -> the trainer, between two steps: the pace of commits
+//                                               -> here: log, scrubbing, token; then the answer
+//
+// A reload takes place as a whole or not at all: whatever can be wrong is looked at before anything changes.
+#ifndef REEF_SERVICE_H
+#define REEF_SERVICE_H
+
+#include "http.h"
+#include "monitor.h"
+#include "notify.h"
+#include "options.h"
+#include "report.h"
+#include "scrub.h"
+#include "training.h"
+#include "verify_job.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <uv.h>
+
+/** A reload that waits for a step boundary. */
+typedef struct reef_reload {
+    bool running;
+    reef_options options;
+    reef_http_token token;
+    json_t *changed, *restart; // names of settings
+    reef_request *request;     // who asked; NULL for a signal
+} reef_reload;
+
+typedef struct reef_service {
+    // set by the caller before reef_service_start
+    int argc;
+    char **argv;
+    uv_loop_t *loop;
+    reef_options *options; // as they are in force
+    reef_report *report;
+    reef_training *training;
+    reef_monitor *monitor;
+    reef_scrubber *scrubber;
+    reef_http *http; // or NULL
+    // its own
+    uv_signal_t hangup, user;
+    reef_notify notify;
+    reef_reload reload;
+    reef_verify_job verify;
+    reef_request *verifying;
+} reef_service;
+
+/** Before anything is made: private files, and no end by a signal that means something else later. */
+void reef_service_prepare(void);
+/** `reefd --check`: what every setting is, on standard output, after a look at what can be looked at. */
+REEF_MUST_CHECK reef_status reef_service_check(const reef_options *options, reef_error *err);
+/** Training runs: take signals, and say so. */
+void reef_service_start(reef_service *service);
+/**
+ * Take a request of REEF_COMMAND_SERVICE; `on_answer` is called when it is done, while it has an owner.
+ * BUSY while another of its kind is under way; the request is then still the caller's.
+ */
+REEF_MUST_CHECK reef_status reef_service_request(void *service,
+                                                 reef_request *request,
+                                                 reef_error *err);
+/** The end has begun. */
+void reef_service_stopping(reef_service *service);
+/** The loop is to end: clients are gone. */
+void reef_service_close(reef_service *service);
+
+#endif

@@ -1,0 +1,59 @@
+// Entries of the journal as they lie in the pool; see journal.c. Private to the store.
+#ifndef REEF_JOURNAL_H
+#define REEF_JOURNAL_H
+
+#include "store_private.h"
+
+#define REEF_JOURNAL_HEAD_BYTES 36 // of an entry, before its id
+#define REEF_JOURNAL_SHIFT_SEQUENCE UINT64_MAX
+
+/** One entry. Pointers into the map, until the transaction ends. */
+typedef struct reef_journal_entry {
+    uint64_t sequence;    // 1, 2, ... of its source, without a gap
+    uint64_t begin;       // position of its first byte in the journal
+    uint64_t length;      // of its bytes, 1 or more
+    uint64_t unix_ms;     // when it was accepted
+    uint64_t content;     // XXH3-64 of its bytes
+    const char *id;       // not zero-terminated
+    uint32_t id_bytes;    // 0: none
+    const uint8_t *bytes; // NULL: trained and trimmed
+} reef_journal_entry;
+
+static inline uint64_t reef_journal_end(const reef_journal_entry *entry) {
+    return entry->begin + entry->length;
+}
+
+/** Which entries a source has: sequences; `last` < `first` when there are none. */
+typedef struct reef_journal_span {
+    uint64_t first, last;
+    uint64_t whole; // the first that has its bytes; last + 1: none
+    uint64_t shift; // position in the journal less position in the source
+} reef_journal_span;
+
+static inline bool reef_journal_is_empty(const reef_journal_span *all) {
+    return all->last < all->first;
+}
+
+REEF_MUST_CHECK reef_status reef_journal_look(reef_txn *txn,
+                                              const char *source,
+                                              reef_journal_span *out,
+                                              reef_error *err);
+/** One entry, without its checksum: to look for a place among entries, some of which hold a mebibyte. */
+REEF_MUST_CHECK reef_status reef_journal_peek(reef_txn *txn,
+                                              const char *source,
+                                              uint64_t sequence,
+                                              reef_journal_entry *entry,
+                                              reef_error *err);
+/** Write an entry, which must not lie in the map. */
+REEF_MUST_CHECK reef_status reef_journal_store(reef_txn *txn,
+                                               const char *source,
+                                               const reef_journal_entry *entry,
+                                               reef_error *err);
+
+/** Take a payload apart. False when it is no entry. */
+bool reef_journal_entry_parse(reef_journal_entry *entry,
+                              uint64_t sequence,
+                              const void *payload,
+                              size_t bytes);
+uint64_t reef_journal_content(const uint8_t *bytes, size_t count);
+#endif

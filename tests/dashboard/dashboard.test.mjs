@@ -1,0 +1,254 @@
+// The dashboard of a reefd that trains, in a real Chromium: what it shows agrees with what the routes answer, it
+// follows the daemon by itself, and it can be used on a phone, in the dark, with a keyboard, and while the daemon
+// does not answer.
+//
+// usage: REEF=... REEFD=... CHROMIUM=... node --test dashboard.test.mjs
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { chromium } from 'playwright-core';
+
+const { REEF, REEFD, CHROMIUM } = process.env;
+const TOKEN = '0123456789abcdef0123456789abcdef', WAIT = { timeout: 120000 };
+const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+    '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const MODEL = ['--layers', '2', '--d-model', '16', '--attention-heads', '2', '--context', '16', '--previous-bytes', '1',
+    '--batch', '4', '--rehearse', '2', '--heads', '2', '--topk', '2', '--d-key', '8', '--side', '6', '--side-new', '4',
+    '--adapters', '2', '--reservoir-bytes', '16384', '--reservoir-window', '64', '--boundaries', 'given'];
+
+const directory = mkdtempSync(join(tmpdir(), 'reef-dashboard-'));
+const pool = join(directory, 'pool'), faults = [], asked = [];
+let daemon, address, context, page;
+
+// Words in a random order, as everywhere in these tests; more of them than is ever waited for.
+function writeText(path, bytes) {
+    const text = Buffer.alloc(bytes);
+    for (let i = 0, state = 1; i < bytes; i++) {
+        if (i % 4 === 0) state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+        const word = state >>> 27;
+        text[i] = i % 4 === 3 ? 32 : 97 + (word * 3 + (i % 4) * (1 + (word % 2))) % 8;
+    }
+    writeFileSync(path, text);
+}
+
+async function start(listen) {
+    daemon = spawn(REEFD, ['--pool', pool, '--source', join(directory, 'text'), '--http', listen, '--http-token',
+        join(directory, 'token'), '--commit-steps', '20', '--quiet'], { stdio: ['ignore', 'inherit', 'inherit'] });
+    for (;;) {
+        try {
+            address = JSON.parse(execFileSync(REEF, ['status', pool, '--json'], { stdio: ['ignore', 'pipe', 'ignore'] })).http;
+            if (address) return;
+        } catch { /* not yet */ }
+        assert.equal(daemon.exitCode, null, 'reefd has ended');
+        await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+}
+
+const ended = () => new Promise((resolve) => (daemon.exitCode === null ? daemon.once('exit', resolve) : resolve(daemon.exitCode)));
+const ask = async (path) => (await fetch(`http://${address}/v1/${path}`)).json();
+const text = (selector) => page.locator(selector).innerText();
+const data = (selector, name) => page.locator(selector).getAttribute(`data-${name}`);
+const until = (condition, argument) => page.waitForFunction(condition, argument, WAIT);
+const says = (id, part) => until(([where, what]) => document.getElementById(where).textContent.includes(what), [id, part]);
+
+before(async () => {
+    execFileSync(REEF, ['init', pool, ...MODEL]);
+    writeText(join(directory, 'text'), 40000000);
+    writeFileSync(join(directory, 'token'), `${TOKEN}\n`, { mode: 0o600 });
+    await start('0');
+    context = await chromium.launchPersistentContext(join(directory, 'profile'), { executablePath: CHROMIUM, headless: true, args: FLAGS });
+    page = await context.newPage();
+    page.on('pageerror', (error) => faults.push(error.message));
+    page.on('console', (message) => message.type() === 'error' && faults.push(message.text()));
+    page.on('request', (request) => asked.push(request.url()));
+    page.on('dialog', (dialog) => dialog.accept());
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.goto(`http://${address}/`);
+});
+
+after(async () => {
+    await context?.close();
+    if (daemon && daemon.exitCode === null) {
+        daemon.kill('SIGCONT');
+        daemon.kill('SIGKILL');
+        await ended();
+    }
+    rmSync(directory, { recursive: true, force: true });
+});
+
+test('it loads and draws the loss that the pool holds', async () => {
+    await until(() => Number(document.getElementById('loss').dataset.points) > 2);
+    assert.equal(await text('#pool'), pool);
+    assert.ok(await page.locator('#loss canvas').count() > 0);
+    assert.match(await text('#loss-note'), /Bits per byte .* Now \d+\.\d+/);
+    // Something was painted in the colour of the curve, not only axes.
+    const painted = await page.evaluate(() => {
+        const canvas = document.querySelector('#loss canvas'), bytes = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        let blue = 0;
+        for (let i = 0; i < bytes.length; i += 4) blue += bytes[i + 3] > 200 && bytes[i + 2] > 120 && bytes[i] < 60;
+        return blue;
+    });
+    assert.ok(painted > 50, `${painted} points of the curve`);
+    assert.equal(await page.locator('#sources tbody tr').count(), 1);
+});
+
+test('it follows the daemon by itself', async () => {
+    const before = Number(await data('body', 'updates')), stream = await text('#tiles');
+    await until((seen) => Number(document.body.dataset.updates) > seen + 2, before);
+    assert.notEqual(await text('#tiles'), stream);
+    assert.match(await text('#state'), /training/);
+});
+
+test('a command without the token, or with another one, changes nothing and says so', async () => {
+    const { generation } = await ask('status');
+    await page.locator('[data-command=seal]').click();
+    await says('outcome', 'type the token first');
+    await page.locator('#token').fill('not the token, but as long');
+    await page.locator('[data-command=seal]').click();
+    await says('outcome', 'Seal failed: this needs the token');
+    assert.equal((await ask('status')).generation, generation);
+    faults.length = 0; // the browser notes the refusal
+});
+
+test('with the token commands are done, and seen', async () => {
+    await page.locator('#token').fill(TOKEN);
+    await page.locator('[data-command=seal]').click();
+    await says('outcome', 'Generation 0 is sealed');
+    assert.equal((await ask('status')).generation, 1);
+    await until(() => Number(document.getElementById('loss').dataset.marks) === 1);
+    await says('loss-key', 'sealed by command');
+    await says('timeline', 'seal');
+    await until(() => document.querySelectorAll('#growth tbody tr').length === 2);
+    await page.locator('#name').fill('from the page');
+    await page.locator('[data-command=snapshot]').click();
+    await says('outcome', 'Snapshot failed');
+    await page.locator('#name').fill('from-the-page');
+    await page.locator('[data-command=snapshot]').click();
+    await says('outcome', 'Snapshot from-the-page is of commit');
+    assert.equal((await ask('snapshots')).snapshots[0].name, 'from-the-page');
+    await page.locator('#side').fill('7');
+    await page.locator('[data-command=grow]').click();
+    await says('outcome', 'has side 7');
+    const stored = await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie]);
+    assert.deepEqual(stored, [0, 0, '']);
+    faults.length = 0;
+});
+
+test('the heat map shows the matrix of forgetting', async () => {
+    const size = async () => { const matrix = await ask('forgetting'); return [matrix, matrix.as_of.length, matrix.columns.length]; };
+    await page.reload(); // it asks anew
+    await until(() => document.getElementById('forgetting').dataset.complete === 'true');
+    await until(() => document.querySelectorAll('#forgetting tbody tr').length === 3); // as of 0, now, forgotten
+    const [matrix, rows, columns] = await size();
+    assert.deepEqual([rows, matrix.as_of], [2, ['0', 'now']]);
+    const shown = await page.$$eval('#forgetting td.cell', (cells) => cells.map((cell) => [cell.textContent, cell.style.background, cell.style.color]));
+    assert.equal(shown.length, rows * columns);
+    assert.equal(shown[0][0], matrix.values[0][0].toFixed(2)); // as it was sealed: it never changes
+    assert.ok(matrix.values[0][0] > 0 && matrix.values[0][0] < 8);
+    for (const [value, background, color] of shown.filter((cell) => cell[0] !== '–')) {
+        assert.match(value, /^\d+\.\d\d$/);
+        assert.match(background, /^rgb/);
+        assert.ok(contrast(background, color) >= 4.5, `${background} under ${color}`);
+    }
+    assert.ok(new Set(shown.map((cell) => cell[1])).size > 1);
+});
+
+test('the histogram is that of the generation and layer chosen', async () => {
+    await until(() => document.getElementById('usage').dataset.buckets > 0);
+    await page.locator('#usage-generation').selectOption('0');
+    await says('usage-note', 'of 36 experts');
+    await page.locator('#usage-layer').selectOption('1');
+    const { layers } = await ask('usage?generation=0');
+    await says('usage-note', `unevenness ${layers[1].unevenness.toFixed(3)}`);
+    const label = await page.locator('#usage svg').getAttribute('aria-label');
+    for (const bucket of layers[1].histogram.filter((one) => one.experts))
+        assert.ok(label.includes(`${bucket.experts} experts chosen ${bucket.low} to ${bucket.high} times`));
+});
+
+// WCAG 2: luminance of two colours as the browser tells them.
+function contrast(one, other) {
+    const luminance = (color) => color.match(/[\d.]+/g).slice(0, 3).map((part) => {
+        const value = part / 255;
+        return value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    }).reduce((sum, value, i) => sum + value * [0.2126, 0.7152, 0.0722][i], 0);
+    const parse = (color) => ({ '#000': 'rgb(0, 0, 0)', '#fff': 'rgb(255, 255, 255)' })[color] || color;
+    const [low, high] = [luminance(parse(one)), luminance(parse(other))].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+}
+
+const colours = () => page.evaluate(() => {
+    const back = getComputedStyle(document.querySelector('section')).backgroundColor;
+    return { back, list: [...document.querySelectorAll('p, dd, dt, td:not(.cell), th, label, h2, button')].filter((node) => node.offsetParent && node.textContent)
+        .map((node) => getComputedStyle(node).color) };
+});
+
+test('it is readable in light and in dark', async () => {
+    const seen = [];
+    for (const colorScheme of ['light', 'dark']) {
+        await page.emulateMedia({ colorScheme });
+        const { back, list } = await colours();
+        seen.push(back);
+        assert.ok(list.length > 20);
+        for (const color of list) assert.ok(contrast(back, color) >= 4.5, `${color} on ${back}`);
+    }
+    assert.notEqual(seen[0], seen[1]);
+    assert.ok(await page.locator('#loss canvas').count() > 0);
+});
+
+test('it fits a phone', async () => {
+    await page.setViewportSize({ width: 360, height: 740 });
+    await until(() => document.querySelector('#loss canvas').getBoundingClientRect().right <= 360);
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
+    const outside = await page.evaluate(() => [...document.querySelectorAll('section *')].filter((node) =>
+        !node.closest('.scroll') && node.getBoundingClientRect().right > 360.5).map((node) => node.outerHTML.slice(0, 80)));
+    assert.deepEqual(outside, []);
+    await page.setViewportSize({ width: 1280, height: 900 });
+});
+
+test('everything that can be used is reached by the keyboard, and seen to be', async () => {
+    const reached = new Set();
+    await page.evaluate(() => document.activeElement.blur());
+    for (let i = 0; i < 40; i++) {
+        await page.keyboard.press('Tab');
+        const [id, outline] = await page.evaluate(() => {
+            const node = document.activeElement, style = getComputedStyle(node);
+            return [node.id || node.dataset.command || node.getAttribute('aria-labelledby') || node.tagName, node === document.body ? 1 : parseFloat(style.outlineWidth) * (style.outlineStyle !== 'none')];
+        });
+        assert.ok(outline > 0, `${id} has no visible focus`);
+        reached.add(id);
+    }
+    for (const id of ['seal', 'grow', 'snapshot', 'token', 'side', 'name', 'usage-generation', 'usage-layer', 'timeline'])
+        assert.ok(reached.has(id), `${id} is not reached`);
+});
+
+test('a daemon that hangs is seen to', async () => {
+    daemon.kill('SIGSTOP');
+    await says('alert', 'no update for');
+    assert.match(await text('#age'), /last update [1-9]\d* s ago/);
+    assert.match(await text('#state'), /no answer/);
+    assert.ok(await page.locator('#loss canvas').count() > 0); // what was known stays
+    daemon.kill('SIGCONT');
+    await until(() => document.getElementById('alert').hidden);
+    assert.match(await text('#age'), /last update 0 s ago|last update 1 s ago/);
+});
+
+test('after a restart it goes on, with the history that the pool holds', async () => {
+    const port = address, points = Number(await data('#loss', 'points')), { pid } = await ask('status');
+    daemon.kill('SIGTERM');
+    assert.equal(await ended(), 0);
+    await says('alert', 'no update for');
+    await start(port);
+    await until((before) => !document.getElementById('footer').textContent.includes(`process ${before},`), pid);
+    await page.reload();
+    await until((before) => Number(document.getElementById('loss').dataset.points) >= Math.min(before, 200), points);
+    assert.ok(Number(await data('#loss', 'marks')) >= 1);
+    assert.equal(await page.locator('#token').inputValue(), '');
+});
+
+test('nothing was asked of anybody else, and nothing went wrong', () => {
+    assert.deepEqual(asked.filter((url) => !url.startsWith(`http://${address}/`) && !url.startsWith('data:')), []);
+    assert.deepEqual(faults.filter((fault) => !/ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|network error|Failed to fetch/i.test(fault)), []);
+});

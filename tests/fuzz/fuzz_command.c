@@ -1,0 +1,32 @@
+// Lines of the control socket: reef_command_parse, and the answers built from what it made.
+#include "command.h"
+#include "fuzz.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+// Whatever was quoted, an answer is one line of JSON.
+static void check_answer(json_t *answer) {
+    char *text = json_dumps(answer, JSON_COMPACT);
+    json_t *again = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    assert(json_is_object(again));
+    json_decref(again);
+    json_decref(answer);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    reef_command command;
+    reef_error err;
+    reef_status status = reef_command_parse(&command, (const char *)data, size, &err);
+    if (status != REEF_OK) {
+        assert(status == REEF_INVALID);
+        fuzz_failure(status, &err);
+        check_answer(reef_answer_error(&err));
+        return 0;
+    }
+    assert(command.request.name_count == 0 || command.request.names);
+    if (command.kind == REEF_COMMAND_TRAINER) check_answer(reef_command_answer(&command.request));
+    reef_request_release(&command.request);
+    return 0;
+}

@@ -1,0 +1,304 @@
+// Where the settings of reefd come from: file, environment and command line, one over the other; and that a
+// mistake in the file is told with its line.
+#include "options.h"
+
+#include "temp_dir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct config_fixture {
+    char directory[TEMP_DIR_BYTES];
+    char path[TEMP_DIR_BYTES + 16];
+} config_fixture;
+
+static int setup(void **state) {
+    config_fixture *f = calloc(1, sizeof(*f));
+    temp_dir_new(f->directory);
+    snprintf(f->path, sizeof(f->path), "%s/reefd.ini", f->directory);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    config_fixture *f = *state;
+    temp_dir_remove(f->directory);
+    free(f);
+    unsetenv("REEF_COMMIT_SECONDS");
+    unsetenv("REEF_SOURCE");
+    unsetenv("REEF_STAY");
+    unsetenv("REEF_CONFIG");
+    unsetenv("REEF_JSON_LOG");
+    return 0;
+}
+
+static void write_config(const config_fixture *f, const char *text) {
+    FILE *file = fopen(f->path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+// `more` are arguments after --config FILE, ended by NULL.
+static reef_status parse(reef_options *options,
+                         const config_fixture *f,
+                         const char *const *more,
+                         reef_error *err) {
+    static char *arguments[32];
+    int count = 0;
+    arguments[count++] = (char *)(uintptr_t) "reefd";
+    arguments[count++] = (char *)(uintptr_t) "--config";
+    arguments[count++] = (char *)(uintptr_t)f->path;
+    for (; more && *more; more++) arguments[count++] = (char *)(uintptr_t)*more;
+    arguments[count] = NULL;
+    return reef_options_parse(options, count, arguments, err);
+}
+
+static size_t setting(const char *name) {
+    for (size_t i = 0; i < reef_setting_count(); i++)
+        if (!strcmp(reef_setting_name(i), name)) return i;
+    fail_msg("no setting %s", name);
+    return 0;
+}
+
+static void assert_origin(const reef_options *options, const char *name, const char *origin) {
+    char text[600];
+    assert_string_equal(reef_setting_origin(options, setting(name), text, sizeof(text)), origin);
+}
+
+static void every_setting_can_stand_in_the_file(void **state) {
+    config_fixture *f = *state;
+    reef_options options;
+    reef_error err = {0};
+    write_config(f, "; a comment\n"
+                    "[reefd]\n"
+                    "pool = p\n"
+                    "  source = file:a\n" // an indented line is no more of the one above
+                    "source = -\n"
+                    "threads = 3\n"
+                    "memory = 2G\n"
+                    "commit_steps = 7 ; and why\n"
+                    "commit-seconds=0.5\n"
+                    "commit-retries: 2\n"
+                    "patience = 9\n"
+                    "scrub-rate = 4M\n"
+                    "journal = 3M\n"
+                    "socket = s\n"
+                    "http = 8080\n"
+                    "http-token = t\n"
+                    "stay = yes\n"
+                    "json-log = on\n"
+                    "quiet = false\n");
+    if (parse(&options, f, NULL, &err) != REEF_OK) fail_msg("%s", err.message);
+    assert_string_equal(options.pool, "p");
+    assert_int_equal(options.source_count, 2);
+    assert_string_equal(options.sources[0], "file:a");
+    assert_string_equal(options.sources[1], "-");
+    assert_int_equal(options.threads, 3);
+    assert_int_equal(options.memory_bytes, UINT64_C(2) << 30);
+    assert_int_equal(options.commit_steps, 7);
+    assert_true(options.commit_seconds == 0.5);
+    assert_int_equal(options.commit_retries, 2);
+    assert_true(options.patience_seconds == 9);
+    assert_int_equal(options.scrub_rate, 4 << 20);
+    assert_int_equal(options.journal_bytes, 3 << 20);
+    assert_string_equal(options.socket, "s");
+    assert_string_equal(options.http, "8080");
+    assert_string_equal(options.http_token, "t");
+    assert_true(options.stay && options.json_log && !options.quiet);
+    // All of them: a new one has to be added here.
+    for (size_t i = 0; i < reef_setting_count(); i++)
+        if (options.origins[i].kind != REEF_ORIGIN_FILE)
+            fail_msg("%s does not come from the file", reef_setting_name(i));
+    char origin[600];
+    snprintf(origin, sizeof(origin), "%s:8", f->path);
+    assert_origin(&options, "commit-steps", origin);
+    reef_options_release(&options);
+}
+
+static void options_win_over_the_environment_and_it_over_the_file(void **state) {
+    config_fixture *f = *state;
+    reef_options options;
+    reef_error err = {0};
+    write_config(f, "[reefd]\npool = p\nsource = a\nsource = b\ncommit-seconds = 1\nstay = yes\n"
+                    "quiet = yes\n");
+    assert_int_equal(setenv("REEF_COMMIT_SECONDS", "2", 1), 0);
+    assert_int_equal(setenv("REEF_SOURCE", "c", 1), 0);
+    assert_int_equal(setenv("REEF_STAY", "no", 1), 0);
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_OK);
+    assert_true(options.commit_seconds == 2);
+    assert_int_equal(options.source_count, 1);
+    assert_string_equal(options.sources[0], "c");
+    assert_false(options.stay);
+    assert_true(options.quiet);
+    assert_origin(&options, "commit-seconds", "REEF_COMMIT_SECONDS");
+    assert_origin(&options, "commit-steps", "default");
+    reef_options_release(&options);
+
+    const char *flags[] = {"--commit-seconds", "3",          "--source", "d", "--source", "e",
+                           "--stay",           "--no-quiet", NULL};
+    assert_int_equal(parse(&options, f, flags, &err), REEF_OK);
+    assert_true(options.commit_seconds == 3);
+    assert_int_equal(options.source_count, 2);
+    assert_string_equal(options.sources[0], "d");
+    assert_true(options.stay && !options.quiet);
+    assert_origin(&options, "commit-seconds", "--commit-seconds");
+    assert_origin(&options, "quiet", "--quiet");
+    reef_options_release(&options);
+}
+
+static void the_environment_can_name_the_file(void **state) {
+    config_fixture *f = *state;
+    reef_options options;
+    reef_error err = {0};
+    char name[] = "reefd", *arguments[] = {name, NULL};
+    write_config(f, "[reefd]\npool = from-file\nstay = yes\n");
+    assert_int_equal(setenv("REEF_CONFIG", f->path, 1), 0);
+    assert_int_equal(reef_options_parse(&options, 1, arguments, &err), REEF_OK);
+    assert_string_equal(options.pool, "from-file");
+    reef_options_release(&options);
+}
+
+static void a_mistake_in_the_file_is_told_with_its_line(void **state) {
+    config_fixture *f = *state;
+    char name[201];
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    char *long_line = calloc(1, 300);
+    snprintf(long_line, 300, "[reefd]\npool = %s\n", name);
+    const struct {
+        const char *text, *told;
+    } CASES[] = {
+        {"[reefd]\npool = p\ncomit-steps = 3\n",
+         ":3: unknown key 'comit-steps'; did you mean commit-steps?"},
+        {"[reefd]\nentirely_different = 3\n", ":2: unknown key 'entirely_different'; see"},
+        {"pool = p\n", ":1: a key before any section: begin with [reefd]"},
+        {"[reef]\npool = p\n", ":2: there is no section [reef]; did you mean [reefd]?"},
+        {"[reefd]\npool = p\npool = q\n", ":3: pool stands on line 2 already"},
+        {"[reefd]\npool =\n", ":2: pool needs a value"},
+        {"[reefd]\npool\n", ":2: neither [SECTION] nor KEY = VALUE"},
+        {"[reefd]\nthreads = 0\n", ":2: threads '0' is not a whole number from 1 to 1024"},
+        {"[reefd]\nstay = maybe\n", ":2: stay 'maybe' is neither yes nor no"},
+        {"[reefd]\ncommit_seconds = -1\n", ":2: commit-seconds '-1' is not"},
+        {"[reefd]\nmemory = all\n", ":2: memory 'all' is no amount"},
+        {long_line, ":2: the line is too long"},
+        // The first mistake is told, whoever finds it.
+        {"[reefd]\nthreads = 0\nnonsense\n", ":2: threads '0'"},
+        {"[reefd]\nnonsense\nthreads = 0\n", ":2: neither"},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
+        reef_options options;
+        reef_error err = {0};
+        write_config(f, CASES[i].text);
+        assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+        if (!strstr(err.message, CASES[i].told) || !strstr(err.message, f->path))
+            fail_msg("'%s' does not tell '%s'", err.message, CASES[i].told);
+        reef_options_release(&options);
+    }
+    free(long_line);
+}
+
+static void a_wrong_value_is_told_although_a_stronger_one_hides_it(void **state) {
+    config_fixture *f = *state;
+    reef_options options;
+    reef_error err = {0};
+    const char *flags[] = {"--threads", "2", NULL};
+    write_config(f, "[reefd]\npool = p\nstay = yes\nthreads = many\n");
+    assert_int_equal(parse(&options, f, flags, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, ":4: threads 'many'"));
+    reef_options_release(&options);
+    write_config(f, "[reefd]\npool = p\nstay = yes\n");
+    assert_int_equal(setenv("REEF_COMMIT_SECONDS", "soon", 1), 0);
+    assert_int_equal(parse(&options, f, flags, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "REEF_COMMIT_SECONDS 'soon'"));
+    reef_options_release(&options);
+}
+
+static void a_file_that_is_none_is_refused(void **state) {
+    config_fixture *f = *state;
+    reef_options options;
+    reef_error err = {0};
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_NOT_FOUND);
+    assert_non_null(strstr(err.message, f->path));
+    snprintf(f->path, sizeof(f->path), "%s", f->directory);
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "no regular file"));
+    snprintf(f->path, sizeof(f->path), "/dev/zero");
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+}
+
+static void a_mistake_is_told_in_the_form_that_was_asked_for(void **state) {
+    config_fixture *f = *state;
+    reef_options options;
+    reef_error err = {0};
+    write_config(f, "[reefd]\nthreads = 0\njson-log = yes\n"); // below the mistake
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+    assert_true(options.json_log);
+    reef_options_release(&options);
+    const char *unknown[] = {"--frobnicate", NULL};
+    assert_int_equal(parse(&options, f, unknown, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "--frobnicate"));
+    assert_true(options.json_log);
+    reef_options_release(&options);
+    const char *other[] = {"--no-json-log", NULL};
+    assert_int_equal(parse(&options, f, other, &err), REEF_INVALID);
+    assert_false(options.json_log);
+    reef_options_release(&options);
+    write_config(f, "[reefd]\nthreads = 0\n");
+    assert_int_equal(setenv("REEF_JSON_LOG", "yes", 1), 0);
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+    assert_true(options.json_log);
+    reef_options_release(&options);
+}
+
+static void only_what_may_change_is_taken_over(void **state) {
+    config_fixture *f = *state;
+    reef_options before, after;
+    reef_error err = {0};
+    write_config(f, "[reefd]\npool = p\nstay = yes\n");
+    assert_int_equal(parse(&before, f, NULL, &err), REEF_OK);
+    write_config(f, "[reefd]\npool = q\nstay = yes\nthreads = 5\ncommit-steps = 1\n"
+                    "commit-seconds = 2\ncommit-retries = 3\nscrub-rate = 0\njson-log = yes\n"
+                    "quiet = yes\n");
+    assert_int_equal(parse(&after, f, NULL, &err), REEF_OK);
+    reef_options_take_live(&before, &after);
+    for (size_t i = 0; i < reef_setting_count(); i++) {
+        json_t *here = reef_setting_value(&before, i), *there = reef_setting_value(&after, i);
+        bool same = json_equal(here, there) != 0, untouched = !strcmp(reef_setting_name(i), "stay");
+        json_decref(here);
+        json_decref(there);
+        bool given = after.origins[i].kind != REEF_ORIGIN_DEFAULT;
+        if (given && !untouched && same != reef_setting_is_live(i))
+            fail_msg("%s was %s", reef_setting_name(i), same ? "taken" : "left");
+    }
+    assert_string_equal(before.pool, "p");
+    assert_int_equal(before.threads, 0);
+    assert_int_equal(before.commit_steps, 1);
+    reef_options_release(&after);
+    reef_options_release(&before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_setting_can_stand_in_the_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(options_win_over_the_environment_and_it_over_the_file,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(the_environment_can_name_the_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_mistake_in_the_file_is_told_with_its_line, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_wrong_value_is_told_although_a_stronger_one_hides_it,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_is_none_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_mistake_is_told_in_the_form_that_was_asked_for, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(only_what_may_change_is_taken_over, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+// What a service manager hears of reefd, over a real datagram socket as NOTIFY_SOCKET: that it is ready, reloads
+// and stops, how it stands, and that training lives; and that a trainer that gets nowhere feeds no watchdog.
+#include "reefd_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "small_disk.h"
+
+#define TEXT_BYTES 5000000 // more than any of these tests waits for
+#define WATCHDOG_US "1000000"
+#define QUIET_MS 3000 // three watchdogs long; a fed one is fed within one
+#define WAIT_MS 60000
+#define MESSAGES_MAX 400 // a minute and a half of them
+
+typedef struct manager {
+    sandbox box;
+    int fd;         // NOTIFY_SOCKET
+    char disk[200]; // a small one; empty: none
+    pid_t pid;
+    int input; // the daemon's standard input, or -1
+} manager;
+
+static int setup(void **state) {
+    manager *m = calloc(1, sizeof(*m));
+    assert_non_null(m);
+    sandbox_make(&m->box);
+    write_text(m->box.text, TEXT_BYTES, 1);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length =
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", m->box.directory);
+    assert_true(length > 0 && (size_t)length < sizeof(address.sun_path));
+    m->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_true(m->fd >= 0);
+    assert_int_equal(bind(m->fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(setenv("NOTIFY_SOCKET", address.sun_path, 1), 0);
+    assert_int_equal(setenv("WATCHDOG_USEC", WATCHDOG_US, 1), 0);
+    m->input = -1;
+    *state = m;
+    return 0;
+}
+
+static int teardown(void **state) {
+    manager *m = *state;
+    assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);
+    assert_int_equal(unsetenv("WATCHDOG_USEC"), 0);
+    if (m->pid) {
+        kill(m->pid, SIGKILL);
+        (void)reefd_wait(m->pid);
+    }
+    if (m->input >= 0) close(m->input);
+    close(m->fd);
+    if (m->disk[0]) small_disk_unmount(m->disk);
+    sandbox_remove(&m->box);
+    free(m);
+    return 0;
+}
+
+// The next message, or false when none comes in time.
+static bool hear(const manager *m, int wait_ms, char message[1024]) {
+    struct pollfd wait = {.fd = m->fd, .events = POLLIN};
+    int ready = poll(&wait, 1, wait_ms);
+    if (ready <= 0) return false;
+    ssize_t bytes = recv(m->fd, message, 1023, 0);
+    assert_true(bytes > 0);
+    message[bytes] = '\0';
+    return true;
+}
+
+// Wait for a message that begins with `begin` and has `word` in it.
+static void await_word(const manager *m, const char *begin, const char *word, char message[1024]) {
+    for (size_t heard = 0; heard < MESSAGES_MAX; heard++) {
+        if (!hear(m, WAIT_MS, message)) break;
+        if (!strncmp(message, begin, strlen(begin)) && strstr(message, word)) return;
+    }
+    fail_msg("'%s' with '%s' was never sent", begin, word);
+}
+
+static void await(const manager *m, const char *begin, char message[1024]) {
+    await_word(m, begin, "", message);
+}
+
+static void forget(const manager *m) {
+    char message[1024];
+    while (hear(m, 0, message)) {
+    }
+}
+
+// Whether the watchdog is fed within some of its times.
+static bool is_fed(const manager *m) {
+    char message[1024];
+    for (int left = QUIET_MS; left > 0; left -= 100) {
+        while (hear(m, 0, message))
+            if (!strcmp(message, "WATCHDOG=1")) return true;
+        sleep_ms(100);
+    }
+    return false;
+}
+
+static void start(manager *m, const char *const *arguments) {
+    int ends[2] = {-1, -1};
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFD, FD_CLOEXEC), 0);
+    m->pid = reefd_start(&m->box, ends[0], arguments);
+    close(ends[0]);
+    m->input = ends[1];
+}
+
+// Wait for its end and listen: a manager that does not makes its sender wait.
+static void await_end(manager *m) {
+    char message[1024];
+    int state = 0;
+    await(m, "STOPPING=1", message);
+    for (pid_t ended = 0; ended == 0; ended = waitpid(m->pid, &state, WNOHANG))
+        while (hear(m, 20, message)) assert_null(strstr(message, "STOPPING")); // said once
+    m->pid = 0;
+    assert_true(WIFEXITED(state));
+    assert_int_equal(WEXITSTATUS(state), 0);
+}
+
+static void stop(manager *m) {
+    assert_int_equal(kill(m->pid, SIGTERM), 0);
+    await_end(m);
+}
+
+static void the_manager_hears_of_every_change(void **state) {
+    manager *m = *state;
+    char message[1024];
+    sandbox_make_pool(&m->box);
+    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    assert_true(hear(m, WAIT_MS, message));
+    assert_string_equal(message, "READY=1"); // the first, and then the socket answers
+    assert_true(reefd_count(&m->box, "pid") == m->pid);
+    await_word(m, "STATUS=", "gen 0, ", message);
+    await(m, "WATCHDOG=1", message);
+    json_decref(reefd_ask(&m->box, "{\"command\": \"reload\"}"));
+    await(m, "RELOADING=1\nMONOTONIC_USEC=", message);
+    await(m, "READY=1", message);
+    assert_int_equal(kill(m->pid, SIGHUP), 0);
+    await(m, "RELOADING=1", message);
+    await(m, "READY=1", message);
+    await(m, "WATCHDOG=1", message); // goes on
+    stop(m);
+}
+
+static void the_end_of_the_sources_is_told_as_well(void **state) {
+    manager *m = *state;
+    char message[1024];
+    sandbox_make_pool(&m->box);
+    write_text(m->box.text, 5000, 1);
+    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    await(m, "READY=1", message);
+    await_end(m);
+}
+
+static void waiting_for_bytes_or_paused_it_lives(void **state) {
+    manager *m = *state;
+    char message[1024];
+    sandbox_make_pool(&m->box);
+    start(m, (const char *const[]){"--pool", m->box.pool, "--source", "-", NULL});
+    await(m, "READY=1", message);
+    await(m, "STATUS=waiting", message);
+    for (int i = 0; i < 3; i++) await(m, "WATCHDOG=1", message);
+    json_decref(reefd_ask(&m->box, "{\"command\": \"pause\"}"));
+    await(m, "STATUS=paused", message);
+    for (int i = 0; i < 3; i++) await(m, "WATCHDOG=1", message);
+    stop(m);
+}
+
+static void a_process_that_is_held_is_not_fed(void **state) {
+    manager *m = *state;
+    char message[1024];
+    sandbox_make_pool(&m->box);
+    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    await(m, "WATCHDOG=1", message);
+    assert_int_equal(kill(m->pid, SIGSTOP), 0);
+    sleep_ms(100); // a stop is not at once
+    forget(m);
+    assert_false(is_fed(m));
+    assert_int_equal(kill(m->pid, SIGCONT), 0);
+    await(m, "WATCHDOG=1", message);
+    stop(m);
+}
+
+static bool commits_fail(const manager *m) {
+    json_t *status = reefd_ask(&m->box, "{\"command\": \"status\"}");
+    bool failing = json_is_string(json_object_get(status, "commit_error"));
+    json_decref(status);
+    return failing;
+}
+
+// The loop lives and answers all the time; it is training that gets nowhere.
+static void a_trainer_whose_commits_fail_is_not_fed(void **state) {
+    manager *m = *state;
+    char message[1024], filler[220];
+    snprintf(m->disk, sizeof(m->disk), "%s", m->box.pool);
+    assert_int_equal(mkdir(m->disk, 0700), 0);
+    if (!small_disk_mount(m->disk, "2m")) {
+        m->disk[0] = '\0';
+        skip();
+    }
+    snprintf(m->box.pool, sizeof(m->box.pool), "%s/pool/pool", m->box.directory);
+    snprintf(filler, sizeof(filler), "%s/filler", m->disk);
+    sandbox_make_pool(&m->box);
+    (void)pool_commit(&m->box); // the first one to open a pool makes its lock file
+    small_disk_fill(filler);
+    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text,
+                                   "--commit-retries", "10", NULL});
+    await(m, "READY=1", message);
+    for (; !commits_fail(m); sleep_ms(5)) forget(m);
+    sleep_ms(300); // what was sent before the failure is under way no more
+    forget(m);
+    assert_false(is_fed(m));
+    assert_true(commits_fail(m));
+    assert_int_equal(unlink(filler), 0);
+    await(m, "WATCHDOG=1", message); // with room again it trains on
+    assert_false(commits_fail(m));
+    stop(m);
+    pool_check(&m->box);
+}
+
+static void without_a_watchdog_or_a_manager_nothing_is_fed(void **state) {
+    manager *m = *state;
+    char message[1024];
+    sandbox_make_pool(&m->box);
+    assert_int_equal(unsetenv("WATCHDOG_USEC"), 0);
+    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    await(m, "READY=1", message);
+    assert_false(is_fed(m));
+    stop(m);
+    close(m->input);
+    forget(m);
+    assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);
+    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    reefd_await(&m->box, m->pid);
+    assert_int_equal(kill(m->pid, SIGTERM), 0);
+    assert_int_equal(reefd_wait(m->pid), 0);
+    m->pid = 0;
+    assert_false(hear(m, 0, message));
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(the_manager_hears_of_every_change),
+        TEST(the_end_of_the_sources_is_told_as_well),
+        TEST(waiting_for_bytes_or_paused_it_lives),
+        TEST(a_process_that_is_held_is_not_fed),
+        TEST(a_trainer_whose_commits_fail_is_not_fed),
+        TEST(without_a_watchdog_or_a_manager_nothing_is_fed),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

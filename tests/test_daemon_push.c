@@ -1,0 +1,711 @@
+// Sources that clients push into: what was acknowledged is trained exactly once and in order, whatever is
+// killed when, sent again or refused in between; and nobody is acknowledged too early.
+#include "http_client.h"
+#include "reefd_run.h"
+
+#include "push.h"
+#include "reef_daemon.h"
+#include "reef_trainer.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "small_disk.h"
+
+#define TOKEN "0123456789abcdef0123456789abcdef"
+#define BEARER "Authorization: Bearer " TOKEN "\r\n"
+#define LINE_BYTES 14 // of "record 000001\n"
+
+typedef struct running {
+    sandbox box;
+    sandbox disk; // a pool on a disk of its own, where one could be mounted
+    char token[192];
+    char filler[192];
+    char address[64];
+    pid_t pid;
+} running;
+
+static void write_token(running *run) {
+    snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);
+    FILE *file = fopen(run->token, "w");
+    assert_non_null(file);
+    fputs(TOKEN "\n", file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(run->token, 0600), 0);
+}
+
+static int setup(void **state) {
+    running *run = calloc(1, sizeof(*run));
+    assert_non_null(run);
+    sandbox_make(&run->box);
+    sandbox_make_pool(&run->box);
+    write_token(run);
+    *state = run;
+    return 0;
+}
+
+static int setup_disk(void **state) {
+    setup(state);
+    running *run = *state;
+    sandbox_make(&run->disk);
+    if (!small_disk_mount(run->disk.directory, "8m")) {
+        sandbox_remove(&run->disk);
+        run->disk.directory[0] = 0;
+        return 0;
+    }
+    sandbox_make_pool(&run->disk);
+    snprintf(run->filler, sizeof(run->filler), "%s/filler", run->disk.directory);
+    memcpy(run->box.pool, run->disk.pool, sizeof(run->box.pool));
+    return 0;
+}
+
+static int teardown(void **state) {
+    running *run = *state;
+    if (run->pid) {
+        kill(run->pid, SIGKILL);
+        (void)reefd_wait(run->pid);
+    }
+    if (run->disk.directory[0]) {
+        small_disk_unmount(run->disk.directory);
+        sandbox_remove(&run->disk);
+    }
+    assert_int_equal(chdir("/"), 0);
+    sandbox_remove(&run->box);
+    free(run);
+    return 0;
+}
+
+// ---- the daemon ----------------------------------------------------------------------------------
+
+/** With up to two sources and one more option and its value; NULL for none. */
+static void start(
+    running *run, const char *source, const char *other, const char *option, const char *value) {
+    const char *arguments[16] = {"--pool",       run->box.pool, "--http",   "127.0.0.1:0",
+                                 "--http-token", run->token,    "--source", source};
+    size_t count = 8;
+    if (other) {
+        arguments[count++] = "--source";
+        arguments[count++] = other;
+    }
+    if (option) arguments[count++] = option;
+    if (value) arguments[count++] = value;
+    run->pid = reefd_start(&run->box, -1, arguments);
+    reefd_await(&run->box, run->pid);
+    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
+    snprintf(run->address, sizeof(run->address), "%s",
+             json_string_value(json_object_get(status, "http")));
+    json_decref(status);
+}
+
+static void stop(running *run) {
+    assert_int_equal(kill(run->pid, SIGTERM), 0);
+    int how = reefd_wait(run->pid);
+    run->pid = 0;
+    if (how != 0) (void)reefd_said(&run->box, "what went wrong");
+    assert_int_equal(how, 0);
+}
+
+static void kill_it(running *run) {
+    assert_int_equal(kill(run->pid, SIGKILL), 0);
+    assert_int_equal(reefd_wait(run->pid), REEFD_SIGNALLED + SIGKILL);
+    run->pid = 0;
+}
+
+static void ask(running *run, const char *request) {
+    json_decref(reefd_ask(&run->box, request));
+}
+
+static int64_t of_source(const running *run, const char *name, const char *key) {
+    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}"), *item;
+    size_t i;
+    int64_t value = -1;
+    json_array_foreach(json_object_get(status, "sources"), i,
+                       item) if (!strcmp(json_string_value(json_object_get(item, "name")), name))
+        value = json_integer_value(json_object_get(item, key));
+    json_decref(status);
+    return value;
+}
+
+// ---- pushing -------------------------------------------------------------------------------------
+
+/** Lines first .. first + count - 1 of the counter stream, on the heap. */
+static char *counter(size_t first, size_t count) {
+    char *text = malloc(count * LINE_BYTES + 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < count; i++)
+        snprintf(text + i * LINE_BYTES, LINE_BYTES + 1, "record %06zu\n", (first + i) % 1000000);
+    return text;
+}
+
+/** The "ingest" of one batch over the socket; the answer as it came, which the caller frees. */
+static char *ingest_line(size_t first, size_t count, const char *id) {
+    char *text = counter(first, count);
+    json_t *request = json_pack("{s:s, s:s, s:s*}", "command", "ingest", "text", text, "id", id);
+    char *line = json_dumps(request, JSON_COMPACT);
+    assert_non_null(line);
+    json_decref(request);
+    free(text);
+    return line;
+}
+
+/** Push over the socket; false when nobody answered. */
+static bool push(running *run, size_t first, size_t count, const char *id, json_t **result) {
+    reef_error err;
+    char *line = ingest_line(first, count, id), *text = NULL;
+    reef_status status = reef_daemon_call(run->box.pool, NULL, line, &text, &err);
+    free(line);
+    if (status == REEF_OK && result) *result = json_loads(text, 0, NULL);
+    free(text);
+    if (status != REEF_OK && status != REEF_IO && status != REEF_NOT_FOUND)
+        fail_msg("%s: %s", reef_status_text(status), err.message);
+    return status == REEF_OK;
+}
+
+static int64_t push_known(running *run, size_t first, size_t count, const char *id, bool again) {
+    json_t *result = NULL;
+    assert_true(push(run, first, count, id, &result));
+    assert_int_equal(json_is_true(json_object_get(result, "duplicate")), again);
+    assert_int_equal(json_integer_value(json_object_get(result, "accepted_bytes")),
+                     count * LINE_BYTES);
+    assert_int_equal(json_integer_value(json_object_get(result, "records")), count);
+    int64_t position = json_integer_value(json_object_get(result, "position"));
+    json_decref(result);
+    return position;
+}
+
+static http_answer post(
+    const running *run, const char *target, const char *headers, const void *body, size_t bytes) {
+    char all[512];
+    snprintf(all, sizeof(all), BEARER "%s", headers);
+    return http_ask(run->address, "POST", target, all, body, bytes);
+}
+
+static json_t *post_ok(
+    const running *run, const char *target, const char *headers, const void *body, size_t bytes) {
+    http_answer answer = post(run, target, headers, body, bytes);
+    if (answer.code != 200) fail_msg("%d: %s", answer.code, answer.body);
+    json_t *result = json_loads(answer.body, 0, NULL);
+    assert_non_null(result);
+    http_answer_release(&answer);
+    return result;
+}
+
+static void post_fails(const running *run,
+                       const char *target,
+                       const char *headers,
+                       const char *body,
+                       int code,
+                       const char *part) {
+    http_answer answer = post(run, target, headers, body, strlen(body));
+    if (answer.code != code || strstr(answer.body, part) == NULL)
+        fail_msg("%d instead of %d, or \"%s\" is not in: %s", answer.code, code, part, answer.body);
+    http_answer_release(&answer);
+}
+
+// ---- what it comes to ----------------------------------------------------------------------------
+
+/** Root hash of a pool that read the first `count` lines from a file of the source's name. */
+static reef_commit trained_from_file(running *run, size_t count) {
+    sandbox other;
+    sandbox_make(&other);
+    sandbox_make_pool(&other);
+    assert_int_equal(chdir(other.directory), 0);
+    char *text = counter(1, count);
+    FILE *file = fopen("push:web", "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, LINE_BYTES, count, file), count);
+    assert_int_equal(fclose(file), 0);
+    free(text);
+    int code = reefd_run(
+        &run->box, -1,
+        (const char *const[]){"--pool", other.pool, "--source", "file:push:web", "--quiet", NULL});
+    assert_int_equal(code, 0);
+    reef_commit commit = pool_commit(&other);
+    assert_int_equal(chdir("/"), 0);
+    sandbox_remove(&other);
+    return commit;
+}
+
+static void assert_trained_once(running *run, size_t count) {
+    ask(run, "{\"command\": \"drain\"}");
+    assert_int_equal(of_source(run, "push:web", "cursor"), count * LINE_BYTES);
+    stop(run);
+    reef_commit wanted = trained_from_file(run, count), got = pool_commit(&run->box);
+    assert_int_equal(got.stream_bytes, wanted.stream_bytes);
+    assert_memory_equal(got.root, wanted.root, REEF_HASH_BYTES);
+    pool_check(&run->box);
+}
+
+static void what_is_pushed_is_trained_as_from_a_file(void **state) {
+    running *run = *state;
+    start(run, "push:web", NULL, NULL, NULL);
+    size_t next = 1;
+    for (; next < 150; next += 50)
+        assert_int_equal(push_known(run, next, 50, NULL, false), (next + 49) * LINE_BYTES);
+    char *text = counter(next, 150);
+    json_t *result = post_ok(run, "/v1/ingest", "", text, 150 * LINE_BYTES - 1); // its end is added
+    assert_int_equal(json_integer_value(json_object_get(result, "accepted_bytes")),
+                     150 * LINE_BYTES);
+    assert_int_equal(json_integer_value(json_object_get(result, "records")), 150);
+    assert_int_equal(json_integer_value(json_object_get(result, "position")), 300 * LINE_BYTES);
+    assert_true(json_is_false(json_object_get(result, "duplicate")));
+    assert_string_equal(json_string_value(json_object_get(result, "source")), "web");
+    json_decref(result);
+    free(text);
+    assert_trained_once(run, 300);
+}
+
+static void a_drain_waits_for_all_that_was_acknowledged(void **state) {
+    running *run = *state;
+    start(run, "push:web", NULL, NULL, NULL);
+    for (size_t i = 0; i < 30; i++) {
+        int64_t position = push_known(run, 1 + 10 * i, 10, NULL, false);
+        ask(run, "{\"command\": \"drain\"}");
+        assert_int_equal(of_source(run, "push:web", "cursor"), position);
+    }
+    stop(run);
+}
+
+// ---- killed --------------------------------------------------------------------------------------
+
+static void what_was_acknowledged_and_not_trained_survives_a_kill(void **state) {
+    running *run = *state;
+    start(run, "push:web", NULL, NULL, NULL);
+    ask(run, "{\"command\": \"pause\"}");
+    push_known(run, 1, 100, "a", false); // acknowledged although nothing is trained
+    push_known(run, 101, 100, "b", false);
+    assert_int_equal(of_source(run, "push:web", "cursor"), 0);
+    assert_int_equal(of_source(run, "push:web", "bytes"), 200 * LINE_BYTES);
+    kill_it(run);
+    start(run, "push:web", NULL, NULL, NULL);
+    assert_int_equal(push_known(run, 101, 100, "b", true), 200 * LINE_BYTES);
+    push_known(run, 201, 50, "c", false);
+    assert_trained_once(run, 250);
+}
+
+// The client sends a batch until it is acknowledged, then the next one; the daemon is killed now and then.
+static void killed_at_any_moment_every_record_is_trained_once(void **state) {
+    running *run = *state;
+    size_t kills = test_effort(6, 40), next = 1, step = 7, batches = 0;
+    uint64_t seed = 3;
+    start(run, "push:web", NULL, "--commit-steps", "7");
+    while (kills > 0 || next <= 300) {
+        char id[32];
+        snprintf(id, sizeof(id), "batch-%zu", next);
+        if (kills > 0 && batches++ % 5 == 4) {
+            // While the batch is on its way, or while what came before is trained.
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            pid_t killer = fork();
+            if (killer == 0) {
+                sleep_ms((unsigned)(seed >> 33) % 40);
+                kill(run->pid, SIGKILL);
+                _exit(0);
+            }
+            (void)push(run, next, step, id, NULL); // its answer is lost, or it never came
+            (void)waitpid(killer, NULL, 0);
+            assert_int_equal(reefd_wait(run->pid), REEFD_SIGNALLED + SIGKILL);
+            kills--;
+            start(run, "push:web", NULL, "--commit-steps", "7");
+        }
+        assert_true(push(run, next, step, id, NULL));
+        next += step;
+    }
+    assert_trained_once(run, next - 1);
+}
+
+static void what_waits_when_it_is_stopped_is_for_the_next_run(void **state) {
+    running *run = *state;
+    start(run, "push:web", NULL, NULL, NULL);
+    ask(run, "{\"command\": \"pause\"}");
+    push_known(run, 1, 120, "a", false);
+    stop(run);
+    pool_check(&run->box);
+    assert_int_equal(pool_commit(&run->box).stream_bytes, 0);
+    start(run, "push:web", NULL, NULL, NULL);
+    assert_trained_once(run, 120);
+}
+
+// ---- sent again ----------------------------------------------------------------------------------
+
+static void a_batch_sent_again_is_known_before_and_after_training_and_restarts(void **state) {
+    running *run = *state;
+    start(run, "push:web", NULL, NULL, NULL);
+    push_known(run, 1, 60, "a", false);
+    push_known(run, 1, 60, "a", true);
+    ask(run, "{\"command\": \"drain\"}");
+    assert_int_equal(push_known(run, 1, 60, "a", true), 60 * LINE_BYTES);
+    stop(run);
+    start(run, "push:web", NULL, NULL, NULL);
+    push_known(run, 1, 60, "a", true);
+    char *text = counter(1, 60);
+    json_t *result = post_ok(run, "/v1/ingest/web", "Reef-Batch-Id: a\r\n", text, 60 * LINE_BYTES);
+    assert_true(json_is_true(json_object_get(result, "duplicate")));
+    json_decref(result);
+    free(text);
+    post_fails(run, "/v1/ingest/web", "Reef-Batch-Id: a\r\n", "other\n", 400, "other bytes");
+    push_known(run, 61, 60, "b", false);
+    assert_trained_once(run, 120);
+}
+
+// ---- refused -------------------------------------------------------------------------------------
+
+static void a_full_journal_is_busy_until_there_is_room(void **state) {
+    running *run = *state;
+    start(run, "push:web", NULL, "--journal", "3000");
+    ask(run, "{\"command\": \"pause\"}");
+    push_known(run, 1, 150, "a", false);
+    char *line = ingest_line(151, 60, "b");
+    assert_int_equal(reefd_refuses(&run->box, line), REEF_BUSY);
+    free(line);
+    char *text = counter(151, 60);
+    http_answer answer = post(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", text, 60 * LINE_BYTES);
+    assert_int_equal(answer.code, 429);
+    assert_non_null(strstr(answer.head, "Retry-After: 1"));
+    assert_non_null(strstr(answer.body, "\"retry_ms\":1000"));
+    assert_non_null(strstr(answer.body, "\"status\":\"busy\""));
+    http_answer_release(&answer);
+    ask(run, "{\"command\": \"resume\"}");
+    ask(run, "{\"command\": \"drain\"}");
+    json_decref(post_ok(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", text, 60 * LINE_BYTES));
+    free(text);
+    assert_trained_once(run, 210);
+}
+
+static void a_batch_larger_than_the_journal_is_no_matter_of_time(void **state) {
+    running *run = *state;
+    start(run, "push:web", NULL, "--journal", "2000");
+    char *line = ingest_line(1, 150, "a");
+    assert_int_equal(reefd_refuses(&run->box, line), REEF_INVALID);
+    free(line);
+    stop(run);
+}
+
+static void who_has_no_token_may_not_push(void **state) {
+    running *run = *state;
+    start(run, "push:web", NULL, NULL, NULL);
+    static const char *const HEADERS[] = {"", "Authorization: Bearer " TOKEN "0\r\n"};
+    for (size_t i = 0; i < 2; i++) {
+        http_answer answer = http_ask(run->address, "POST", "/v1/ingest/web", HEADERS[i], "a\n", 2);
+        assert_int_equal(answer.code, 401);
+        http_answer_release(&answer);
+    }
+    assert_int_equal(of_source(run, "push:web", "bytes"), 0);
+    stop(run);
+}
+
+static void what_cannot_be_taken_is_refused_in_words(void **state) {
+    running *run = *state;
+    start(run, "push:web", NULL, NULL, NULL);
+    const char *json = "Content-Type: application/jsonl; charset=utf-8\r\n";
+    post_fails(run, "/v1/ingest", json, "{\"text\": \"a\"}\n{\"text\": 1}\n", 400, "line 2");
+    post_fails(run, "/v1/ingest", json, "", 400, "empty");
+    post_fails(run, "/v1/ingest", "Content-Type: application/x-npy\r\n", "x", 400,
+               "language model");
+    post_fails(run, "/v1/ingest", "Content-Type: image/png\r\n", "x", 415, "is not taken");
+    post_fails(run, "/v1/ingest", "Reef-Batch-Id: a b\r\n", "x", 400, "Reef-Batch-Id");
+    post_fails(run, "/v1/ingest?as=text", "", "x", 400, "'as' in the query");
+    post_fails(run, "/v1/ingest?label=last", "", "x", 400, "label");
+    post_fails(run, "/v1/ingest/other", "", "x", 404, "no source push:other");
+    post_fails(run, "/v1/ingest/web/x", "", "x", 404, "no such route");
+    post_fails(run, "/v1/ingest/", "", "x", 404, "no such route");
+    http_answer answer = http_ask(run->address, "GET", "/v1/ingest", BEARER, NULL, 0);
+    assert_int_equal(answer.code, 405);
+    http_answer_release(&answer);
+    static const char *const REQUESTS[] = {
+        "{\"command\": \"ingest\"}",
+        "{\"command\": \"ingest\", \"text\": 1}",
+        "{\"command\": \"ingest\", \"text\": \"a\", \"records\": []}",
+        "{\"command\": \"ingest\", \"records\": []}",
+        "{\"command\": \"ingest\", \"text\": \"\"}",
+        "{\"command\": \"ingest\", \"text\": \"a\", \"id\": \"\"}",
+        "{\"command\": \"ingest\", \"text\": \"a\", \"more\": 1}",
+        "{\"command\": \"ingest\", \"base64\": \"YQ\"}",
+        "{\"command\": \"ingest\", \"base64\": \"YQ==YQ==\"}",
+        "{\"command\": \"ingest\", \"base64\": \"Y===\"}",
+    };
+    for (size_t i = 0; i < sizeof(REQUESTS) / sizeof(*REQUESTS); i++)
+        assert_int_equal(reefd_refuses(&run->box, REQUESTS[i]), REEF_INVALID);
+    assert_int_equal(reefd_refuses(&run->box, "{\"command\": \"ingest\", \"text\": \"a\", "
+                                              "\"source\": \"other\"}"),
+                     REEF_NOT_FOUND);
+    assert_int_equal(of_source(run, "push:web", "bytes"), 0); // nothing of all that was taken
+    json_t *result = reefd_ask(&run->box, "{\"command\": \"ingest\", \"base64\": \"AP8Kcg==\"}");
+    assert_int_equal(json_integer_value(json_object_get(result, "accepted_bytes")), 5);
+    assert_int_equal(json_integer_value(json_object_get(result, "records")), 2);
+    json_decref(result);
+    ask(run, "{\"command\": \"ingest\", \"records\": [\"a\", {\"text\": \"b\"}]}");
+    assert_int_equal(of_source(run, "push:web", "bytes"), 9);
+    stop(run);
+}
+
+static void without_a_source_to_push_into_nothing_is_taken(void **state) {
+    running *run = *state;
+    write_text(run->box.text, 3000, 1);
+    start(run, run->box.text, NULL, "--stay", NULL);
+    post_fails(run, "/v1/ingest", "", "x", 404, "--source push:NAME");
+    stop(run);
+    for (size_t i = 0; i < 2; i++) {
+        const char *spec = i ? "push:a/b" : "push:";
+        int code = reefd_run(
+            &run->box, -1, (const char *const[]){"--pool", run->box.pool, "--source", spec, NULL});
+        assert_int_equal(code, 64);
+    }
+}
+
+// ---- several -------------------------------------------------------------------------------------
+
+static void several_sources_have_journals_of_their_own(void **state) {
+    running *run = *state;
+    start(run, "push:web", "push:app?weight=3", "--patience", "0.2");
+    post_fails(run, "/v1/ingest", "", "x", 400, "name one");
+    ask(run, "{\"command\": \"pause\"}");
+    json_decref(post_ok(run, "/v1/ingest/web", "Reef-Batch-Id: 1\r\n", "web 1\nweb 2\n", 12));
+    json_decref(post_ok(run, "/v1/ingest/app", "Reef-Batch-Id: 1\r\n", "app 1\n", 6));
+    assert_int_equal(of_source(run, "push:web", "bytes"), 12);
+    assert_int_equal(of_source(run, "push:app", "bytes"), 6);
+    kill_it(run);
+    start(run, "push:web", "push:app?weight=3", "--patience", "0.2");
+    json_t *again = post_ok(run, "/v1/ingest/app", "Reef-Batch-Id: 1\r\n", "app 1\n", 6);
+    assert_true(json_is_true(json_object_get(again, "duplicate")));
+    json_decref(again);
+    ask(run, "{\"command\": \"ingest\", \"source\": \"app\", \"text\": \"app 2\"}");
+    ask(run, "{\"command\": \"drain\"}");
+    assert_int_equal(of_source(run, "push:web", "cursor"), 12);
+    assert_int_equal(of_source(run, "push:app", "cursor"), 12);
+    stop(run);
+    pool_check(&run->box);
+}
+
+static int64_t last_commit(const running *run) {
+    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
+    json_t *commit = json_object_get(status, "last_commit");
+    int64_t number = json_integer_value(json_object_get(commit, "number"));
+    json_decref(status);
+    return number;
+}
+
+// ---- a full disk ---------------------------------------------------------------------------------
+
+static void a_full_disk_is_an_error_to_the_pusher_and_passes(void **state) {
+    running *run = *state;
+    if (!run->disk.directory[0]) skip();
+    char *large = counter(1, 30000);
+    start(run, "push:web", NULL, NULL, NULL);
+    ask(run, "{\"command\": \"pause\"}");
+    push_known(run, 1, 100, "a", false);
+    int64_t number = last_commit(run);
+    small_disk_fill(run->filler);
+    http_answer answer = post(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", large + 100 * LINE_BYTES,
+                              20000 * LINE_BYTES);
+    if (answer.code != 507) fail_msg("%d: %s", answer.code, answer.body);
+    assert_non_null(strstr(answer.body, "\"full\""));
+    http_answer_release(&answer);
+    assert_int_equal(of_source(run, "push:web", "bytes"), 100 * LINE_BYTES);
+    // Nothing is left that training would have to commit, on a disk that is still full.
+    json_t *commit = reefd_ask(&run->box, "{\"command\": \"commit\"}");
+    assert_int_equal(json_integer_value(json_object_get(commit, "number")), number);
+    json_decref(commit);
+    assert_int_equal(unlink(run->filler), 0);
+    json_decref(post_ok(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", large + 100 * LINE_BYTES,
+                        100 * LINE_BYTES));
+    free(large);
+    ask(run, "{\"command\": \"resume\"}");
+    assert_trained_once(run, 200);
+}
+
+/** Send a request whose answer is taken later. */
+static int post_later(const running *run, const void *body, size_t bytes) {
+    char head[512];
+    int fd = http_connect(run->address);
+    int count = snprintf(head, sizeof(head),
+                         "POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         "Content-Length: %zu\r\n" BEARER "\r\n",
+                         bytes);
+    assert_int_equal(send(fd, head, (size_t)count, MSG_NOSIGNAL), count);
+    for (size_t sent = 0; sent < bytes;) {
+        ssize_t some = send(fd, (const char *)body + sent, bytes - sent, MSG_NOSIGNAL);
+        assert_true(some > 0);
+        sent += (size_t)some;
+    }
+    return fd;
+}
+
+static bool has_commit_error(const running *run) {
+    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
+    bool failing = json_is_string(json_object_get(status, "commit_error"));
+    json_decref(status);
+    return failing;
+}
+
+// The trainer waits for room to commit what it has, so nothing gets into the journal: what waits for it is
+// bounded, and who is too much is told at once.
+static void what_waits_for_the_journal_is_bounded(void **state) {
+    enum { CLIENTS = 8, LINES = 60000 };
+    running *run = *state;
+    if (!run->disk.directory[0]) skip();
+    char *large = counter(1, LINES);
+    start(run, "push:web", NULL, "--commit-retries", "10");
+    ask(run, "{\"command\": \"pause\"}");
+    push_known(run, 1, 1000, NULL, false);
+    small_disk_fill(run->filler);
+    ask(run, "{\"command\": \"resume\"}");
+    while (!has_commit_error(run)) sleep_ms(5); // it is tried again, after longer and longer pauses
+    int clients[CLIENTS];
+    for (size_t i = 0; i < CLIENTS; i++) clients[i] = post_later(run, large, LINES * LINE_BYTES);
+    size_t busy = 0, taken = 0;
+    assert_int_equal(unlink(run->filler), 0);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        http_answer answer;
+        assert_true(http_read_all(clients[i], 60, &answer));
+        close(clients[i]);
+        busy += answer.code == 429 && strstr(answer.body, "too much waits") != NULL;
+        taken += answer.code == 200;
+        http_answer_release(&answer);
+    }
+    assert_int_equal(taken, 4);
+    assert_int_equal(busy, CLIENTS - 4);
+    free(large);
+}
+
+// ---- vectors -------------------------------------------------------------------------------------
+
+#define WIDTH 4
+#define EXAMPLES 300
+
+static void make_vector_pool(const sandbox *box) {
+    reef_error err;
+    reef_config config;
+    reef_config_default(&config);
+    sandbox_remove_pool(box);
+    assert_int_equal(reef_config_set(&config, "model", "vector", &err), REEF_OK);
+    config.inputs = WIDTH;
+    config.side = 4;
+    config.batch = 8;
+    config.memory = 64;
+    reef_status status = reef_pool_init(box->pool, &config, &err);
+    if (status != REEF_OK) fail_msg("%s", err.message);
+}
+
+/** Example i: its label, and values that a float and few digits hold alike. */
+static int example(size_t i, float values[WIDTH]) {
+    int label = (int)(i % 2);
+    for (size_t k = 0; k < WIDTH; k++)
+        values[k] = (float)((i * 7 + k * 3) % 16) / 16.0f + (float)label * (k % 2 ? 1.0f : -1.0f);
+    return label;
+}
+
+static size_t vectors_as_json(char *out) {
+    size_t used = 0;
+    for (size_t i = 0; i < EXAMPLES; i++) {
+        float v[WIDTH];
+        int label = example(i, v);
+        used += (size_t)sprintf(out + used, "{\"vector\": [%g, %g, %g, %g], \"label\": %d}\n",
+                                (double)v[0], (double)v[1], (double)v[2], (double)v[3], label);
+    }
+    return used;
+}
+
+/** The label in the last column. */
+static size_t vectors_as_npy(char *out) {
+    static const char DICT[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (300, 5), }\n";
+    memcpy(out, "\x93NUMPY\x01\0", 8);
+    out[8] = sizeof(DICT) - 1;
+    out[9] = 0;
+    memcpy(out + 10, DICT, sizeof(DICT) - 1);
+    size_t used = 10 + sizeof(DICT) - 1;
+    for (size_t i = 0; i < EXAMPLES; i++) {
+        float row[WIDTH + 1];
+        row[WIDTH] = (float)example(i, row);
+        memcpy(out + used, row, sizeof(row));
+        used += sizeof(row);
+    }
+    return used;
+}
+
+/** Trained here, on the records that docs/PROTOCOL.md describes. */
+static reef_commit train_records(const sandbox *box) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    reef_commit commit;
+    uint8_t bytes[EXAMPLES * (4 + 4 * WIDTH)];
+    for (size_t i = 0; i < EXAMPLES; i++) {
+        float values[WIDTH];
+        int32_t label = example(i, values);
+        memcpy(bytes + i * (4 + 4 * WIDTH), &label, 4);
+        memcpy(bytes + i * (4 + 4 * WIDTH) + 4, values, sizeof(values));
+    }
+    reef_status status =
+        reef_store_open(&store, box->pool, &(reef_store_options){.write = true}, &err);
+    if (status == REEF_OK)
+        status = reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err);
+    size_t taken = 0;
+    if (status == REEF_OK)
+        status = reef_trainer_feed(trainer, "push:web", bytes, sizeof(bytes), &taken, NULL, &err);
+    assert_int_equal(taken, sizeof(bytes));
+    if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, &err);
+    if (status != REEF_OK) fail_msg("%s", err.message);
+    reef_trainer_close(trainer);
+    reef_store_close(store);
+    return commit;
+}
+
+static void vectors_are_pushed_as_json_lines_and_as_npy(void **state) {
+    running *run = *state;
+    static char body[64 * EXAMPLES];
+    make_vector_pool(&run->box);
+    reef_commit wanted = train_records(&run->box);
+    for (size_t way = 0; way < 2; way++) {
+        make_vector_pool(&run->box);
+        start(run, "push:web", NULL, NULL, NULL);
+        size_t bytes = way ? vectors_as_npy(body) : vectors_as_json(body);
+        json_t *result = post_ok(run, way ? "/v1/ingest?label=last" : "/v1/ingest",
+                                 way ? "Content-Type: application/x-npy\r\n"
+                                     : "Content-Type: application/x-ndjson\r\n",
+                                 body, bytes);
+        assert_int_equal(json_integer_value(json_object_get(result, "records")), EXAMPLES);
+        assert_int_equal(json_integer_value(json_object_get(result, "accepted_bytes")),
+                         EXAMPLES * (4 + 4 * WIDTH));
+        json_decref(result);
+        post_fails(run, "/v1/ingest", "Content-Type: application/jsonl\r\n", "{\"vector\": [1]}",
+                   400, "the pool takes 4");
+        post_fails(run, "/v1/ingest", "", "text\n", 400, "vector model");
+        ask(run, "{\"command\": \"drain\"}");
+        stop(run);
+        assert_memory_equal(pool_commit(&run->box).root, wanted.root, REEF_HASH_BYTES);
+        pool_check(&run->box);
+    }
+}
+
+int main(void) {
+#define RUN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define DISK(test) cmocka_unit_test_setup_teardown(test, setup_disk, teardown)
+    const struct CMUnitTest tests[] = {
+        RUN(what_is_pushed_is_trained_as_from_a_file),
+        RUN(a_drain_waits_for_all_that_was_acknowledged),
+        RUN(what_was_acknowledged_and_not_trained_survives_a_kill),
+        RUN(killed_at_any_moment_every_record_is_trained_once),
+        RUN(what_waits_when_it_is_stopped_is_for_the_next_run),
+        RUN(a_batch_sent_again_is_known_before_and_after_training_and_restarts),
+        RUN(a_full_journal_is_busy_until_there_is_room),
+        RUN(a_batch_larger_than_the_journal_is_no_matter_of_time),
+        RUN(who_has_no_token_may_not_push),
+        RUN(what_cannot_be_taken_is_refused_in_words),
+        RUN(without_a_source_to_push_into_nothing_is_taken),
+        RUN(several_sources_have_journals_of_their_own),
+        DISK(a_full_disk_is_an_error_to_the_pusher_and_passes),
+        DISK(what_waits_for_the_journal_is_bounded),
+        RUN(vectors_are_pushed_as_json_lines_and_as_npy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

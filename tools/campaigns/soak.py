@@ -1,0 +1,274 @@
+"""Everything at once for hours: memory, descriptors and file stay as they are, and a sanitized build is silent.
+
+Standard input never ends; beside it lines are pushed and a log is followed, where the daemon can. Clients score, scrape
+and ask for histories; hostile ones come and go; commands commit, make and remove snapshots, pause and resume; the pool
+is verified now and then. What is measured begins after the first quarter. The goal for the slope of memory is for hours:
+in a short run it is shown, and says little.
+"""
+
+import http.client
+import json
+import os
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import hostile
+import world
+from world import ONE_GENERATION, Progress
+
+HELP = "8 hours of mixed load: slope of memory, descriptors, size of the file, reports of sanitizers"
+SECONDS, SECONDS_QUICK = 8 * 3600, 20
+HOSTILE = 12
+WARM_SHARE = 0.25
+COMMAND_SECONDS = 2
+VERIFY_SECONDS, VERIFY_SECONDS_QUICK = 300, 10
+MIB = 1 << 20
+PIECE_BYTES = 32 << 10  # below what a pipe holds, so that writing waits for nobody
+REPORTS = ("AddressSanitizer", "ThreadSanitizer", "LeakSanitizer", "runtime error:")
+
+
+class Actor(threading.Thread):
+    """Does something again and again, until the end; what goes wrong ends the campaign."""
+
+    def __init__(self, name, pause, act):
+        super().__init__(daemon=True, name=name)
+        self.pause, self.act = pause, act
+        self.over = threading.Event()
+        self.done, self.failure = 0, None
+
+    def run(self):
+        try:
+            while not self.over.wait(self.pause):
+                self.act()
+                self.done += 1
+        except Exception as failure:  # told by the campaign's own thread
+            self.failure = failure
+
+
+def scorer(address, seed):
+    text = world.make_text(256 << 10, seed)
+    connection = http.client.HTTPConnection(*address, timeout=60)
+    at = 0
+
+    def act():
+        nonlocal at
+        at = (at + 1024) % len(text)
+        connection.request("POST", "/v1/score", text[at : at + 1024])
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status not in (200, 429):
+            raise world.Problem(f"POST /v1/score: {answer.status}")
+
+    return act
+
+
+def reader(address):
+    paths = ["/metrics", "/v1/status", "/v1/series", "/v1/generations", "/v1/timeline", "/v1/snapshots", "/readyz"]
+    turn = 0
+
+    def act():
+        nonlocal turn
+        turn += 1
+        path = paths[turn % len(paths)]
+        code, _ = world.get(address, path)
+        if code != 200:
+            raise world.Problem(f"GET {path}: {code}")
+
+    return act
+
+
+def commander(path):
+    turn = 0
+
+    def act():
+        nonlocal turn
+        turn += 1
+        control = world.Control(path)
+        try:
+            step = turn % 6
+            if step == 0:
+                control.ask("commit")
+            elif step == 1:
+                control.ask("snapshot", name=f"soak-{turn}")
+            elif step == 2:
+                control.ask("snapshot_remove", names=[f"soak-{turn - 1}"])
+            elif step == 3:
+                control.ask("pause")
+            elif step == 4:
+                control.ask("resume")
+            else:
+                control.ask("freeze", dry_run=True)
+        except OSError:  # all connections are taken by hostile ones: again, later
+            turn -= 1
+        except world.Problem as problem:
+            if "too many clients" not in str(problem):
+                raise
+            turn -= 1
+        finally:
+            control.close()
+
+    return act
+
+
+def pusher(address):
+    turn = 0
+
+    def act():
+        nonlocal turn
+        body = world.make_text(2000, turn)
+        url = f"http://{address[0]}:{address[1]}/v1/ingest/web"
+        request = urllib.request.Request(url, body, {"Reef-Batch-Id": f"b{turn}", "Content-Type": "text/plain"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                json.load(answer)
+            turn += 1
+        except urllib.error.HTTPError as error:
+            if error.code not in (429, 503):
+                raise
+
+    return act
+
+
+def logger(path):
+    turn = 0
+
+    def act():
+        nonlocal turn
+        turn += 1
+        if turn % 500 == 0 and path.exists():
+            os.replace(path, f"{path}.1")
+        with open(path, "ab") as log:
+            log.write(world.make_text(2000, turn) + b"\n")
+
+    return act
+
+
+class Feeder:
+    """Standard input that never ends, a little ahead of training: what is read is trained before the daemon ends."""
+
+    def __init__(self):
+        self.read, self.write = os.pipe()
+        self.block = world.make_text(PIECE_BYTES, 3)
+
+    def feed(self, daemon):
+        if daemon.status()["queue_bytes"] < PIECE_BYTES:
+            os.write(self.write, self.block)
+
+    def close(self):
+        os.close(self.write)
+
+
+def slope(samples):
+    """Least squares: of (seconds, value), in values an hour."""
+    n = len(samples)
+    mean_x = sum(x for x, _ in samples) / n
+    mean_y = sum(y for _, y in samples) / n
+    spread = sum((x - mean_x) ** 2 for x, _ in samples)
+    return 3600 * sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
+
+
+def actors_of(w, pool, address):
+    actors = [
+        Actor("score", 0.2, scorer(address, 1)),
+        Actor("score", 0.5, scorer(address, 2)),
+        Actor("read", 0.3, reader(address)),
+        Actor("command", COMMAND_SECONDS, commander(pool / "reefd.sock")),
+    ]
+    if w.knows("push:"):
+        actors.append(Actor("push", 0.1, pusher(address)))
+    if w.knows("follow:"):
+        actors.append(Actor("log", 0.1, logger(w.directory / "app.log")))
+    return actors
+
+
+def start(w, given, threads):
+    pool = w.make_pool(given.model or world.TINY + ONE_GENERATION)
+    words = ["--http", "0", "--quiet", "--threads", threads, "--commit-seconds", 2, "--source", "-"]
+    if w.knows("push:"):
+        words += ["--source", "push:web"]
+    if w.knows("follow:"):
+        (w.directory / "app.log").touch()
+        words += ["--source", f"follow:{w.directory / 'app.log'}"]
+    feeder = Feeder()
+    daemon = w.start(pool, *words, stdin=feeder.read)
+    os.close(feeder.read)
+    return pool, daemon, feeder
+
+
+def run(w, given):
+    seconds = given.seconds or (SECONDS_QUICK if given.quick else SECONDS)
+    verify_seconds = VERIFY_SECONDS_QUICK if given.quick else VERIFY_SECONDS
+    threads = given.threads or max(1, (os.cpu_count() or 2) - 1)
+    pool, daemon, feeder = start(w, given, threads)
+    address = daemon.address()
+    connections = daemon.connections()
+    actors = actors_of(w, pool, address)
+    storm = hostile.Process(address, daemon.path, HOSTILE, seconds)
+    for actor in actors:
+        actor.start()
+    rss, private, file_bytes, files = [], [], [], []
+    progress, began, verified = Progress("soak", seconds, "s"), time.monotonic(), 0
+    while (now := time.monotonic() - began) < seconds:
+        if now > (verified + 1) * verify_seconds:
+            w.tool("verify", pool)
+            verified += 1
+        for actor in actors:
+            if actor.failure:
+                raise world.Problem(f"{actor.name}: {actor.failure!r}; reefd said: {daemon.said()}")
+        feeder.feed(daemon)
+        if now > WARM_SHARE * seconds:
+            rss.append((now, daemon.rss_bytes()))
+            private.append((now, daemon.private_bytes()))
+            file_bytes.append((pool / "data.mdb").stat().st_size)
+            files.append(daemon.descriptors() - daemon.connections())
+        progress.at(now, f", {daemon.rss_bytes() / MIB:.0f} MiB")
+        time.sleep(min(1, max(0.1, seconds / 2000)))
+    progress.end()
+    for actor in actors:
+        actor.over.set()
+    for actor in actors:
+        actor.join()
+    waited = time.monotonic()
+    while (status := daemon.status()) and daemon.connections() > connections:
+        if time.monotonic() - waited > world.AWAIT_SECONDS_MAX:
+            break
+        time.sleep(0.1)
+    left = daemon.connections() - connections
+    storm.release()
+    feeder.close()
+    daemon.stop()
+    w.tool("verify", pool)
+    said = daemon.messages.read_text(errors="replace")
+    document = {
+        "seconds": seconds,
+        "threads": threads,
+        "sources": [source["name"] for source in status["sources"]],
+        "bytes_trained": status["stream_bytes"],
+        "commits": status["last_commit"]["number"],
+        "done": {},
+        "verified": verified + 1,
+        "rss_bytes_first": rss[0][1],
+        "rss_bytes_last": rss[-1][1],
+        "rss_slope_bytes_per_h": slope(rss),
+        "private_slope_bytes_per_h": slope(private),
+        "descriptors_min": min(files),
+        "descriptors_max": max(files),
+        "descriptors_growth": max(files[-len(files) // 4 :]) - max(files[: len(files) // 4 + 1]),
+        "connections_left": left,
+        "file_bytes_first": file_bytes[0],
+        "file_bytes_max": max(file_bytes),
+        "file_growth_share": max(file_bytes) / file_bytes[0] - 1,
+        "sanitizer_reports": sum(said.count(report) for report in REPORTS),
+    }
+    for actor in actors:
+        document["done"][actor.name] = document["done"].get(actor.name, 0) + actor.done
+    goals = [
+        ("rss_slope_bytes_per_h", "under", MIB, False),
+        ("descriptors_growth", "at most", 0, False),
+        ("connections_left", "at most", 0, True),
+        ("file_growth_share", "at most", 0.25, False),
+        ("sanitizer_reports", "is", 0, True),
+    ]
+    return document, goals

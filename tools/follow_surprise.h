@@ -1,0 +1,69 @@
+// How surprising each line of a stream is, in the context of what came before it, and which lines stand out.
+#ifndef REEF_FOLLOW_SURPRISE_H
+#define REEF_FOLLOW_SURPRISE_H
+
+#include "cli.h"
+
+#define FOLLOW_WINDOW_MAX 10000 // lines that make up what is usual
+#define FOLLOW_LINES_MIN 10     // before them nothing is known to be unusual
+
+// ---- scores --------------------------------------------------------------------------------------
+
+/**
+ * The model of a pool, and the last bytes of a stream. Every byte is predicted from at least half of the model's
+ * context before it (in the stream's first half of a context, from all there is): the stream is cut into pieces
+ * of that size, and each is scored together with the piece before it. So what a line scores depends on the
+ * stream and the state of the pool, not on when it came or how it was read.
+ */
+typedef struct follow_scorer {
+    const cli_call *cli;
+    reef_store *store;
+    const char *as_of;
+    reef_model *model;
+    double opened, took; // when it was opened, and how long that took; seconds of cli_clock
+    size_t piece;        // half of the context
+    uint8_t *text;       // (2 * piece) the piece before, and what there is of this one
+    float *bits;         // (2 * piece)
+    size_t used;
+    uint64_t renewed; // how often a later commit was read
+} follow_scorer;
+
+REEF_MUST_CHECK reef_status follow_scorer_open(follow_scorer *scorer,
+                                               const cli_call *cli,
+                                               reef_store *store,
+                                               reef_error *err);
+void follow_scorer_close(follow_scorer *scorer); // accepts the zeroed one
+/**
+ * The next bytes of the stream. A call costs a pass over each piece that it begins or goes on with.
+ *
+ * bits  (count) written: the surprise of each; that of the very first one, which nothing came before, is 8
+ */
+REEF_MUST_CHECK reef_status follow_score(
+    follow_scorer *scorer, const uint8_t *bytes, size_t count, float *bits, reef_error *err);
+/**
+ * Read the last commit, when there has been one and the model is of the present. At most a tenth of the time goes
+ * to that.
+ */
+REEF_MUST_CHECK reef_status follow_renew(follow_scorer *scorer, reef_error *err);
+
+// ---- outliers ------------------------------------------------------------------------------------
+
+/** What is usual: the surprise of the last lines. */
+typedef struct follow_usual {
+    double *values, *sorted; // (window)
+    size_t window, count;    // the oldest gives way
+    size_t next;
+    double threshold;
+} follow_usual;
+
+void follow_usual_init(follow_usual *usual, size_t window, double threshold);
+void follow_usual_release(follow_usual *usual);
+/**
+ * How far a surprise lies above what is usual: in robust standard deviations (1.4826 times the median distance
+ * from the median, at least 0.05 bits per byte). NaN while fewer than FOLLOW_LINES_MIN lines are known.
+ */
+double follow_distance(follow_usual *usual, double surprise);
+/** It is one of the last lines now. */
+void follow_usual_add(follow_usual *usual, double surprise);
+
+#endif
