@@ -25,8 +25,8 @@ from world import ONE_GENERATION, TINY, Problem, Progress, median, percentile
 HELP = "kill -9 at random moments: nothing lost, nothing twice, the same root hash"
 COUNT, COUNT_QUICK = 1000, 25
 RECORD_BYTES = 32
-RECORDS, RECORDS_QUICK = 2000, 1000  # of each source
-BATCH_RECORDS = 25
+RECORDS, RECORDS_QUICK = 2048, 1024  # of each source; whole slices, so that none waits for another at the end
+BATCH_RECORDS = 32
 POOL_BYTES, POOL_BYTES_QUICK = 1 << 30, 4 << 20
 RESTARTS, RESTARTS_QUICK = 100, 2
 COMMIT_STEPS = 20
@@ -94,13 +94,14 @@ class Pusher(threading.Thread):
 
 
 class HttpPusher(Pusher):
-    def __init__(self, name, count, port):
+    def __init__(self, name, count, port, headers):
         super().__init__("h", name, count)
+        self.headers = headers
         self.url = f"http://127.0.0.1:{port}/v1/ingest/{name}"
 
     def push(self, batch, body):
         """The answer, or None when there was none."""
-        request = urllib.request.Request(self.url, body, {"Reef-Batch-Id": batch, "Content-Type": "text/plain"})
+        request = urllib.request.Request(self.url, body, self.headers(batch))
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)
@@ -150,7 +151,7 @@ class Stream:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 self.port = probe.getsockname()[1]
-            self.totals.update({"web": count * RECORD_BYTES, "app": count * RECORD_BYTES})
+            self.totals.update({"push:web": count * RECORD_BYTES, "push:app": count * RECORD_BYTES})
         else:
             self.standard_input = records("i", 0, count)
             self.totals["-"] = len(self.standard_input)
@@ -161,7 +162,7 @@ class Stream:
         self.w.make_pool(self.options)
         if self.pushes:
             self.pushers = [
-                HttpPusher("web", self.count, self.port),
+                HttpPusher("web", self.count, self.port, self.w.push_headers),
                 SocketPusher("app", self.count, self.pool / "reefd.sock"),
             ]
             for pusher in self.pushers:

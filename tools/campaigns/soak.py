@@ -112,14 +112,14 @@ def commander(path):
     return act
 
 
-def pusher(address):
+def pusher(w, address):
     turn = 0
 
     def act():
         nonlocal turn
         body = world.make_text(2000, turn)
         url = f"http://{address[0]}:{address[1]}/v1/ingest/web"
-        request = urllib.request.Request(url, body, {"Reef-Batch-Id": f"b{turn}", "Content-Type": "text/plain"})
+        request = urllib.request.Request(url, body, w.push_headers(f"b{turn}"))
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 json.load(answer)
@@ -177,7 +177,7 @@ def actors_of(w, pool, address):
         Actor("command", COMMAND_SECONDS, commander(pool / "reefd.sock")),
     ]
     if w.knows("push:"):
-        actors.append(Actor("push", 0.1, pusher(address)))
+        actors.append(Actor("push", 0.1, pusher(w, address)))
     if w.knows("follow:"):
         actors.append(Actor("log", 0.1, logger(w.directory / "app.log")))
     return actors

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import secrets
 import shutil
 import signal
 import socket
@@ -134,6 +135,10 @@ class World:
         self.reef = find_program("reef", "tools", given.reef)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="reef-campaign-"))
         self.daemons = []
+        self.token = secrets.token_hex(16)  # who sends it may push
+        self.token_file = self.directory / "token"
+        self.token_file.touch(0o600)
+        self.token_file.write_text(self.token + "\n")
         self.words = self.say("--help") + self.say("--pool", self.directory / "none", "--source", "unknown:kind")
 
     def __enter__(self):
@@ -159,6 +164,9 @@ class World:
             raise Problem(f"{' '.join(command)}\n  ended with {done.returncode}: {done.stderr.strip()}")
         return json.loads(done.stdout)
 
+    def push_headers(self, batch):
+        return {"Authorization": f"Bearer {self.token}", "Reef-Batch-Id": batch, "Content-Type": "text/plain"}
+
     def make_pool(self, options, name="pool"):
         pool = self.directory / name
         shutil.rmtree(pool, ignore_errors=True)
@@ -166,6 +174,8 @@ class World:
         return pool
 
     def start(self, pool, *words, stdin=subprocess.DEVNULL, await_socket=True):
+        if "--http" in words:
+            words += ("--http-token", self.token_file)
         daemon = Daemon(self, pool, words, stdin)
         self.daemons = [other for other in self.daemons if other.process.poll() is None] + [daemon]
         if await_socket:
