@@ -42,7 +42,8 @@ reef_status reef_schedule_init(reef_schedule *schedule,
     size_t lanes = schedule->lanes.count;
     schedule->turn_lanes = calloc(lanes + 1, sizeof(*schedule->turn_lanes));
     schedule->out_since = calloc(lanes + 1, sizeof(*schedule->out_since));
-    if (!schedule->turn_lanes || !schedule->out_since)
+    schedule->empty_since = calloc(lanes + 1, sizeof(*schedule->empty_since));
+    if (!schedule->turn_lanes || !schedule->out_since || !schedule->empty_since)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu lanes", lanes);
     name_lanes(schedule);
     reef_turns_init(&schedule->turns, schedule->turn_lanes, lanes, record_bytes);
@@ -57,6 +58,7 @@ void reef_schedule_release(reef_schedule *schedule) {
     reef_decisions_release(&schedule->after);
     free(schedule->turn_lanes);
     free(schedule->out_since);
+    free(schedule->empty_since);
     *schedule = (reef_schedule){0};
 }
 
@@ -93,7 +95,6 @@ void reef_schedule_decided(reef_schedule *schedule,
                            uint64_t now_ns) {
     reef_decision decision = reef_schedule_decision(schedule, next);
     apply(schedule, &decision);
-    schedule->idle_since = 0;
     if (next->out) schedule->out_since[next->lane] = now_ns;
 }
 
@@ -112,6 +113,16 @@ static uint64_t waiting(const reef_schedule *schedule, size_t lane) {
     return reef_ring_count(&schedule->lanes.lanes[lane].ring);
 }
 
+// From when on each is waited for, whoever has the turn: lanes that all have nothing are waited for together.
+static void note_empty_lanes(reef_schedule *schedule, uint64_t now) {
+    for (size_t i = 0; i < schedule->lanes.count; i++) {
+        if (waiting(schedule, i))
+            schedule->empty_since[i] = 0;
+        else if (!schedule->empty_since[i])
+            schedule->empty_since[i] = now;
+    }
+}
+
 static void note_ended_lanes(reef_schedule *schedule) {
     for (size_t i = 0; i < schedule->lanes.count; i++) {
         reef_lane *lane = &schedule->lanes.lanes[i];
@@ -127,7 +138,6 @@ static bool lend(reef_schedule *schedule, size_t lane, reef_schedule_next *next)
     next->kind = REEF_SCHEDULE_BYTES;
     next->lane = lane;
     next->count = reef_turns_share(&schedule->turns, next->bytes, count);
-    schedule->idle_since = 0;
     return true;
 }
 
@@ -179,10 +189,9 @@ static void wait_for(reef_schedule *schedule,
                      uint64_t now,
                      reef_schedule_next *next) {
     const reef_turn_lane *lane = &schedule->turn_lanes[index];
-    if (!schedule->idle_since) schedule->idle_since = now;
     if ((lane->partial && schedule->turns.record_bytes) || !others_wait(schedule, index)) return;
     bool at_once = lane->fresh && !lane->partial;
-    uint64_t due = schedule->idle_since + (at_once ? 0 : schedule->patience_ns);
+    uint64_t due = schedule->empty_since[index] + (at_once ? 0 : schedule->patience_ns);
     if (now < due)
         set_deadline(next, due);
     else if (all_applied(schedule))
@@ -208,6 +217,7 @@ void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_
         if (schedule->lanes.count) (void)lend(schedule, 0, next);
         return;
     }
+    note_empty_lanes(schedule, now_ns);
     apply_due(schedule);
     if (all_applied(schedule) && find_return(schedule, now_ns, next)) return;
     size_t lane = reef_turns_lane(&schedule->turns);

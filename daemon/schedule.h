@@ -27,10 +27,10 @@ typedef struct reef_schedule {
     reef_turns turns;
     reef_turn_lane *turn_lanes; // (lanes.count)
     uint64_t *out_since;        // (lanes.count) when it sat out, of uv_hrtime; 0 before this run
+    uint64_t *empty_since;      // (lanes.count) when its queue was found empty; 0: it is not
     reef_decisions after;       // of the run before, after its last commit
     size_t applied;             // how many of them took effect again
     uint64_t patience_ns;
-    uint64_t idle_since; // when the lane whose turn it is was found empty; 0: it was not
     bool stopping;
 } reef_schedule;
 

@@ -105,13 +105,14 @@ static void who_has_nothing_is_waited_for(void **state) {
     set_up(&w, state, 2, NULL);
     assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
     assert_int_equal(w.next.deadline_ns, UINT64_MAX); // nobody waits
+    uint64_t empty = w.now;
+    w.now += 1 * (uint64_t)SECOND;
     give_slice(&w, 0);
     give_slice(&w, 0);
     train(&w, 0);
-    w.now += 60 * (uint64_t)SECOND;
-    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING); // the turn of 1 begins only now
-    assert_int_equal(w.next.deadline_ns, w.now + 5 * (uint64_t)SECOND);
-    w.now += 5 * (uint64_t)SECOND - 1;
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    assert_int_equal(w.next.deadline_ns, empty + 5 * (uint64_t)SECOND);
+    w.now = empty + 5 * (uint64_t)SECOND - 1;
     assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
     give_slice(&w, 1); // just in time
     train(&w, 1);
@@ -138,6 +139,21 @@ static void who_has_nothing_for_long_sits_out_and_comes_back(void **state) {
     train(&w, 1);
     decide(&w, 1, true); // nothing again: it is not waited for a second time
     train(&w, 0);
+    tear_down(&w);
+}
+
+// One after the other would make who has something wait for each of them.
+static void who_has_nothing_is_waited_for_together(void **state) {
+    world w;
+    set_up(&w, state, 2, &FILE_KIND);
+    give_slice(&w, 2);
+    give_slice(&w, 2);
+    (void)find(&w);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 0, true);
+    decide(&w, 1, true);
+    train(&w, 2);
+    train(&w, 2);
     tear_down(&w);
 }
 
@@ -441,6 +457,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         in_a_pool(who_has_nothing_is_waited_for),
         in_a_pool(who_has_nothing_for_long_sits_out_and_comes_back),
+        in_a_pool(who_has_nothing_is_waited_for_together),
         in_a_pool(a_slice_brings_a_lane_back_at_once),
         in_a_pool(a_line_that_has_begun_is_waited_for),
         in_a_pool(a_record_is_waited_for_however_long_it_takes),
