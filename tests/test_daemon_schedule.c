@@ -100,6 +100,15 @@ static void decide(world *w, size_t lane, bool out) {
     reef_schedule_decided(&w->schedule, &w->next, w->now);
 }
 
+// 0 has three slices, of which it gives one; 1 has nothing for too long.
+static void sit_out(world *w) {
+    for (int i = 0; i < 3; i++) give_slice(w, 0);
+    train(w, 0);
+    assert_int_equal(find(w), REEF_SCHEDULE_NOTHING);
+    w->now += 5 * (uint64_t)SECOND;
+    decide(w, 1, true);
+}
+
 static void who_has_nothing_is_waited_for(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
@@ -123,11 +132,7 @@ static void who_has_nothing_is_waited_for(void **state) {
 static void who_has_nothing_for_long_sits_out_and_comes_back(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
-    for (int i = 0; i < 3; i++) give_slice(&w, 0);
-    train(&w, 0);
-    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
-    w.now += 5 * (uint64_t)SECOND;
-    decide(&w, 1, true);
+    sit_out(&w);
     train(&w, 0);
     give(&w, 1, "a line\n");
     train(&w, 0); // less than a slice, and it sat out just now
@@ -160,11 +165,7 @@ static void who_has_nothing_is_waited_for_together(void **state) {
 static void a_slice_brings_a_lane_back_at_once(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
-    for (int i = 0; i < 3; i++) give_slice(&w, 0);
-    train(&w, 0);
-    (void)find(&w);
-    w.now += 5 * (uint64_t)SECOND;
-    decide(&w, 1, true);
+    sit_out(&w);
     give_slice(&w, 1);
     decide(&w, 1, false);
     train(&w, 0);
@@ -176,11 +177,7 @@ static void a_slice_brings_a_lane_back_at_once(void **state) {
 static void a_line_that_has_begun_is_waited_for(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
-    for (int i = 0; i < 3; i++) give_slice(&w, 0);
-    train(&w, 0);
-    (void)find(&w);
-    w.now += 5 * (uint64_t)SECOND;
-    decide(&w, 1, true);
+    sit_out(&w);
     train(&w, 0);
     give(&w, 1, "the beginning of a line");
     w.now += 5 * (uint64_t)SECOND;

@@ -248,9 +248,9 @@ static reef_status answer(const ingestion *in, double seconds, reef_error *err) 
                       cli_real(seconds)),
             err);
     char bytes[CLI_WORD_BYTES], records[CLI_WORD_BYTES], time[CLI_WORD_BYTES];
-    printf("acknowledged %s records, %s, in %" PRIu64 " batches and %s\n",
+    printf("acknowledged %s records, %s, in %" PRIu64 " batch%s and %s\n",
            cli_count(in->records, records), cli_bytes(in->accepted_bytes, bytes), in->batches,
-           cli_duration(seconds, time));
+           in->batches == 1 ? "" : "es", cli_duration(seconds, time));
     if (in->duplicates > 0)
         printf("%" PRIu64 " of these batches the pool had already\n", in->duplicates);
     return REEF_OK;
