@@ -1,12 +1,17 @@
 // Memory for arrays that are reached at random: zero, aligned for huge pages from one of them on, and given
 // back with the numbers it was asked for.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
+#define _DEFAULT_SOURCE // mincore
+
 #include "huge.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -30,6 +35,32 @@ static void arrays_are_zero_and_aligned(void **state) {
     reef_huge_free(NULL, 5, 4);
 }
 
+static void touching_keeps_the_values(void **state) {
+    (void)state;
+    const size_t count = ((size_t)35 << 20) / sizeof(uint32_t) + 3;
+    reef_workers *workers = NULL;
+    reef_error err = {0};
+    assert_int_equal(reef_workers_new(&workers, 3, &err), REEF_OK);
+    uint32_t *array = reef_huge_new(count, sizeof *array);
+    assert_non_null(array);
+    array[0] = 1;
+    array[count / 2] = 2;
+    array[count - 1] = 3;
+    reef_huge_touch(workers, array, count * sizeof *array);
+    reef_huge_touch(NULL, array, count * sizeof *array);
+    reef_huge_touch(workers, array, 0);
+    size_t pages = (count * sizeof *array + 4095) / 4096;
+    unsigned char *resident = malloc(pages);
+    assert_non_null(resident);
+    assert_int_equal(mincore(array, count * sizeof *array, resident), 0);
+    for (size_t i = 0; i < pages; i++) assert_true(resident[i] & 1);
+    free(resident);
+    assert_int_equal(array[0] + array[count / 2] + array[count - 1], 6);
+    for (size_t i = 1; i < count / 2; i++) assert_true(array[i] == 0);
+    reef_huge_free(array, count, sizeof *array);
+    reef_workers_free(workers);
+}
+
 static void what_no_machine_has_is_refused(void **state) {
     (void)state;
     assert_null(reef_huge_new(SIZE_MAX / 2, 4));
@@ -39,6 +70,7 @@ static void what_no_machine_has_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arrays_are_zero_and_aligned),
+        cmocka_unit_test(touching_keeps_the_values),
         cmocka_unit_test(what_no_machine_has_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -337,7 +337,7 @@ static reef_status copy_open(school *s, reef_error *err) {
     reef_gen *copy = NULL;
     reef_status status = reef_txn_begin(&txn, s->distil->trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
-    status = reef_persist_load(&copy, txn, &net->config, number, number, false, false, err);
+    status = reef_persist_load(&copy, txn, &net->config, number, number, false, false, NULL, err);
     reef_txn_abort(txn);
     if (status == REEF_OK) status = reef_gen_seal(&s->open, copy, &net->config, REEF_F32, err);
     reef_gen_free(copy);

@@ -141,7 +141,7 @@ static reef_status load_generation(reef_model *model,
                                    reef_error *err) {
     reef_gen **gen = &model->net.gens[g];
     reef_status status = reef_persist_load(gen, txn, &model->net.config, g, records_of(chosen, g),
-                                           false, model->residency.in_place, err);
+                                           false, model->residency.in_place, NULL, err);
     if (status != REEF_OK || memcmp((*gen)->info.root, expected->root, sizeof expected->root) == 0)
         return status;
     return reef_fail(err, REEF_BUSY,

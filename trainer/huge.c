@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#define LINE_BYTES 64 // of the cache
+#define LINE_BYTES 64                  // of the cache
+#define TOUCH_BYTES ((size_t)16 << 20) // by one worker at a time
 
 // Bytes of whole huge pages; 0 where the heap serves.
 static size_t mapped_bytes(size_t count, size_t each) {
@@ -41,6 +43,23 @@ void *reef_huge_new(size_t count, size_t each) {
     (void)madvise(map + before, bytes, MADV_HUGEPAGE);
 #endif
     return map + before;
+}
+
+typedef struct touch {
+    volatile char *block;
+    size_t bytes, page_bytes;
+} touch;
+
+static void touch_piece(void *context, size_t piece) {
+    const touch *t = context;
+    size_t first = piece * TOUCH_BYTES, left = t->bytes - first;
+    size_t end = first + (left < TOUCH_BYTES ? left : TOUCH_BYTES);
+    for (size_t at = first; at < end; at += t->page_bytes) t->block[at] = t->block[at];
+}
+
+void reef_huge_touch(reef_workers *workers, void *block, size_t bytes) {
+    touch t = {block, bytes, (size_t)sysconf(_SC_PAGESIZE)};
+    reef_workers_run(workers, (bytes + TOUCH_BYTES - 1) / TOUCH_BYTES, touch_piece, &t);
 }
 
 void reef_huge_free(void *block, size_t count, size_t each) {

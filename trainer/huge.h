@@ -2,6 +2,8 @@
 #ifndef REEF_HUGE_H
 #define REEF_HUGE_H
 
+#include "reef_kernels.h"
+
 #include <stddef.h>
 
 #define REEF_HUGE_PAGE_BYTES ((size_t)2 * 1024 * 1024)
@@ -12,6 +14,11 @@
  * resident before it is touched. NULL when there is no memory.
  */
 void *reef_huge_new(size_t count, size_t each);
+/**
+ * Make `bytes` bytes from `block` on resident, by all workers together: the first touch of a page that the system
+ * has to find takes longer than what is written to it later. Its values stay. NULL workers: one thread.
+ */
+void reef_huge_touch(reef_workers *workers, void *block, size_t bytes);
 /** Give back what reef_huge_new made with the same numbers. Accepts NULL. */
 void reef_huge_free(void *block, size_t count, size_t each);
 

@@ -21,6 +21,8 @@
 // a layer shorter.
 #include "persist.h"
 
+#include "huge.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -532,6 +534,19 @@ static reef_status take_turn(reef_txn *txn,
                      info->generation);
 }
 
+// All that is about to be written into the open generation, by all workers: memory that the system has to find
+// first costs more than the copy into it.
+static void touch_rows(const reef_gen *gen, reef_workers *workers) {
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        const reef_peer *peer = &gen->peers[l];
+        const reef_expert_moments *moments = &peer->moments;
+        size_t values = peer->expert_count * peer->row_values, bytes = values * sizeof(float);
+        float *const all[] = {peer->experts, moments->adam_m, moments->adam_v, moments->average};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (all[i] != NULL) reef_huge_touch(workers, all[i], bytes);
+    }
+}
+
 reef_status reef_persist_load(reef_gen **out,
                               reef_txn *txn,
                               const reef_config *config,
@@ -539,6 +554,7 @@ reef_status reef_persist_load(reef_gen **out,
                               uint32_t records,
                               bool training,
                               bool in_place,
+                              reef_workers *workers,
                               reef_error *err) {
     *out = NULL;
     reef_gen *gen = NULL;
@@ -561,6 +577,7 @@ reef_status reef_persist_load(reef_gen **out,
     }
     status = moments_buffer(&buffer, config, gen, err);
     if (status == REEF_OK && info.sealed && !in_place) status = reef_gen_hold_rows(gen, err);
+    if (status == REEF_OK && training) touch_rows(gen, workers);
     if (status == REEF_OK) status = read_tensors(txn, records, gen, err);
     if (status == REEF_OK && training) status = read_tensor_moments(txn, records, gen, buffer, err);
     for (uint32_t l = 0; status == REEF_OK && !in_place && l < config->layers; l++) {

@@ -32,6 +32,8 @@ void reef_persist_clean(reef_gen *gen);
  * `training` reads moments, flags and usage too (open generations only). `in_place`: the rows of a
  * sealed generation under its own number are left in the store, for reef_persist_locate.
  *
+ * For training `workers` make the memory ready together; may be NULL.
+ *
  * A transaction in turns may take some, while what is read is sealed or a snapshot's copy. Errors: BUSY if that
  * is given up meanwhile, as by a consolidation.
  */
@@ -42,6 +44,7 @@ REEF_MUST_CHECK reef_status reef_persist_load(reef_gen **out,
                                               uint32_t records,
                                               bool training,
                                               bool in_place,
+                                              reef_workers *workers,
                                               reef_error *err);
 
 /** Point the rows of a stored generation, which has none in memory, to where they lie in the map. */

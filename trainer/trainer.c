@@ -137,7 +137,7 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_gen *gen;
         status = reef_persist_load(&gen, txn, &trainer->net.config, g, g, true,
-                                   trainer->residency.in_place, err);
+                                   trainer->residency.in_place, trainer->workers, err);
         if (status == REEF_OK) status = reef_net_append(&trainer->net, gen, err);
     }
     if (status != REEF_OK) return status;

@@ -7,10 +7,13 @@ When all is trained the pool is compared with that of the undisturbed run, and t
 spent. Every tenth pool that was killed is verified as well.
 
 Then restarts: a pool whose file has --pool-bytes is killed in the middle of training and started again --restarts
-times; each counts from the start of the process to the end of its first training step.
+times; each counts from the start of the process to the end of its first training step. Beside them: how long this
+machine takes to find as much memory as the pool has bytes and to write to each page of it once, on one core. Where
+free memory goes back to a host this is most of a restart.
 """
 
 import json
+import mmap
 import os
 import random
 import socket
@@ -29,6 +32,7 @@ RECORDS, RECORDS_QUICK = 2048, 1024  # of each source; whole slices, so that non
 BATCH_RECORDS = 32
 POOL_BYTES, POOL_BYTES_QUICK = 1 << 30, 4 << 20
 RESTARTS, RESTARTS_QUICK = 100, 2
+MEMORY_SHARE = 4  # of so many restarts, one look at the memory alone
 COMMIT_STEPS = 20
 LIFE_SHARE = 0.25  # a life is at most so much of an undisturbed run
 VERIFY_EVERY = 10
@@ -321,6 +325,15 @@ def side_of(pool_bytes):
     return max(8, int((pool_bytes / (4 * 256 * 4 * 4)) ** 0.5))
 
 
+def memory_seconds(size):
+    """How long this machine takes to find that much memory and write to it once, on one core."""
+    began = time.monotonic()
+    with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        memory[::mmap.PAGESIZE] = bytes(len(range(0, size, mmap.PAGESIZE)))
+        return time.monotonic() - began
+
+
 def restarts(w, given, count, pool_bytes, document):
     draw = random.Random(given.seed + 1)
     text = w.directory / "long"
@@ -345,12 +358,20 @@ def restarts(w, given, count, pool_bytes, document):
         daemon.kill()
         progress.at(i)
     progress.end()
+    actual_bytes = (pool / "data.mdb").stat().st_size
+    memory = []
+    for _ in range(max(2, count // MEMORY_SHARE)):
+        time.sleep(draw.random())
+        memory.append(memory_seconds(actual_bytes))
     document.update(
-        pool_bytes=(pool / "data.mdb").stat().st_size,
+        pool_bytes=actual_bytes,
         restarts=count,
         restart_p50_ms=1e3 * median(seconds),
         restart_p99_ms=1e3 * percentile(seconds, 0.99),
+        restart_max_ms=1e3 * max(seconds),
         restart_cpu_p50_ms=1e3 * median(busy),
+        memory_p50_ms=1e3 * median(memory),
+        memory_p99_ms=1e3 * percentile(memory, 0.99),
     )
 
 
