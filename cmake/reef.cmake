@@ -18,19 +18,14 @@ if(REEF_SANITIZE)
     target_link_options(reef_options INTERFACE -fsanitize=${REEF_SANITIZE})
 endif()
 
+# A room, for the rooms below it and for libreef; nothing of it is installed by itself.
 # reef_library(room SOURCES a.c b.c PUBLIC_HEADERS reef_room.h PUBLIC reef::above PRIVATE lib)
 function(reef_library room)
     cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC_HEADERS;PUBLIC;PRIVATE" ${ARGN})
     add_library(reef_${room} STATIC ${ARG_SOURCES} ${ARG_PUBLIC_HEADERS})
     add_library(reef::${room} ALIAS reef_${room})
-    target_include_directories(reef_${room} PUBLIC
-        $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/reef>)
-    # The options are for building only; who links the installed library needs none of them.
-    target_link_libraries(reef_${room} PUBLIC ${ARG_PUBLIC}
-        PRIVATE $<BUILD_INTERFACE:reef_options> ${ARG_PRIVATE})
-    set_target_properties(reef_${room} PROPERTIES EXPORT_NAME ${room})
-    install(TARGETS reef_${room} EXPORT reef ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-    install(FILES ${ARG_PUBLIC_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reef)
+    target_include_directories(reef_${room} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+    target_link_libraries(reef_${room} PUBLIC ${ARG_PUBLIC} PRIVATE reef_options ${ARG_PRIVATE})
 endfunction()
 
 # reef_test(test_room_unit LABELS unit LIBS reef::room [SOURCES helper.c]): one cmocka program, one

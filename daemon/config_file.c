@@ -18,6 +18,8 @@ typedef struct reading {
     unsigned line; // that inih works on
     size_t bytes;
     reef_config_entry entry;
+    reef_config_section_entry any; // instead: keys of all sections
+    reef_config_mistake told;      // NULL: nobody
     void *context;
     reef_error first; // the first mistake
     unsigned first_line;
@@ -31,8 +33,15 @@ static reef_error *mistake(reading *now) {
     return &now->first;
 }
 
+// After a mistake.
+static void tell(const reading *now) {
+    const reef_error *last = now->later.status != REEF_OK ? &now->later : &now->first;
+    if (now->told) now->told(now->context, now->line, last->message);
+}
+
 static void refuse(reading *now, const char *why) {
     (void)reef_fail(mistake(now), REEF_INVALID, "%.120s:%u: %s", now->path, now->line, why);
+    tell(now);
 }
 
 // Whether the line ends before what follows it in the file.
@@ -75,15 +84,18 @@ static void refuse_section(reading *now, const char *section) {
                         "%.120s:%u: there is no section [%.40s]%s[%s]%s", now->path, now->line,
                         section, near ? "; did you mean " : "; the only one is ", now->section,
                         near ? "?" : "");
+    tell(now);
 }
 
 // Nonzero: inih may go on.
 static int on_key(void *user, const char *section, const char *key, const char *value) {
     reading *now = user;
-    if (strcmp(section, now->section) != 0)
+    if (now->any)
+        (void)!now->any(now->context, section, key, value, now->line, mistake(now));
+    else if (strcmp(section, now->section) != 0)
         refuse_section(now, section);
-    else
-        (void)!now->entry(now->context, key, value, now->line, mistake(now));
+    else if (now->entry(now->context, key, value, now->line, mistake(now)) != REEF_OK)
+        tell(now);
     return 1;
 }
 
@@ -107,28 +119,69 @@ static reef_status open_file(reading *now, reef_error *err) {
                      now->path);
 }
 
+// line  written: the first one that inih itself refuses, or 0
+static reef_status read_file(reading *now, int *line, reef_error *err) {
+    reef_status status = open_file(now, err);
+    if (status != REEF_OK) return status;
+    *line = ini_parse_stream(next_line, now, on_key, now);
+    bool failed = ferror(now->file) != 0;
+    int why = errno;
+    fclose(now->file);
+    if (failed)
+        return reef_fail(err, REEF_IO, "cannot read the configuration file '%.160s': %s", now->path,
+                         strerror(why));
+    if (*line < 0)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to read the configuration file '%.160s'",
+                         now->path);
+    return REEF_OK;
+}
+
+static reef_status refuse_line(const char *path, int line, reef_error *err) {
+    return reef_fail(err, REEF_INVALID, "%.120s:%d: neither [SECTION] nor KEY = VALUE", path, line);
+}
+
+// The first mistake, whoever made it.
+static reef_status read_all(reading *now, reef_error *err) {
+    int line = 0;
+    reef_status status = read_file(now, &line, err);
+    if (status != REEF_OK) return status;
+    // What inih itself refuses may stand before what the entries were refused for.
+    if (line > 0 && (now->first.status == REEF_OK || (unsigned)line < now->first_line))
+        return refuse_line(now->path, line, err);
+    return now->first.status == REEF_OK
+               ? REEF_OK
+               : reef_fail(err, now->first.status, "%s", now->first.message);
+}
+
 reef_status reef_config_file_read(const char *path,
                                   const char *section,
                                   reef_config_entry entry,
                                   void *context,
                                   reef_error *err) {
     reading now = {.path = path, .section = section, .entry = entry, .context = context};
-    reef_status status = open_file(&now, err);
-    if (status != REEF_OK) return status;
-    int line = ini_parse_stream(next_line, &now, on_key, &now);
-    bool failed = ferror(now.file) != 0;
-    int why = errno;
-    fclose(now.file);
-    if (failed)
-        return reef_fail(err, REEF_IO, "cannot read the configuration file '%.160s': %s", path,
-                         strerror(why));
-    if (line < 0)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to read the configuration file '%.160s'",
-                         path);
-    // What inih itself refuses may stand before what the entries were refused for.
-    if (line > 0 && (now.first.status == REEF_OK || (unsigned)line < now.first_line))
-        return reef_fail(err, REEF_INVALID, "%.120s:%d: neither [SECTION] nor KEY = VALUE", path,
-                         line);
-    return now.first.status == REEF_OK ? REEF_OK
-                                       : reef_fail(err, now.first.status, "%s", now.first.message);
+    return read_all(&now, err);
+}
+
+reef_status reef_config_file_read_all(const char *path,
+                                      reef_config_section_entry entry,
+                                      void *context,
+                                      reef_error *err) {
+    reading now = {.path = path, .any = entry, .context = context};
+    return read_all(&now, err);
+}
+
+reef_status reef_config_file_check(const char *path,
+                                   const char *section,
+                                   reef_config_entry entry,
+                                   reef_config_mistake told,
+                                   void *context,
+                                   reef_error *err) {
+    reading now = {
+        .path = path, .section = section, .entry = entry, .told = told, .context = context};
+    int line = 0;
+    reef_status status = read_file(&now, &line, err);
+    reef_error refused;
+    if (status == REEF_OK && line > 0 && refuse_line(path, line, &refused) != REEF_OK)
+        told(context, (unsigned)line, refused.message);
+    return status;
 }

@@ -17,6 +17,14 @@
 typedef reef_status (*reef_config_entry)(
     void *context, const char *key, const char *value, unsigned line, reef_error *err);
 
+/** The same where a file has many sections; `section` is the one that the key stands in, "" before any. */
+typedef reef_status (*reef_config_section_entry)(void *context,
+                                                 const char *section,
+                                                 const char *key,
+                                                 const char *value,
+                                                 unsigned line,
+                                                 reef_error *err);
+
 /**
  * Read the keys of `section` in the order of the file. Goes on after a mistake, so that every key is seen once;
  * the first mistake is the error.
@@ -25,5 +33,21 @@ typedef reef_status (*reef_config_entry)(
  */
 REEF_MUST_CHECK reef_status reef_config_file_read(
     const char *path, const char *section, reef_config_entry entry, void *context, reef_error *err);
+/** Read the keys of all sections; otherwise as reef_config_file_read. A section without keys is not seen. */
+REEF_MUST_CHECK reef_status reef_config_file_read_all(const char *path,
+                                                      reef_config_section_entry entry,
+                                                      void *context,
+                                                      reef_error *err);
+
+/** Is told of a mistake: its line, and "FILE:LINE: ..." */
+typedef void (*reef_config_mistake)(void *context, unsigned line, const char *message);
+
+/** The same, and tells of every mistake. Errors: only those of a file that cannot be read as a whole. */
+REEF_MUST_CHECK reef_status reef_config_file_check(const char *path,
+                                                   const char *section,
+                                                   reef_config_entry entry,
+                                                   reef_config_mistake mistake,
+                                                   void *context,
+                                                   reef_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-// Followed files as a stream: rounds and what is given of them; see followed.h.
+// Followed files as a stream: the table, and what is given of it; see followed.h.
 #include "followed.h"
 
 #include "followed_set.h"
@@ -11,12 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-#define LOOKS_MAX 5 // in a row, while names are moved under our eyes
-#define OPEN_IDLE_MS                                                                               \
-    (uint64_t)60000 // a file of a folder that had nothing new for so long is closed
 
 // ---- the table -----------------------------------------------------------------------------------
 
@@ -179,188 +174,13 @@ reef_status reef_followed_seek(reef_followed *set, const reef_input_place *place
     return status;
 }
 
-// ---- rounds --------------------------------------------------------------------------------------
-
-static uint64_t clock_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
-}
-
-static int64_t clock_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static bool is_live(const reef_followed *set, size_t at) {
-    return set->folder_kind ? set->parts[at].listed : set->live && at == set->count - 1;
-}
-
-// 0, or an errno for which the sizes cannot be known now.
-static int measure(reef_followed *set, reef_part *part) {
-    struct stat state;
-    if (part->packed || part->old) return 0;
-    if (part->fd < 0 && part->listed && part->looked && part->sight.size == part->offset) {
-        part->size = part->offset;
-        return 0;
-    }
-    int code = reef_part_open(part, set->open ? dirfd(set->open) : AT_FDCWD);
-    if (code) return code;
-    if (fstat(part->fd, &state) != 0) return errno;
-    if ((uint64_t)state.st_size != part->size) part->still_ms = set->now_ms;
-    part->size = (uint64_t)state.st_size;
-    int64_t changed_ns = part->sight.changed_ns;
-    reef_sight now;
-    reef_sight_of(&now, part->sight.name, &state);
-    part->sight.changed_ns = now.changed_ns > changed_ns ? now.changed_ns : changed_ns;
-    return 0;
-}
-
-// A file that is over ends within a line, and nothing was put there yet.
-static bool lacks_newline(reef_part *part) {
-    uint8_t last = '\n';
-    if (!part->upto || (part->ended && part->upto == part->offset)) return false;
-    return reef_part_read(part, &last, 1, part->upto - 1) == 1 && last != '\n';
-}
-
-// How much of a part this round gives. A last line without its end waits, unless the line is too long or
-// nobody writes the file any more.
-static void plan_part(reef_followed *set, size_t at) {
-    reef_part *part = &set->parts[at];
-    bool over = !is_live(set, at) &&
-                (part->packed || reef_followed_settled(set, part->still_ms, &part->sight));
-    part->upto = part->offset;
-    part->newline = false;
-    if (part->old || (part->size <= part->offset && !over)) return;
-    if (reef_part_open(part, set->open ? dirfd(set->open) : AT_FDCWD)) return;
-    int64_t end = reef_part_line_end(part, part->offset, part->size);
-    if (end < 0) return; // cut by now
-    bool all = over || part->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
-    if (part->size > part->offset) part->upto = all ? part->size : (uint64_t)end;
-    part->newline = over && lacks_newline(part);
-    if (part->newline) set->marked = false;
-}
-
-static bool has_range(const reef_part *part) {
-    return part->upto > part->offset || part->newline;
-}
-
-static void retire(reef_followed *set, size_t at) {
-    reef_part *part = &set->parts[at];
-    bool over = !set->folder_kind && !is_live(set, at) && part->size <= part->offset &&
-                !part->newline && !part->old;
-    bool settled = part->packed || reef_followed_settled(set, part->still_ms, &part->sight);
-    if (!over || !settled || !part->listed) return;
-    part->old = true;
-    set->marked = false;
-}
-
-static void close_idle(reef_followed *set) {
-    for (size_t i = 0; i < set->count; i++) {
-        reef_part *part = &set->parts[i];
-        bool idle = part->old || (set->folder_kind && set->now_ms - part->still_ms > OPEN_IDLE_MS);
-        if (idle && part->listed && !has_range(part)) reef_part_shut(part);
-    }
-}
-
-// Newest first: what was written to an older file before something in a newer one was seen is seen as well.
-static int measure_all(reef_followed *set) {
-    int code = 0;
-    size_t open = 0;
-    for (size_t i = set->count; code == 0 && i-- > 0;) {
-        code = measure(set, &set->parts[i]);
-        reef_followed_spare(&set->parts[i], &open);
-        if (code == EACCES || code == EPERM || code == EMFILE || code == ENFILE) {
-            reef_followed_denied(set, set->parts[i].sight.name, code);
-            set->parts[i].size = set->parts[i].offset;
-            code = 0;
-        } else if (code && (set->away || !set->parts[i].listed)) {
-            code = 0;
-        }
-    }
-    return code;
-}
-
-// A file whose place in the order is not known yet may come before all that is there.
-static bool unsure(const reef_followed *set) {
-    bool found = false;
-    for (size_t i = 0; !set->folder_kind && i < set->suspect_count; i++)
-        found |= !set->suspects[i].broken && (set->resumed || set->suspects[i].alone);
-    return found;
-}
-
-// The rest of a line that a rotated file ends in comes before anything newer.
-static void plan(reef_followed *set) {
-    bool hold = unsure(set);
-    size_t open = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        reef_part *part = &set->parts[i];
-        plan_part(set, i);
-        reef_followed_grow_head(set, part, part->size);
-        retire(set, i);
-        reef_followed_spare(part, &open);
-        if (hold || !part->head_bytes) { // without a fingerprint it could be exchanged unseen
-            part->upto = part->offset;
-            part->newline = false;
-        }
-        bool missed = part->fd < 0 && part->missed_ms;
-        hold |= !set->folder_kind && (part->upto < part->size || missed) && !part->old;
-    }
-}
-
-static void drop_round(reef_followed *set) {
-    for (size_t i = 0; i < set->count; i++) {
-        set->parts[i].upto = set->parts[i].offset;
-        set->parts[i].newline = false;
-    }
-}
-
-static reef_part *next_part(reef_followed *set) {
-    for (size_t i = 0; i < set->count; i++)
-        if (has_range(&set->parts[i])) return &set->parts[i];
-    return NULL;
-}
-
-// Look until no name was moved meanwhile; `whole` is false when that did not come about.
-static reef_status look(reef_followed *set, bool *whole, reef_error *err) {
-    reef_look result = REEF_LOOK_AGAIN;
-    for (int i = 0; result == REEF_LOOK_AGAIN && i < LOOKS_MAX; i++) {
-        set->now_ms = clock_ms();
-        set->clock_ns = clock_ns();
-        result = reef_followed_look(set);
-        if (result == REEF_LOOK_DONE && measure_all(set)) result = REEF_LOOK_AGAIN;
-    }
-    *whole = result == REEF_LOOK_DONE;
-    if (result == REEF_LOOK_NO_MEMORY)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to follow the files of '%s'", set->folder);
-    return REEF_OK;
-}
-
-reef_status reef_followed_glance(reef_followed *set, reef_error *err) {
-    bool whole = false;
-    return look(set, &whole, err);
-}
-
-static reef_status begin_round(reef_followed *set, reef_error *err) {
-    bool whole = false;
-    reef_status status = look(set, &whole, err);
-    if (status == REEF_OK && whole)
-        plan(set);
-    else
-        drop_round(set); // the next look may have more luck
-    close_idle(set);
-    if (next_part(set)) set->resumed = false;
-    return status;
-}
-
 // ---- giving --------------------------------------------------------------------------------------
 
 // Nothing is said of where bytes lie when they follow, in the same file, those given before.
 static bool follows(const reef_followed *set, const reef_part *part) {
     bool only = true;
     for (size_t i = 0; i < set->count; i++)
-        only &= &set->parts[i] == part || !has_range(&set->parts[i]);
+        only &= &set->parts[i] == part || !reef_part_has_range(&set->parts[i]);
     return set->marked && only && part->sight.device == set->last_device &&
            part->sight.inode == set->last_inode;
 }
@@ -401,14 +221,14 @@ static reef_status give_next(reef_followed *set,
         return reef_fail(err, REEF_NO_MEMORY, "no memory for the mark of '%s'", set->folder);
     if (!give(set, part, at, room, count)) {
         free(text);
-        drop_round(set);
+        reef_followed_drop_round(set);
         set->marked = false;
         return REEF_OK;
     }
     *mark = text;
     if (due) set->marked = true;
     for (size_t i = 0; due && i < set->count; i++)
-        if (has_range(&set->parts[i]) || &set->parts[i] == part) {
+        if (reef_part_has_range(&set->parts[i]) || &set->parts[i] == part) {
             set->last_device = set->parts[i].sight.device;
             set->last_inode = set->parts[i].sight.inode;
         }
@@ -420,14 +240,14 @@ reef_status reef_followed_read(
     assert(room > 0);
     *count = 0;
     *mark = NULL;
-    reef_part *part = next_part(set);
+    reef_part *part = reef_followed_next_part(set);
     reef_status status = REEF_OK;
     // Twice: a file that changed under a round that was begun earlier is looked at again at once.
     for (int i = 0; status == REEF_OK && *count == 0 && i < 2; i++) {
         bool first = !part || set->resumed || i > 0;
         if (first) {
-            status = begin_round(set, err);
-            part = next_part(set);
+            status = reef_followed_begin_round(set, err);
+            part = reef_followed_next_part(set);
         }
         if (status != REEF_OK || !part) break;
         status = give_next(set, part, first, at, room, count, mark, err);

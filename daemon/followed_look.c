@@ -99,24 +99,6 @@ static reef_look look_at_known(reef_followed *set, reef_listing *list) {
 
 // ---- lost ones -----------------------------------------------------------------------------------
 
-// Open the unknown file as a part of its own. False when it is none that can be read to its end.
-static bool open_unknown(reef_followed *set, reef_part *part, const reef_sight *sight) {
-    reef_part_init(part);
-    part->sight = *sight;
-    part->packed = reef_name_is_packed(sight->name);
-    part->listed = part->looked = true;
-    part->still_ms = set->now_ms;
-    part->size = sight->size;
-    int code = reef_part_open(part, dirfd(set->open));
-    if (code && code != ENOENT && code != ESTALE) reef_followed_denied(set, sight->name, code);
-    return code == 0;
-}
-
-static bool has_head_of(reef_part *file, const reef_part *part) {
-    uint64_t hash = 0;
-    return part->head_bytes && reef_part_hash(file, part->head_bytes, &hash) && hash == part->head;
-}
-
 // The part's bytes are in this file too: read on in it.
 static void move_into(reef_followed *set, reef_part *part, reef_part *file) {
     reef_part_shut(part);
@@ -148,7 +130,7 @@ static bool may_have(const reef_followed *set,
 }
 
 static bool has_bytes(reef_part *file, const reef_part *part) {
-    return has_head_of(file, part) && (!file->packed || reef_part_measure(file)) &&
+    return reef_part_has_head_of(file, part) && (!file->packed || reef_part_measure(file)) &&
            file->size >= part->offset && (part->fd < 0 || file->size >= part->size);
 }
 
@@ -159,7 +141,7 @@ static bool find_bytes(reef_followed *set, reef_part *part, reef_listing *list) 
             if (reef_name_is_packed(list->items[i].name) != (packed == 1)) continue;
             if (!may_have(set, part, list, i)) continue;
             reef_part file;
-            if (open_unknown(set, &file, &list->items[i]) && has_bytes(&file, part)) {
+            if (reef_followed_open_unknown(set, &file, &list->items[i]) && has_bytes(&file, part)) {
                 move_into(set, part, &file);
                 list->taken[i] = true;
                 return true;
@@ -199,140 +181,6 @@ static void look_for_lost(reef_followed *set, reef_listing *list) {
         }
         reef_followed_remove(set, i);
     }
-}
-
-// ---- unknown ones --------------------------------------------------------------------------------
-
-static reef_suspect *suspect(reef_followed *set, const reef_sight *sight) {
-    for (size_t i = 0; i < set->suspect_count; i++)
-        if (reef_sight_same(&set->suspects[i].sight, sight)) return &set->suspects[i];
-    if (set->suspect_count == set->suspect_room) {
-        size_t room = set->suspect_room ? 2 * set->suspect_room : 8;
-        reef_suspect *larger = realloc(set->suspects, room * sizeof(*larger));
-        if (!larger) return NULL;
-        set->suspects = larger;
-        set->suspect_room = room;
-    }
-    set->suspects[set->suspect_count] = (reef_suspect){.sight = *sight, .still_ms = set->now_ms};
-    return &set->suspects[set->suspect_count++];
-}
-
-static void forget_suspects(reef_followed *set) {
-    size_t kept = 0;
-    for (size_t i = 0; i < set->suspect_count; i++) {
-        if (!set->suspects[i].seen) continue;
-        set->suspects[kept] = set->suspects[i];
-        set->suspects[kept++].seen = false;
-    }
-    set->suspect_count = kept;
-}
-
-static bool has_twin(const reef_followed *set, reef_part *file) {
-    bool found = false;
-    for (size_t i = 0; !found && i < set->count; i++) found = has_head_of(file, &set->parts[i]);
-    return found;
-}
-
-// All that is in the file is in the other one too, as far as first and last bytes tell.
-static bool is_in(reef_followed *set, reef_part *file, reef_part *other) {
-    uint8_t a[REEF_HEAD_BYTES_MAX], b[REEF_HEAD_BYTES_MAX];
-    size_t count = file->size < sizeof(a) ? file->size : sizeof(a);
-    uint64_t from = file->size - count;
-    if (file->size > other->size || !has_head_of(file, other)) return false;
-    if (other->fd < 0 && reef_part_open(other, dirfd(set->open))) return other->old;
-    return reef_part_read(file, a, count, from) == (ssize_t)count &&
-           reef_part_read(other, b, count, from) == (ssize_t)count && memcmp(a, b, count) == 0;
-}
-
-// Rotation by copying, or packing whose original stays: nothing in it is new. In a folder a copy is a file.
-static bool is_copy(reef_followed *set, reef_part *file) {
-    bool found = false;
-    for (size_t i = 0; !found && !set->folder_kind && i < set->count; i++)
-        found = is_in(set, file, &set->parts[i]);
-    return found;
-}
-
-typedef enum verdict { NEW, COPY, LATER, NEVER } verdict;
-
-// A file waits while it may be the work of a copier or packer.
-static verdict judge(reef_followed *set, reef_part *file) {
-    bool twin = has_twin(set, file);
-    bool small =
-        file->size < REEF_HEAD_BYTES_MAX && !set->folder_kind; // a copy that has just begun
-    if (!file->packed && !twin && !small) return NEW;
-    reef_suspect *mind = suspect(set, &file->sight);
-    if (!mind) return LATER;
-    mind->seen = true;
-    if (mind->sight.size != file->sight.size) mind->still_ms = set->now_ms;
-    mind->sight = file->sight;
-    mind->alone = !twin;
-    if (mind->broken) return NEVER;
-    if (!reef_followed_settled(set, mind->still_ms, &file->sight)) return LATER;
-    if (file->packed && !reef_part_measure(file)) {
-        mind->broken = true;
-        reef_followed_say(set, "source_broken",
-                          "'%.100s' of '%.100s' does not unpack to its end, and is not read",
-                          file->sight.name, set->folder);
-        return NEVER;
-    }
-    return is_copy(set, file) ? COPY : NEW;
-}
-
-static bool has_room(reef_followed *set, size_t found) {
-    bool room = set->count + found < REEF_DIR_FILES_MAX;
-    if (!room && !set->full)
-        reef_followed_say(set, "source_full",
-                          "'%.200s' has more than %d files: others are read when some of these are "
-                          "gone",
-                          set->folder, REEF_DIR_FILES_MAX);
-    set->full = !room;
-    return room;
-}
-
-// First of all: a copy of it may be there already, and it is about to be cut.
-static bool add_live(reef_followed *set, reef_listing *list) {
-    reef_part file;
-    size_t at = list->live;
-    if (at == SIZE_MAX || list->taken[at] || !has_room(set, 0)) return true;
-    if (!open_unknown(set, &file, &list->items[at])) return true;
-    list->taken[at] = true;
-    reef_followed_grow_head(set, &file, file.size);
-    if (reef_followed_insert(set, set->count, &file)) return true;
-    reef_part_release(&file);
-    return false;
-}
-
-// Judge all before one is added: they are not each other's twins.
-static reef_look look_for_new(reef_followed *set, reef_listing *list) {
-    reef_part *found = calloc(list->count ? list->count : 1, sizeof(*found));
-    size_t count = 0, open = 0;
-    if (!found || !add_live(set, list)) {
-        free(found);
-        return REEF_LOOK_NO_MEMORY;
-    }
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->taken[i] || !list->ours[i] || i == list->live || !list->items[i].size) continue;
-        if (!has_room(set, count)) break;
-        reef_part *file = &found[count];
-        verdict what = open_unknown(set, file, &list->items[i]) ? judge(set, file) : LATER;
-        if (what == COPY) {
-            file->offset = file->upto = file->size;
-            file->old = true;
-        }
-        if (what == NEW || what == COPY) {
-            reef_followed_spare(file, &open);
-            count++;
-        } else {
-            reef_part_release(file);
-        }
-    }
-    qsort(found, count, sizeof(*found), reef_part_compare_age);
-    size_t added = 0, first = set->count;
-    while (added < count && reef_followed_insert(set, first + added, &found[added])) added++;
-    reef_look result = added == count ? REEF_LOOK_DONE : REEF_LOOK_NO_MEMORY;
-    while (added < count) reef_part_release(&found[added++]);
-    free(found);
-    return result;
 }
 
 // ---- all of it -----------------------------------------------------------------------------------
@@ -396,11 +244,11 @@ reef_look reef_followed_look(reef_followed *set) {
         set->denied_now = false;
         result = look_at_known(set, &list);
         if (result == REEF_LOOK_DONE) look_for_lost(set, &list);
-        if (result == REEF_LOOK_DONE) result = look_for_new(set, &list);
+        if (result == REEF_LOOK_DONE) result = reef_followed_look_for_new(set, &list);
         put_live_last(set, &list);
         sort_unread(set);
         look_for_live(set, &list);
-        forget_suspects(set);
+        reef_followed_forget_suspects(set);
         if (set->denied && !set->denied_now && result == REEF_LOOK_DONE) {
             reef_followed_say(set, "source_back",
                               "what could not be read of '%.200s' is gone or can", set->folder);

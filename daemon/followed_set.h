@@ -87,6 +87,27 @@ reef_look reef_followed_look(reef_followed *set);
 /** An errno for which a file could not be opened. */
 void reef_followed_denied(reef_followed *set, const char *name, int code);
 
+// ---- followed_new.c ------------------------------------------------------------------------------
+
+/** Open the unknown file as a part of its own. False when it is none that can be read to its end. */
+bool reef_followed_open_unknown(reef_followed *set, reef_part *part, const reef_sight *sight);
+/** Whether the file begins with the bytes that the part is known by. */
+bool reef_part_has_head_of(reef_part *file, const reef_part *part);
+/** Add what is new to the table. */
+reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list);
+/** After a look: those that it did not see. */
+void reef_followed_forget_suspects(reef_followed *set);
+
+// ---- followed_round.c ----------------------------------------------------------------------------
+
+/** Look, and plan what is given of each file until the next round. */
+REEF_MUST_CHECK reef_status reef_followed_begin_round(reef_followed *set, reef_error *err);
+/** What was planned is not given: a file is not what it was. */
+void reef_followed_drop_round(reef_followed *set);
+/** The part whose turn it is in this round, or NULL at its end. */
+reef_part *reef_followed_next_part(reef_followed *set);
+bool reef_part_has_range(const reef_part *part);
+
 // ---- followed_mark.c -----------------------------------------------------------------------------
 
 /** The table as it is, as JSON on the heap; NULL when memory runs out. */

@@ -10,16 +10,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define ADDRESS_BYTES_MAX 80
 #define BODY_ROOM_FIRST 4096
 
 struct reef_http {
@@ -27,7 +22,7 @@ struct reef_http {
     struct MHD_Daemon *daemon;
     uv_poll_t poll;
     uv_timer_t timer;
-    char address[ADDRESS_BYTES_MAX];
+    char address[REEF_HTTP_ADDRESS_BYTES_MAX];
     reef_http_token token;
     reef_http_connection *connections;
     size_t connection_count, stream_count;
@@ -284,56 +279,6 @@ size_t reef_http_connection_count(const reef_http *http) {
 
 // ---- who may ask ---------------------------------------------------------------------------------
 
-static reef_status token_failure(const char *path, const char *why, reef_error *err) {
-    return reef_fail(
-        err, REEF_INVALID,
-        "the token file '%.160s' %s; make one with: (umask 077; openssl rand -hex 32 > "
-        "FILE)",
-        path, why);
-}
-
-static reef_status check_token_file(int fd, const char *path, reef_error *err) {
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return reef_fail(err, REEF_IO, "cannot look at the token file '%.160s': %s", path,
-                         strerror(errno));
-    if (!S_ISREG(info.st_mode)) return token_failure(path, "is no file", err);
-    if (info.st_mode & 077)
-        return token_failure(path, "may be read or written by others (chmod 600)", err);
-    return REEF_OK;
-}
-
-static reef_status take_token(reef_http_token *token, int fd, const char *path, reef_error *err) {
-    char text[REEF_HTTP_TOKEN_BYTES_MAX + 2]; // with the end of its line, and one more
-    ssize_t count = read(fd, text, sizeof(text));
-    if (count < 0)
-        return reef_fail(err, REEF_IO, "cannot read the token file '%.160s': %s", path,
-                         strerror(errno));
-    size_t bytes = (size_t)count;
-    if (bytes && text[bytes - 1] == '\n') bytes--;
-    if (bytes < REEF_HTTP_TOKEN_BYTES_MIN || bytes > REEF_HTTP_TOKEN_BYTES_MAX)
-        return token_failure(path, "holds no token of 16 to 256 bytes", err);
-    for (size_t i = 0; i < bytes; i++)
-        if (text[i] <= ' ' || text[i] > '~')
-            return token_failure(path, "holds more than one line of printable characters", err);
-    memcpy(token->bytes, text, bytes);
-    token->count = bytes;
-    return REEF_OK;
-}
-
-reef_status reef_http_token_read(reef_http_token *token, const char *path, reef_error *err) {
-    *token = (reef_http_token){0};
-    if (!path) return REEF_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return reef_fail(err, errno == ENOENT ? REEF_NOT_FOUND : REEF_IO,
-                         "cannot open the token file '%.160s': %s", path, strerror(errno));
-    reef_status status = check_token_file(fd, path, err);
-    if (status == REEF_OK) status = take_token(token, fd, path, err);
-    close(fd);
-    return status;
-}
-
 bool reef_http_set_token(reef_http *http, const reef_http_token *token) {
     bool other = memcmp(&http->token, token, sizeof(*token)) != 0;
     http->token = *token;
@@ -359,42 +304,6 @@ const char *reef_http_query(const reef_http_request *request, const char *name) 
 }
 
 // ---- opening -------------------------------------------------------------------------------------
-
-static reef_status address_failure(const char *listen, reef_error *err) {
-    return reef_fail(err, REEF_INVALID,
-                     "--http '%.80s' is no place to listen: PORT, ADDRESS:PORT or [ADDRESS]:PORT",
-                     listen);
-}
-
-static reef_status parse_address(const char *listen,
-                                 struct sockaddr_storage *out,
-                                 reef_error *err) {
-    char host[ADDRESS_BYTES_MAX] = "127.0.0.1";
-    const char *colon = strrchr(listen, ':'), *port = colon ? colon + 1 : listen;
-    if (colon) {
-        bool brackets = listen[0] == '[' && colon > listen + 1 && colon[-1] == ']';
-        const char *begin = listen + brackets, *end = colon - brackets;
-        if (end <= begin || (size_t)(end - begin) >= sizeof(host))
-            return address_failure(listen, err);
-        snprintf(host, sizeof(host), "%.*s", (int)(end - begin), begin);
-    }
-    char *end = NULL;
-    unsigned long number = strtoul(port, &end, 10);
-    if (port[0] < '0' || port[0] > '9' || *end || number > 65535)
-        return address_failure(listen, err);
-    struct addrinfo *found = NULL, hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-                                            .ai_socktype = SOCK_STREAM};
-    if (getaddrinfo(host, port, &hints, &found) != 0) return address_failure(listen, err);
-    memcpy(out, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    return REEF_OK;
-}
-
-static bool is_loopback(const struct sockaddr_storage *address) {
-    if (address->ss_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
-    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
-}
 
 // What is really listened on, for people and for those who asked for any free port.
 static void note_address(reef_http *http, const struct sockaddr_storage *asked) {
@@ -454,28 +363,6 @@ static reef_status join_loop(reef_http *http, reef_error *err) {
     return reef_fail(err, REEF_IO, "cannot watch the HTTP connections: %s", uv_strerror(code));
 }
 
-static reef_status check_access(const char *listen,
-                                const char *token_file,
-                                struct sockaddr_storage *address,
-                                reef_http_token *token,
-                                reef_error *err) {
-    reef_status status = parse_address(listen, address, err);
-    if (status == REEF_OK) status = reef_http_token_read(token, token_file, err);
-    if (status == REEF_OK && !is_loopback(address) && !token->count)
-        status =
-            reef_fail(err, REEF_INVALID,
-                      "--http %.80s can be reached from other machines: give --http-token FILE "
-                      "as well",
-                      listen);
-    return status;
-}
-
-reef_status reef_http_check(const char *listen, const char *token_file, reef_error *err) {
-    struct sockaddr_storage address = {0};
-    reef_http_token token;
-    return check_access(listen, token_file, &address, &token, err);
-}
-
 reef_status reef_http_open(reef_http **out, const reef_http_options *options, reef_error *err) {
     *out = NULL;
     struct sockaddr_storage address = {0};
@@ -483,14 +370,14 @@ reef_status reef_http_open(reef_http **out, const reef_http_options *options, re
     if (!http) return reef_fail(err, REEF_NO_MEMORY, "no memory for HTTP");
     http->options = *options;
     reef_status status =
-        check_access(options->listen, options->token_file, &address, &http->token, err);
+        reef_http_access_check(options->listen, options->token_file, &address, &http->token, err);
     if (status == REEF_OK) status = start(http, &address, err);
     if (status == REEF_OK) status = join_loop(http, err);
     if (status != REEF_OK) {
         reef_http_close(http);
         return status;
     }
-    http->is_public = !is_loopback(&address);
+    http->is_public = !reef_http_is_loopback(&address);
     note_address(http, &address);
     *out = http;
     return REEF_OK;

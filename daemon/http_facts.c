@@ -30,10 +30,6 @@ static reef_status read_pool(reef_txn *txn, facts_pool *pool, reef_error *err) {
     return status;
 }
 
-static bool has_experts(const reef_config *config, uint32_t layer) {
-    return (config->ffw[1] ? config->ffw[layer] : config->ffw[0]) == 'p';
-}
-
 // ---- usage ---------------------------------------------------------------------------------------
 
 typedef struct usage_request {
@@ -62,10 +58,11 @@ static reef_status parse_usage(const reef_job *job,
     if (reef_config_is_vector(&pool->config))
         return reef_fail(err, REEF_INVALID,
                          "a pool of vectors counts no usage: there every expert sees every input");
-    if (asked->one_layer && !has_experts(&pool->config, (uint32_t)asked->layer))
+    if (asked->one_layer && !reef_layer_retrieves(&pool->config, (uint32_t)asked->layer))
         return reef_fail(err, REEF_INVALID,
-                         "layer %" PRIu64 " has a dense feed-forward network, no experts",
-                         asked->layer);
+                         "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
+                         asked->layer,
+                         reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)asked->layer)));
     if (!reef_generation_is_empty(&pool->generations[asked->generation])) return REEF_OK;
     uint32_t heir =
         reef_generation_heir(pool->generations, pool->count, (uint32_t)asked->generation);
@@ -88,7 +85,8 @@ static reef_status tell_usage(reef_txn *txn,
     json_object_set_new(result, "layers", list);
     for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++) {
         reef_usage_layer layer;
-        if (!has_experts(&pool->config, l) || (asked->one_layer && l != asked->layer)) continue;
+        if (!reef_layer_retrieves(&pool->config, l) || (asked->one_layer && l != asked->layer))
+            continue;
         status =
             reef_usage_layer_read(txn, generation, l, asked->ranged ? &range : NULL, &layer, err);
         if (status == REEF_OK)
@@ -132,7 +130,7 @@ static reef_status sum_usage(reef_txn *txn,
         return REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++) {
         reef_usage_layer layer;
-        if (!has_experts(&pool->config, l)) continue;
+        if (!reef_layer_retrieves(&pool->config, l)) continue;
         status = reef_usage_layer_read(txn, generation, l, NULL, &layer, err);
         if (status != REEF_OK || !layer.summary.selections) continue;
         experts += (double)layer.summary.expert_count;

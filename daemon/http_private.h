@@ -1,8 +1,12 @@
-// What http.c and http_stream.c share: one connection, and how the loop is told of work.
+// What http.c, http_access.c and http_stream.c share: one connection, how the loop is told of work, and who may ask.
 #ifndef REEF_HTTP_PRIVATE_H
 #define REEF_HTTP_PRIVATE_H
 
 #include "http.h"
+
+#include <sys/socket.h>
+
+#define REEF_HTTP_ADDRESS_BYTES_MAX 80
 
 struct reef_http_connection {
     struct MHD_Connection *connection;
@@ -23,6 +27,14 @@ void reef_http_run(reef_http *http);
 uint64_t reef_http_now_ms(const reef_http *http);
 /** Streams that are open; counted by http_stream.c. */
 size_t *reef_http_stream_count(reef_http *http);
+
+/** Where to listen, and the token; INVALID when others could reach that without one. */
+REEF_MUST_CHECK reef_status reef_http_access_check(const char *listen,
+                                                   const char *token_file,
+                                                   struct sockaddr_storage *address,
+                                                   reef_http_token *token,
+                                                   reef_error *err);
+bool reef_http_is_loopback(const struct sockaddr_storage *address);
 
 /** The request is over: whoever feeds its stream is told. Accepts NULL. */
 void reef_http_stream_gone(reef_http_stream *stream);

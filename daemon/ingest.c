@@ -2,11 +2,10 @@
 #include "ingest.h"
 
 #include "reef_store.h"
-#include "reef_trainer.h"
+#include "vector_record.h"
 #include "vector_table.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,16 +78,6 @@ static reef_status parse_text(maker *m, const uint8_t *body, size_t bytes, reef_
 
 // ---- vectors -------------------------------------------------------------------------------------
 
-static void put_u32(uint8_t *at, uint32_t value) {
-    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
-}
-
-static void put_float(uint8_t *at, float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    put_u32(at, bits);
-}
-
 static reef_status wrong_width(const maker *m, size_t width, reef_error *err) {
     char why[120];
     snprintf(why, sizeof(why), "the vector has %zu values, but the pool takes %" PRIu32, width,
@@ -97,28 +86,14 @@ static reef_status wrong_width(const maker *m, size_t width, reef_error *err) {
 }
 
 static reef_status add_vector(maker *m, const json_t *object, reef_error *err) {
-    const json_t *vector = json_object_get(object, "vector"), *item;
-    const json_t *given = json_object_get(object, "label");
-    int32_t label = -1;
     uint8_t *at = NULL;
-    if (given && !json_is_null(given) &&
-        !(json_is_number(given) && reef_vector_label(json_number_value(given), &label)))
-        return bad_record(m, "the label is no whole number from 0 on, and neither null nor -1",
-                          err);
-    if (!json_is_array(vector))
-        return bad_record(m, "no \"vector\" that is a list of numbers", err);
-    if (json_array_size(vector) != m->inputs) return wrong_width(m, json_array_size(vector), err);
-    reef_status status = extend(m, REEF_VECTOR_LABEL_BYTES + sizeof(float) * m->inputs, &at, err);
+    char why[REEF_VECTOR_WHY_BYTES];
+    reef_status status = extend(m, reef_vector_record_size(m->inputs), &at, err);
     if (status != REEF_OK) return status;
-    put_u32(at, (uint32_t)label);
-    for (size_t i = 0; i < m->inputs; i++) {
-        item = json_array_get(vector, i);
-        float value = json_is_number(item) ? (float)json_number_value(item) : NAN;
-        if (!isfinite(value))
-            return bad_record(m, "a value of the vector is no number that a float can hold", err);
-        put_float(at + REEF_VECTOR_LABEL_BYTES + sizeof(float) * i, value);
-    }
-    return REEF_OK;
+    if (reef_vector_record_json(at, m->inputs, json_object_get(object, "vector"),
+                                json_object_get(object, "label"), why))
+        return REEF_OK;
+    return bad_record(m, why, err);
 }
 
 static reef_status add_rows(maker *m, reef_vector_table *table, reef_error *err) {
@@ -128,12 +103,9 @@ static reef_status add_rows(maker *m, reef_vector_table *table, reef_error *err)
     for (uint64_t row = 0; status == REEF_OK && row < table->rows; row++) {
         uint8_t *at = NULL;
         status = table->read(table, row, values, err);
-        if (status == REEF_OK)
-            status = extend(m, REEF_VECTOR_LABEL_BYTES + sizeof(float) * table->width, &at, err);
+        if (status == REEF_OK) status = extend(m, reef_vector_record_size(table->width), &at, err);
         if (status != REEF_OK) break;
-        put_u32(at, (uint32_t)table->labels[row]);
-        for (size_t i = 0; i < table->width; i++)
-            put_float(at + REEF_VECTOR_LABEL_BYTES + sizeof(float) * i, values[i]);
+        reef_vector_record_write(at, table->labels[row], table->width, values);
         m->out->records++;
     }
     free(values);

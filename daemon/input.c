@@ -230,6 +230,18 @@ void reef_reader_resume(reef_reader *reader) {
     reader->resuming = false;
 }
 
+void reef_reader_settle(reef_reader *reader) {
+    for (size_t i = 0; i < reader->count && !reader->stopped; i++) {
+        reef_input *input = &reader->sources[i];
+        reef_input_place place;
+        char *mark = NULL;
+        if (!input->kind->settled || !reef_training_settled(reader->training, i, &place, &mark))
+            continue;
+        input->kind->settled(input, &place);
+        free(mark);
+    }
+}
+
 void reef_reader_stop(reef_reader *reader) {
     if (reader->stopped) return;
     reader->stopped = true;

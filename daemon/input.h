@@ -66,6 +66,11 @@ typedef struct reef_input_kind {
     void (*stop)(reef_input *input);
     /** In the commit that has the trainer's cursor at `cursor`, on the trainer's thread; may be NULL. */
     reef_status (*committed)(reef_input *input, reef_txn *txn, uint64_t cursor, reef_error *err);
+    /**
+     * After a commit, on the loop: it has everything up to `place`, whose mark, if any, is lent. The last of several commits
+     * may be all that is told. May be NULL.
+     */
+    void (*settled)(reef_input *input, const reef_input_place *place);
     /** Free `state`; the loop is gone. */
     void (*close)(reef_input *input);
     /** Members for `status`, a new reference, or NULL; the function may be NULL. */
@@ -151,6 +156,8 @@ typedef struct reef_reader {
 
 /** Begin, or go on after a queue had been full. */
 void reef_reader_resume(reef_reader *reader);
+/** Tell sources which of their bytes are committed. */
+void reef_reader_settle(reef_reader *reader);
 /** Read no more and let go of what is read from. */
 void reef_reader_stop(reef_reader *reader);
 

@@ -2,10 +2,12 @@
 // expert, and no text of the stream is shown. Labels are few: sources, states of experts, phases of a step.
 #include "metrics.h"
 
+#include "push.h"
 #include "reef_kernels.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +62,46 @@ static void write_sources(FILE *out, const reef_monitor *monitor) {
         if (bytes == REEF_BYTES_UNKNOWN) continue;
         labelled(out, LAG, "source", monitor->sources[i].name);
         fprintf(out, "%" PRIu64 "\n", bytes > cursor ? bytes - cursor : 0);
+    }
+}
+
+// What clients pushed, by source; where nothing can be pushed there is nothing of it.
+static void write_pushes(FILE *out, const reef_monitor *monitor) {
+    static const struct {
+        const char *name, *kind, *help;
+        size_t at;
+    } FAMILIES[] = {
+        {"reef_push_batches_total", "counter",
+         "Pushed batches that were journalled, since the process started.",
+         offsetof(reef_push_counts, batches)},
+        {"reef_push_records_total", "counter", "Records in these: lines or vectors.",
+         offsetof(reef_push_counts, records)},
+        {"reef_push_duplicates_total", "counter",
+         "Pushed batches that were there already and were dropped, since the process started.",
+         offsetof(reef_push_counts, duplicates)},
+        {"reef_push_refused_total", "counter",
+         "Pushed batches that were refused for any reason, since the process started.",
+         offsetof(reef_push_counts, refused)},
+        {"reef_push_busy_total", "counter",
+         "Of these, batches that were refused because too much waited, or the daemon ended.",
+         offsetof(reef_push_counts, busy)},
+        {"reef_push_journal_bytes", "gauge",
+         "Pushed bytes that wait in the journal for the commit that has trained them.",
+         offsetof(reef_push_counts, journal_bytes)},
+    };
+    reef_push_counts counts;
+    size_t i = 0;
+    while (i < monitor->source_count && !reef_push_counts_read(&monitor->sources[i], &counts)) i++;
+    if (i == monitor->source_count) return;
+    for (size_t f = 0; f < sizeof(FAMILIES) / sizeof(*FAMILIES); f++) {
+        head(out, FAMILIES[f].name, FAMILIES[f].kind, FAMILIES[f].help);
+        for (i = 0; i < monitor->source_count; i++) {
+            if (!reef_push_counts_read(&monitor->sources[i], &counts)) continue;
+            uint64_t value;
+            memcpy(&value, (const char *)&counts + FAMILIES[f].at, sizeof(value));
+            labelled(out, FAMILIES[f].name, "source", monitor->sources[i].name);
+            fprintf(out, "%" PRIu64 "\n", value);
+        }
     }
 }
 
@@ -237,6 +279,7 @@ char *reef_metrics_text(reef_monitor *monitor,
           (double)(uv_hrtime() - monitor->started_ns) / 1e9);
     write_training(out, monitor, &view);
     write_sources(out, monitor);
+    write_pushes(out, monitor);
     write_losses(out, monitor);
     write_phases(out, &view.trainer);
     write_experts(out, &view.trainer);

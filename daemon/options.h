@@ -2,10 +2,11 @@
 //
 //   default  <  FILE:LINE  <  REEF_COMMIT_SECONDS  <  --commit-seconds
 //
-// Every setting is one row of a table in options.c, from which come all three spellings of it.
+// Every setting is one row of the table in option_table.c, from which come all three spellings of it.
 #ifndef REEF_OPTIONS_H
 #define REEF_OPTIONS_H
 
+#include "config_file.h"
 #include "reef_error.h"
 
 #include <jansson.h>
@@ -69,10 +70,41 @@ REEF_MUST_CHECK reef_status reef_options_parse(reef_options *options,
                                                int argc,
                                                char **argv,
                                                reef_error *err);
+/** The same without asking for a pool and something to read. */
+REEF_MUST_CHECK reef_status reef_options_read(reef_options *options,
+                                              int argc,
+                                              char **argv,
+                                              reef_error *err);
 void reef_options_release(reef_options *options);
+
+/**
+ * Look at a configuration file alone, and tell of every mistake in it.
+ *
+ * settings  written: keys that stand in it, wrong ones too
+ * Errors: those of reef_config_file_check.
+ */
+REEF_MUST_CHECK reef_status reef_options_check_file(
+    const char *path, reef_config_mistake told, void *context, size_t *settings, reef_error *err);
 
 /** The text of --help. */
 const char *reef_options_help(void);
+
+/** What help says of one option. */
+typedef struct reef_option_text {
+    const char *name;   // without the dashes
+    const char *value;  // what the value is called; NULL for a switch
+    const char *help;   // one paragraph in one line
+    const char *sample; // a value to begin with; NULL for what is no setting
+} reef_option_text;
+
+/** All options, those that are no settings last. */
+const reef_option_text *reef_option_texts(size_t *count);
+
+/** What help says besides; paragraphs are one line, `sources` and `example` are set as they stand. */
+typedef struct reef_options_manual {
+    const char *usage, *about, *sources, *layers, *signals, *codes, *example;
+} reef_options_manual;
+extern const reef_options_manual REEF_OPTIONS_MANUAL;
 
 // ---- the settings one by one ---------------------------------------------------------------------
 
@@ -88,6 +120,8 @@ const char *reef_setting_origin(const reef_options *options,
                                 size_t setting,
                                 char *out,
                                 size_t room);
+/** All of them: `name`, `value`, `origin`, `live`. */
+json_t *reef_settings_json(const reef_options *options);
 /** Take the settings that may change from `from`. */
 void reef_options_take_live(reef_options *options, const reef_options *from);
 

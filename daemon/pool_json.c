@@ -8,10 +8,7 @@
 
 uint32_t reef_config_peer_layers(const reef_config *config) {
     if (reef_config_is_vector(config)) return 1;
-    uint32_t count = 0;
-    for (uint32_t layer = 0; layer < config->layers; layer++)
-        count += (config->ffw[1] ? config->ffw[layer] : config->ffw[0]) == 'p';
-    return count;
+    return reef_config_retrieving_layers(config);
 }
 
 uint64_t reef_generation_experts(const reef_generation *generation, uint32_t peer_layers) {

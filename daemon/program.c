@@ -94,8 +94,12 @@ static char guard_line[PROGRAM_BYTES_MAX + 2 * POOL_BYTES_MAX + 250];
 static char *guard_json; // all but the time
 
 static void on_fault(int number) {
-    // An assert of ours is ours: the handler returns, and abort() goes on.
-    if (number == SIGABRT && !reef_store_gave_up()) return;
+    // An assert of ours is ours, and who sends this signal (a watchdog) means it: it is taken when the handler returns.
+    if (number == SIGABRT && !reef_store_gave_up()) {
+        (void)signal(SIGABRT, SIG_DFL);
+        (void)raise(SIGABRT);
+        return;
+    }
     if (log_json && guard_json) {
         put_json(guard_json);
     } else {

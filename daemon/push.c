@@ -16,7 +16,8 @@ typedef struct push_source {
     size_t room, count;
     bool awaited; // a read waits for bytes to come
     reef_error error;
-    uint64_t batches, duplicates, refused; // since the process started
+    uint64_t committed;      // what lies before it is trimmed
+    reef_push_counts counts; // but for `journal_bytes`
 } push_source;
 
 static bool is_name(const char *name) {
@@ -52,6 +53,7 @@ static reef_status push_seek(reef_input *input, const reef_input_place *place, r
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
     input->bytes = stat.entries_known ? stat.end : place->cursor;
+    ((push_source *)input->state)->committed = place->cursor;
     if (place->cursor > input->bytes || (stat.entries && place->cursor < stat.begin))
         return reef_fail(err, REEF_CORRUPT,
                          "the pool has read %s up to byte %" PRIu64
@@ -127,6 +129,10 @@ static reef_status push_committed(reef_input *input,
     return reef_journal_trim(txn, input->name, cursor, err);
 }
 
+static void push_settled(reef_input *input, const reef_input_place *place) {
+    ((push_source *)input->state)->committed = place->cursor;
+}
+
 static void push_close(reef_input *input) {
     free(input->state);
 }
@@ -134,19 +140,33 @@ static void push_close(reef_input *input) {
 // ---- status --------------------------------------------------------------------------------------
 
 void reef_push_count(reef_input *input, const reef_push_batch *batch) {
-    push_source *source = input->state;
-    if (batch->error.status != REEF_OK)
-        source->refused++;
-    else if (batch->duplicate)
-        source->duplicates++;
-    else
-        source->batches++;
+    reef_push_counts *counts = &((push_source *)input->state)->counts;
+    if (batch->error.status != REEF_OK) {
+        counts->refused++;
+        counts->busy += batch->error.status == REEF_BUSY;
+    } else if (batch->duplicate) {
+        counts->duplicates++;
+    } else {
+        counts->batches++;
+        counts->records += batch->record_count;
+    }
+}
+
+bool reef_push_counts_read(const reef_input *input, reef_push_counts *out) {
+    if (input->kind != &reef_input_push) return false;
+    const push_source *source = input->state;
+    *out = source->counts;
+    out->journal_bytes = input->bytes > source->committed ? input->bytes - source->committed : 0;
+    return true;
 }
 
 static json_t *push_status(const reef_input *input) {
-    const push_source *source = input->state;
-    return json_pack("{s:I, s:I, s:I}", "batches", (json_int_t)source->batches, "duplicates",
-                     (json_int_t)source->duplicates, "refused", (json_int_t)source->refused);
+    reef_push_counts counts = {0};
+    (void)reef_push_counts_read(input, &counts);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "batches", (json_int_t)counts.batches,
+                     "records", (json_int_t)counts.records, "duplicates",
+                     (json_int_t)counts.duplicates, "refused", (json_int_t)counts.refused, "busy",
+                     (json_int_t)counts.busy, "journal_bytes", (json_int_t)counts.journal_bytes);
 }
 
 const reef_input_kind reef_input_push = {.scheme = "push",
@@ -159,5 +179,6 @@ const reef_input_kind reef_input_push = {.scheme = "push",
                                          .read = push_read,
                                          .stop = push_stop,
                                          .committed = push_committed,
+                                         .settled = push_settled,
                                          .close = push_close,
                                          .status = push_status};

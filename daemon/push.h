@@ -92,8 +92,19 @@ extern const reef_input_kind reef_input_push;
 
 /** Its journal reaches to `end` now. */
 void reef_push_grew(reef_input *input, uint64_t end);
-/** Count an answered batch, for `status`. */
+/** What came of the batches of a source, since the process started. */
+typedef struct reef_push_counts {
+    uint64_t batches, records; // journalled
+    uint64_t duplicates;       // batches that were there already
+    uint64_t refused;          // batches, for whatever reason
+    uint64_t busy;             // of these, because too much waited, or the daemon ended
+    uint64_t journal_bytes;    // that wait in the journal for the commit that has trained them: now
+} reef_push_counts;
+
+/** Count an answered batch. */
 void reef_push_count(reef_input *input, const reef_push_batch *batch);
+/** False when it is no source that is pushed into. */
+bool reef_push_counts_read(const reef_input *input, reef_push_counts *out);
 
 // ---- push_json.c: batches on the wire ------------------------------------------------------------
 

@@ -79,19 +79,48 @@ static reef_status take_host(reef_redis_url *url, const char *at, size_t bytes, 
     return REEF_OK;
 }
 
+// Where the value of option `name` begins, or NULL when it is another one, or has none.
+static const char *value_of(const char *at, size_t bytes, const char *name) {
+    size_t length = strlen(name);
+    return bytes > length + 1 && !strncmp(at, name, length) && at[length] == '=' ? at + length + 1
+                                                                                 : NULL;
+}
+
+static bool take_db(reef_redis_url *url, const char *at, const char *end) {
+    char *rest = NULL;
+    unsigned long number = strtoul(at, &rest, 10);
+    url->db = (unsigned)number;
+    return rest == end && isdigit((unsigned char)*at) && number <= DB_MAX;
+}
+
+static bool take_format(reef_redis_url *url, const char *at, const char *end) {
+    size_t bytes = (size_t)(end - at);
+    url->raw = bytes == 3 && !strncmp(at, "f32", bytes);
+    return url->raw || (bytes == 4 && !strncmp(at, "json", bytes));
+}
+
 static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
-    if (bytes > 6 && !strncmp(at, "field=", 6)) {
-        free(url->field);
-        return take(&url->field, at + 6, bytes - 6, err);
+    const struct {
+        const char *name;
+        char **to;
+    } NAMES[] = {{"field", &url->field},
+                 {"label", &url->label},
+                 {"group", &url->group},
+                 {"consumer", &url->consumer}};
+    const char *end = at + bytes, *value;
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++) {
+        value = value_of(at, bytes, NAMES[i].name);
+        if (!value) continue;
+        free(*NAMES[i].to);
+        return take(NAMES[i].to, value, (size_t)(end - value), err);
     }
-    if (bytes > 3 && !strncmp(at, "db=", 3)) {
-        char *end = NULL;
-        unsigned long number = strtoul(at + 3, &end, 10);
-        url->db = (unsigned)number;
-        if (end == at + bytes && isdigit((unsigned char)at[3]) && number <= DB_MAX) return REEF_OK;
-    }
+    value = value_of(at, bytes, "db");
+    if (value && take_db(url, value, end)) return REEF_OK;
+    value = value_of(at, bytes, "format");
+    if (value && take_format(url, value, end)) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
-                     "'%.*s' is no option of a redis: source: known are field=NAME, db=N, weight=N",
+                     "'%.*s' is no option of a redis: source: known are field=NAME, label=NAME, "
+                     "format=json|f32, db=N, group=NAME, consumer=NAME, weight=N",
                      (int)(bytes > 60 ? 60 : bytes), at);
 }
 
@@ -105,11 +134,26 @@ static reef_status take_options(reef_redis_url *url, const char *at, reef_error 
     return status;
 }
 
+// Who is told changes nothing about what is read, and so not the name that it is stored by.
+static bool is_about_group(const char *at, size_t bytes) {
+    return value_of(at, bytes, "group") || value_of(at, bytes, "consumer");
+}
+
 static reef_status clean(reef_redis_url *url, const char *after_user, reef_error *err) {
-    size_t bytes = strlen(after_user) + sizeof("redis://");
-    url->clean = malloc(bytes);
+    size_t room = strlen(after_user) + sizeof("redis://"), place = strcspn(after_user, "?");
+    url->clean = malloc(room);
     if (!url->clean) return no_memory(err);
-    snprintf(url->clean, bytes, "redis://%s", after_user);
+    int length = snprintf(url->clean, room, "redis://%.*s", (int)place, after_user);
+    char before = '?';
+    for (const char *at = after_user + place; *at;) {
+        size_t bytes = strcspn(++at, "&");
+        if (!is_about_group(at, bytes)) {
+            length += snprintf(url->clean + length, room - (size_t)length, "%c%.*s", before,
+                               (int)bytes, at);
+            before = '&';
+        }
+        at += bytes;
+    }
     return REEF_OK;
 }
 
@@ -133,6 +177,15 @@ static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes,
     return take(&url->socket, at, place, err);
 }
 
+static reef_status complete_group(reef_redis_url *url, reef_error *err) {
+    if (url->consumer && !url->group)
+        return reef_fail(err, REEF_INVALID,
+                         "a redis: source names a consumer of no group: give group=NAME as well");
+    if (!url->group || url->consumer) return REEF_OK;
+    url->consumer = strdup("reefd");
+    return url->consumer ? REEF_OK : no_memory(err);
+}
+
 static reef_status parse(reef_redis_url *url, const char *rest, reef_error *err) {
     if (strncmp(rest, "//", 2) != 0)
         return reef_fail(err, REEF_INVALID, "a redis: source is not %s", SHAPE);
@@ -154,8 +207,7 @@ static reef_status parse(reef_redis_url *url, const char *rest, reef_error *err)
         url->password = strdup(password);
         if (!url->password) return no_memory(err);
     }
-    if (status == REEF_OK && !url->field) url->field = strdup("text");
-    return status == REEF_OK && !url->field ? no_memory(err) : status;
+    return status == REEF_OK ? complete_group(url, err) : status;
 }
 
 reef_status reef_redis_url_parse(reef_redis_url *url, const char *rest, reef_error *err) {
@@ -173,6 +225,9 @@ void reef_redis_url_release(reef_redis_url *url) {
     free(url->password);
     free(url->stream);
     free(url->field);
+    free(url->label);
+    free(url->group);
+    free(url->consumer);
     free(url->clean);
     *url = (reef_redis_url){.db = 0};
 }

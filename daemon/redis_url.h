@@ -1,14 +1,20 @@
 // Where a Redis Stream is: redis://[[USER]:PASSWORD@]HOST[:PORT]/STREAM[?OPTIONS], or redis:///PATH/OF/SOCKET/STREAM.
 //
-//   field=NAME  the field of an entry that holds its text; without it "text"
-//   db=N        the database; without it 0
+//   field=NAME     the field of an entry that holds its text or vector; without it "text", of a vector model "vector"
+//   label=NAME     the field that holds a vector's label; without it "label"
+//   format=FORMAT  of a vector: json, a list of numbers, or f32, little-endian floats; without it json
+//   db=N           the database; without it 0
+//   group=NAME     a consumer group that is told what is committed; without it none
+//   consumer=NAME  who that is in the group; without it "reefd"
 //
-// In user, password, stream and field a "%" and two hex digits stand for a byte. Without a password in it
+// In user, password, and all of these names a "%" and two hex digits stand for a byte. Without a password in it
 // REEF_REDIS_PASSWORD is used, where that is set: other people can read a command line.
 #ifndef REEF_REDIS_URL_H
 #define REEF_REDIS_URL_H
 
 #include "reef_error.h"
+
+#include <stdbool.h>
 
 #define REEF_REDIS_PORT "6379"
 
@@ -16,9 +22,13 @@ typedef struct reef_redis_url {
     char *host, *port;     // NULL for a socket
     char *socket;          // NULL for a host
     char *user, *password; // or NULL
-    char *stream, *field;
-    char *clean; // the URL without user and password: what may be said and stored
+    char *stream;
+    char *field, *label;    // or NULL
+    char *group, *consumer; // or NULL: both or none
+    bool raw;               // vectors are floats, not JSON
     unsigned db;
+    char *
+        clean; // without user, password, group and consumer: what may be said and stored, and says what is read
 } reef_redis_url;
 
 /** `rest` is what follows "redis:". INVALID says what is wrong with it, never the password. */

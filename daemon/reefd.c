@@ -132,6 +132,7 @@ static void on_wake(uv_async_t *handle) {
     reef_daemon *daemon = handle->data;
     reef_training_answer(daemon->training);
     if (daemon->serving) reef_routes_answer(&daemon->routes);
+    reef_reader_settle(&daemon->reader);
     reef_reader_resume(&daemon->reader);
     reef_training_view view;
     reef_training_view_read(daemon->training, &view, NULL);

@@ -10,27 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ORIGIN_BYTES_MAX 300
-
 // ---- beginning -----------------------------------------------------------------------------------
 
 void reef_service_prepare(void) {
     (void)umask(0077);
     (void)signal(SIGHUP, SIG_IGN);
     (void)signal(SIGUSR1, SIG_IGN);
-}
-
-static json_t *settings_json(const reef_options *options) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < reef_setting_count(); i++) {
-        char origin[ORIGIN_BYTES_MAX];
-        json_array_append_new(
-            list, json_pack("{s:s, s:o, s:o, s:b}", "name", reef_setting_name(i), "value",
-                            reef_setting_value(options, i), "origin",
-                            reef_json_text(reef_setting_origin(options, i, origin, sizeof(origin))),
-                            "live", reef_setting_is_live(i)));
-    }
-    return list;
 }
 
 static void print_settings(const json_t *settings) {
@@ -51,7 +36,7 @@ reef_status reef_service_check(const reef_options *options, reef_error *err) {
     if (status == REEF_OK && options->http)
         status = reef_http_check(options->http, options->http_token, err);
     if (status != REEF_OK) return status;
-    json_t *settings = settings_json(options);
+    json_t *settings = reef_settings_json(options);
     if (options->json_log) {
         json_t *document = json_pack("{s:o*, s:O}", "config",
                                      options->config ? reef_json_text(options->config) : NULL,

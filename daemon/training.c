@@ -121,6 +121,19 @@ void reef_training_answer(reef_training *training) {
     }
 }
 
+bool reef_training_settled(reef_training *training,
+                           size_t source,
+                           reef_input_place *place,
+                           char **mark) {
+    uv_mutex_lock(&training->lock);
+    settled_place settled = training->settled[source];
+    training->settled[source] = (settled_place){0};
+    uv_mutex_unlock(&training->lock);
+    *mark = settled.mark;
+    *place = (reef_input_place){.cursor = settled.cursor, .begin = settled.begin, .mark = *mark};
+    return settled.fresh;
+}
+
 void reef_training_view_read(reef_training *training,
                              reef_training_view *view,
                              reef_progress *progress) {
@@ -322,6 +335,12 @@ static void training_free(reef_training *training) {
     uv_cond_destroy(&training->changed);
     uv_mutex_destroy(&training->lock);
     reef_schedule_release(&training->schedule);
+    for (size_t i = 0; i < training->options.source_count; i++) {
+        if (training->places) free(training->places[i].mark);
+        if (training->settled) free(training->settled[i].mark);
+    }
+    free(training->places);
+    free(training->settled);
     free(training->cursors);
     free(training->losses);
     free(training);
@@ -338,8 +357,10 @@ static reef_status training_new(reef_training **out,
         abort(); // out of kernel memory
     training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));
     training->losses = calloc(options->source_count + 1, sizeof(*training->losses));
+    training->places = calloc(options->source_count + 1, sizeof(*training->places));
+    training->settled = calloc(options->source_count + 1, sizeof(*training->settled));
     reef_status status =
-        training->cursors && training->losses
+        training->cursors && training->losses && training->places && training->settled
             ? reef_schedule_init(&training->schedule, options->store, options->sources,
                                  options->source_count, options->record_bytes, options->patience_s,
                                  err)

@@ -197,6 +197,12 @@ REEF_MUST_CHECK reef_status reef_training_request(reef_training *training,
 /** Call `on_answer` of the requests served since the last call, and free them; after the end also of those
  *  left unserved. */
 void reef_training_answer(reef_training *training);
+/** Where the last commit stands in a source, once for every commit: false when that was told already. `mark`, heap and
+ *  the caller's or NULL, is what `place` refers to. Only of kinds with `settled`. */
+bool reef_training_settled(reef_training *training,
+                           size_t source,
+                           reef_input_place *place,
+                           char **mark);
 /** A copy of where things stand. `progress` (source count) may be NULL. */
 void reef_training_view_read(reef_training *training,
                              reef_training_view *view,

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void training_refresh(reef_training *training) {
@@ -36,11 +37,24 @@ static void count_commit(reef_commit_times *times, double seconds) {
     times->seconds += seconds;
 }
 
+void training_settle(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    for (size_t i = 0; i < training->options.source_count; i++) {
+        if (!training->places[i].fresh) continue;
+        free(training->settled[i].mark);
+        training->settled[i] = training->places[i];
+        training->places[i] = (settled_place){0};
+    }
+    uv_mutex_unlock(&training->lock);
+    (void)uv_async_send(training->options.wake);
+}
+
 static void note_commit(reef_training *training, const reef_commit *commit, double ms) {
     training->committed_ns = uv_hrtime();
     training->commit_steps = 0;
     training->dirty = false;
     training->compacting = true;
+    training_settle(training);
     uv_mutex_lock(&training->lock);
     training->view.last = (reef_commit_view){.commit = *commit, .ms = ms};
     count_commit(&training->view.commits, ms / 1e3);

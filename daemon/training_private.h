@@ -11,6 +11,13 @@
 
 #define NS_PER_SECOND 1000000000u
 
+/** A place of a live source that a commit has. */
+typedef struct settled_place {
+    uint64_t cursor, begin;
+    char *mark; // on the heap, or NULL
+    bool fresh; // not told yet
+} settled_place;
+
 struct reef_training {
     // set before the thread starts
     reef_training_options options;
@@ -24,10 +31,12 @@ struct reef_training {
     bool compacted;        // the last piece of work merged some
     bool drained;          // the last source's end was dealt with
     bool stop_seen;        // a pause between commits was cut short
+    settled_place *places; // (sources) as the commit under way writes them
     uv_mutex_t lock;       // protects everything below
     uv_cond_t changed;     // something below changed that the trainer may wait for
     reef_schedule schedule;
     uint64_t *cursors;        // (sources) bytes accepted
+    settled_place *settled;   // (sources) in the last commit, and not told yet
     reef_source_loss *losses; // (sources) before training on them
     reef_request *requests;   // first come first
     reef_request *drains;     // those that wait for bytes to be trained
@@ -65,6 +74,8 @@ void training_set_state(reef_training *training, reef_training_state state);
 
 void training_refresh(reef_training *training);
 void training_advance(reef_training *training);
+/** A commit with all places went through. */
+void training_settle(reef_training *training);
 REEF_MUST_CHECK reef_status training_commit_once(reef_training *training, reef_error *err);
 bool training_worth_retrying(reef_status status);
 bool training_pause_for(reef_training *training, uint64_t seconds);

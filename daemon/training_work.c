@@ -152,6 +152,21 @@ void training_decide(reef_training *training, const reef_schedule_next *next) {
     uv_mutex_unlock(&training->lock);
 }
 
+// For whom it may concern once the commit went through. `mark` may be NULL; without memory for it the next commit
+// tells.
+static void note_place(reef_training *training,
+                       const reef_input *input,
+                       uint64_t cursor,
+                       const reef_place_mark *mark) {
+    if (!input->kind->settled) return;
+    settled_place *place = &training->places[input - training->options.sources];
+    free(place->mark);
+    *place = (settled_place){.cursor = cursor, .fresh = true};
+    if (!mark) return;
+    place->begin = mark->begin;
+    place->mark = strdup(mark->text);
+}
+
 // Along with every commit: whose turn it is, and where the live sources' next bytes lie.
 reef_status training_write_places(void *context, reef_txn *txn, reef_error *err) {
     reef_training *training = context;
@@ -170,6 +185,7 @@ reef_status training_write_places(void *context, reef_txn *txn, reef_error *err)
         // Only this thread frees marks, so it stays.
         if (status == REEF_OK && mark)
             status = reef_place_write(txn, input->name, mark->begin, mark->text, err);
+        note_place(training, input, cursor, mark);
     }
     return status;
 }

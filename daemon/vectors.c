@@ -6,6 +6,7 @@
 #include "reef_vectors.h"
 
 #include "random.h"
+#include "vector_record.h"
 #include "vector_spec.h"
 #include "vector_table.h"
 
@@ -14,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LABEL_BYTES 4
-#define VALUE_BYTES 4
 #define NO_RECORD UINT64_MAX
 // Streams of random numbers below a spec's seeds.
 #define STREAM_SHUFFLE 1
@@ -189,7 +188,7 @@ uint64_t reef_vectors_count(const reef_vectors *vectors) {
 }
 
 size_t reef_vectors_record_bytes(const reef_vectors *vectors) {
-    return LABEL_BYTES + VALUE_BYTES * vectors->table.width;
+    return reef_vector_record_size(vectors->table.width);
 }
 
 uint64_t reef_vectors_stream_bytes(const reef_vectors *vectors) {
@@ -233,22 +232,13 @@ reef_status reef_vectors_read(reef_vectors *vectors,
     return status;
 }
 
-static void put_u32(uint8_t *at, uint32_t value) {
-    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
-}
-
 static reef_status make_record(reef_vectors *vectors, uint64_t index, reef_error *err) {
     if (vectors->record_index == index) return REEF_OK;
     vectors->record_index = NO_RECORD;
     int32_t label = -1;
     reef_status status = read_one(vectors, index, vectors->values, &label, err);
     if (status != REEF_OK) return status;
-    put_u32(vectors->record, (uint32_t)label);
-    for (size_t i = 0; i < vectors->table.width; i++) {
-        uint32_t bits = 0;
-        memcpy(&bits, &vectors->values[i], sizeof(bits));
-        put_u32(vectors->record + LABEL_BYTES + VALUE_BYTES * i, bits);
-    }
+    reef_vector_record_write(vectors->record, label, vectors->table.width, vectors->values);
     vectors->record_index = index;
     return REEF_OK;
 }

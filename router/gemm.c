@@ -16,8 +16,29 @@
 
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 
+// Programs of our own never claim: for them it is set once.
 static void set_up_blas(void) {
     openblas_set_num_threads(1);
+}
+
+// In a process whose other parts use the same BLAS: the setting is the process's, not ours alone.
+static pthread_mutex_t alone_mutex = PTHREAD_MUTEX_INITIALIZER;
+static size_t alone_count; // claims that are not given back
+static int threads_before; // the first of them
+
+void reef_gemm_claim(void) {
+    pthread_mutex_lock(&alone_mutex);
+    if (alone_count++ == 0) {
+        threads_before = openblas_get_num_threads();
+        if (threads_before != 1) openblas_set_num_threads(1);
+    }
+    pthread_mutex_unlock(&alone_mutex);
+}
+
+void reef_gemm_give_back(void) {
+    pthread_mutex_lock(&alone_mutex);
+    if (--alone_count == 0 && threads_before != 1) openblas_set_num_threads(threads_before);
+    pthread_mutex_unlock(&alone_mutex);
 }
 
 const char *reef_gemm_name(void) {

@@ -43,6 +43,13 @@ REEF_API void reef_gemm(bool transpose_a,
                         float *c,
                         size_t ldc);
 
+/**
+ * Between the two BLAS runs on the calling thread alone whatever the rest of the process has set, and afterwards
+ * as it was. For libraries in programs that use the same BLAS; may be nested, from any thread.
+ */
+REEF_API void reef_gemm_claim(void);
+REEF_API void reef_gemm_give_back(void);
+
 /** Name of the kernels that BLAS chose for this CPU, such as "Haswell": the other half, beside
  *  reef_kernels_name, of what bits depend on. */
 REEF_API const char *reef_gemm_name(void);

@@ -43,8 +43,19 @@ typedef struct reef_router_shape {
     size_t d_key;      // query width per head, even; each half meets one table of sub-keys
     size_t side;       // S, sub-keys per side, at most REEF_SIDE_MAX; side*side experts
     bool batch_norm;   // query batch norm (He 2024 uses it; off in the ablation)
+    bool head_keys;    // sub-keys: a table for each head, or (He 2024) one for all of them
     reef_router_score score;
 } reef_router_shape;
+
+/** Tables that a half of the queries may meet, which lie row by row beside each other: 1 or H. */
+static inline size_t reef_router_tables(const reef_router_shape *shape) {
+    return shape->head_keys ? shape->head_count : 1;
+}
+
+/** Floats of one row of sub_keys_a or sub_keys_b: the sub-keys of that number in all tables. */
+static inline size_t reef_router_key_row(const reef_router_shape *shape) {
+    return reef_router_tables(shape) * (shape->d_key / 2);
+}
 
 /** REEF_INVALID with the value and what to do when the sizes do not fit together or there is no such
  *  score function. */
@@ -63,8 +74,8 @@ typedef struct reef_router_params {
     float *bn_shift;   // (H*d_key)
     float *bn_mean;    // (H*d_key) running
     float *bn_var;     // (H*d_key) running, biased
-    float *sub_keys_a; // (S, d_key/2)
-    float *sub_keys_b; // (S, d_key/2)
+    float *sub_keys_a; // (S, tables, d_key/2): so a table that grows keeps the places of its rows
+    float *sub_keys_b; // (S, tables, d_key/2)
 } reef_router_params;
 
 #define REEF_BN_EPSILON 1e-5f
@@ -113,8 +124,9 @@ REEF_API void reef_router_tape_release(reef_router_tape *tape); // accepts the z
  * Retrieve the experts of `rows` tokens: queries, scores against both tables, top-k of each, the best
  * K of the pairs with (i+1)(j+1) <= K, score function (He 2024 eq. 1-5). Exact.
  *
- * x             (rows, D); rows is a multiple of tape->piece_rows
- * piece_active  (rows / piece_rows) or NULL: pieces with 0 are skipped, their outputs unspecified.
+ * x             (rows, D); where rows is no multiple of tape->piece_rows the last piece is shorter, and the bits of
+ *               its rows then depend on how many they are (pad them where that matters)
+ * piece_active  (pieces) or NULL: pieces with 0 are skipped, their outputs unspecified.
  *               In train mode all pieces take part.
  *
  * Errors: INVALID when a query or one of its best scores is not finite (names the row); outputs are

@@ -57,7 +57,7 @@ static router_pass pass_begin(const reef_router_shape *shape,
                               const float *x,
                               const uint8_t *piece_active,
                               const reef_router_tape *tape) {
-    assert(rows <= tape->rows_max && rows % tape->piece_rows == 0);
+    assert(rows <= tape->rows_max);
     bool train = mode == REEF_ROUTER_TRAIN;
     assert(!train || tape->d_query != NULL); // the tape was made for a backward
     return (router_pass){
@@ -70,10 +70,16 @@ static router_pass pass_begin(const reef_router_shape *shape,
         .tape = tape,
         .rows = rows,
         .piece_rows = tape->piece_rows,
-        .piece_count = rows / tape->piece_rows,
+        .piece_count = (rows + tape->piece_rows - 1) / tape->piece_rows,
         .width = shape->head_count * shape->d_key,
         .bad_row = SIZE_MAX,
     };
+}
+
+// Rows of a piece: the last one may be shorter.
+static size_t rows_of(const router_pass *pass, size_t piece) {
+    const size_t rest = pass->rows - piece * pass->piece_rows;
+    return rest < pass->piece_rows ? rest : pass->piece_rows;
 }
 
 static bool is_active(const router_pass *pass, size_t piece) {
@@ -166,14 +172,14 @@ static void note_bad_row(router_pass *pass, size_t row) {
 
 // x Wq of one piece. Returns false when a query is not finite.
 static bool project(router_pass *pass, size_t piece) {
-    const size_t first = piece * pass->piece_rows;
+    const size_t first = piece * pass->piece_rows, count = rows_of(pass, piece);
     float *out = pass->normalise ? pass->tape->query_raw : pass->tape->query;
     bool finite = true;
 
-    reef_gemm(false, false, pass->piece_rows, pass->width, pass->shape->d_model, 1,
+    reef_gemm(false, false, count, pass->width, pass->shape->d_model, 1,
               pass->x + first * pass->shape->d_model, pass->shape->d_model, pass->params->w_query,
               pass->width, 0, out + first * pass->width, pass->width);
-    for (size_t row = first; row < first + pass->piece_rows; row++) {
+    for (size_t row = first; row < first + count; row++) {
         if (pass->folded)
             reef_axpy(pass->width, out + row * pass->width, 1, pass->params->query_bias);
         if (query_is_finite(pass->width, out + row * pass->width)) continue;
@@ -183,12 +189,19 @@ static bool project(router_pass *pass, size_t piece) {
     return finite;
 }
 
-// Scores of `count` queries against one table; `half` is where in a query its half begins.
-static void score(const router_pass *pass, size_t first, size_t count, size_t half, float *tile) {
+// Queries that meet the same table, and so are scored together: first, first + step, ..
+typedef struct tile {
+    size_t first, step, count;
+    size_t table;
+} tile;
+
+// Scores of a tile's queries against one table; `half` is where in a query its half begins.
+static void score(const router_pass *pass, const tile *of, size_t half, float *scores) {
     const size_t d_key = pass->shape->d_key;
     const float *sub_keys = half == 0 ? pass->params->sub_keys_a : pass->params->sub_keys_b;
-    reef_gemm(false, true, count, pass->shape->side, d_key / 2, 1,
-              pass->tape->query + first * d_key + half, d_key, sub_keys, d_key / 2, 0, tile,
+    reef_gemm(false, true, of->count, pass->shape->side, d_key / 2, 1,
+              pass->tape->query + of->first * d_key + half, of->step * d_key,
+              sub_keys + of->table * (d_key / 2), reef_router_key_row(pass->shape), 0, scores,
               pass->tape->tile_stride);
 }
 
@@ -228,25 +241,34 @@ static bool choose(const router_pass *pass, tape_slot *slot, size_t query, size_
     return true;
 }
 
-// Experts of one piece. Its queries, heads and all, go through in tiles, one table after the other, so
-// that a tile's scores are read again before they leave the cache.
+// One tile, one table after the other, so that its scores are read again before they leave the cache.
+static bool choose_tile(router_pass *pass, tape_slot *slot, const tile *of) {
+    score(pass, of, 0, slot->tile_a);
+    size_t listed = list_tile_a(pass, slot, of->count);
+    score(pass, of, pass->shape->d_key / 2, slot->tile_b);
+    for (size_t n = 0; n < of->count; n++) {
+        size_t query = of->first + n * of->step;
+        if (n < listed && choose(pass, slot, query, n)) continue;
+        note_bad_row(pass, query / pass->shape->head_count);
+        return false;
+    }
+    return true;
+}
+
+// Experts of one piece, in tiles: of its queries, heads and all, or where each head has a table of its own
+// of one head after the other.
 static void choose_all(router_pass *pass, tape_slot *slot, size_t piece) {
     const size_t tile_rows = pass->tape->tile_rows;
-    const size_t heads = pass->shape->head_count;
+    const size_t heads = pass->shape->head_count, tables = reef_router_tables(pass->shape);
     const size_t first = piece * pass->piece_rows * heads;
-    const size_t end = first + pass->piece_rows * heads;
+    const size_t queries = rows_of(pass, piece) * heads / tables; // that one table meets
 
-    for (size_t tile = first; tile < end; tile += tile_rows) {
-        size_t count = end - tile < tile_rows ? end - tile : tile_rows;
-        score(pass, tile, count, 0, slot->tile_a);
-        size_t listed = list_tile_a(pass, slot, count);
-        score(pass, tile, count, pass->shape->d_key / 2, slot->tile_b);
-        for (size_t n = 0; n < count; n++) {
-            if (n < listed && choose(pass, slot, tile + n, n)) continue;
-            note_bad_row(pass, (tile + n) / heads);
-            return;
+    for (size_t table = 0; table < tables; table++)
+        for (size_t at = 0; at < queries; at += tile_rows) {
+            size_t count = queries - at < tile_rows ? queries - at : tile_rows;
+            tile of = {first + table + at * tables, tables, count, table};
+            if (!choose_tile(pass, slot, &of)) break; // another head may have a lower bad row
         }
-    }
 }
 
 static void project_piece(void *context, size_t piece) {
@@ -265,12 +287,12 @@ static void normalise_panel(void *context, size_t panel) {
 
 static void choose_piece(void *context, size_t piece) {
     router_pass *pass = context;
-    const size_t first = piece * pass->piece_rows;
+    const size_t first = piece * pass->piece_rows, end = first + rows_of(pass, piece);
 
     if (!is_active(pass, piece)) return;
     if (!pass->normalise && !project(pass, piece)) return;
     // After a batch norm the queries are new.
-    for (size_t row = first; pass->normalise && row < first + pass->piece_rows; row++) {
+    for (size_t row = first; pass->normalise && row < end; row++) {
         if (query_is_finite(pass->width, pass->tape->query + row * pass->width)) continue;
         note_bad_row(pass, row);
         return;
@@ -323,22 +345,25 @@ static void unscore(const router_pass *pass,
     const reef_router_tape *tape = pass->tape;
     const size_t topk = pass->shape->topk;
     const size_t half = pass->shape->d_key / 2;
+    const size_t row = reef_router_key_row(pass->shape);
+    const size_t table = query % reef_router_tables(pass->shape) * half; // where in a row
     const float *q = tape->query + query * 2 * half;
     float *d_q = tape->d_query + query * 2 * half;
 
     gate_backward(pass->shape->score, topk, slot->d_score, pass->d_gate + query * topk,
                   tape->gate + query * topk);
     for (size_t k = 0; k < topk; k++) {
-        slot->keys_a[k] = pass->params->sub_keys_a + tape->index_a[query * topk + k] * half;
-        slot->keys_b[k] = pass->params->sub_keys_b + tape->index_b[query * topk + k] * half;
+        slot->keys_a[k] = pass->params->sub_keys_a + tape->index_a[query * topk + k] * row + table;
+        slot->keys_b[k] = pass->params->sub_keys_b + tape->index_b[query * topk + k] * row + table;
     }
     memset(d_q, 0, 2 * half * sizeof *d_q);
     reef_axpy_rows(topk, half, d_q, slot->d_score, slot->keys_a, 0);
     reef_axpy_rows(topk, half, d_q + half, slot->d_score, slot->keys_b, 0);
     if (d_keys_a == NULL) return;
     for (size_t k = 0; k < topk; k++) {
-        reef_axpy(half, d_keys_a + tape->index_a[query * topk + k] * half, slot->d_score[k], q);
-        reef_axpy(half, d_keys_b + tape->index_b[query * topk + k] * half, slot->d_score[k],
+        reef_axpy(half, d_keys_a + tape->index_a[query * topk + k] * row + table, slot->d_score[k],
+                  q);
+        reef_axpy(half, d_keys_b + tape->index_b[query * topk + k] * row + table, slot->d_score[k],
                   q + half);
     }
 }
@@ -349,25 +374,26 @@ static void unscore_piece(const router_pass *pass,
                           float *d_keys_a,
                           float *d_keys_b) {
     const size_t heads = pass->shape->head_count;
-    const size_t first = piece * pass->piece_rows;
+    const size_t first = piece * pass->piece_rows, count = rows_of(pass, piece);
 
     if (is_active(pass, piece)) {
-        for (size_t n = 0; n < pass->piece_rows * heads; n++)
+        for (size_t n = 0; n < count * heads; n++)
             unscore(pass, slot, first * heads + n, d_keys_a, d_keys_b);
     } else if (pass->grads != NULL) { // d_Wq sums over all rows
-        size_t floats = pass->piece_rows * pass->width;
+        size_t floats = count * pass->width;
         memset(pass->tape->d_query + first * pass->width, 0, floats * sizeof(float));
     }
 }
 
 static float *group_grads(const router_pass *pass, size_t group) {
-    return pass->tape->piece_grads + group * pass->shape->side * pass->shape->d_key;
+    return pass->tape->piece_grads +
+           group * 2 * pass->shape->side * reef_router_key_row(pass->shape);
 }
 
 // Without gradients of parameters a group is one piece.
 static void unscore_group(void *context, size_t group) {
     router_pass *pass = context;
-    const size_t table = pass->shape->side * pass->shape->d_key / 2;
+    const size_t table = pass->shape->side * reef_router_key_row(pass->shape);
     size_t number = take_slot(pass);
     tape_slot slot = tape_slot_at(pass->tape, pass->shape, number);
 
@@ -386,16 +412,16 @@ static void unscore_group(void *context, size_t group) {
 // Add the groups' gradients of some rows of both tables, in the order of the groups.
 static void sum_key_panel(void *context, size_t panel) {
     const router_pass *pass = context;
-    const size_t half = pass->shape->d_key / 2;
-    const size_t table = pass->shape->side * half;
+    const size_t row = reef_router_key_row(pass->shape);
+    const size_t table = pass->shape->side * row;
     const size_t first = panel * KEY_PANEL_ROWS;
     const size_t rest = pass->shape->side - first;
-    const size_t count = (rest < KEY_PANEL_ROWS ? rest : KEY_PANEL_ROWS) * half;
+    const size_t count = (rest < KEY_PANEL_ROWS ? rest : KEY_PANEL_ROWS) * row;
 
     for (size_t group = 0; group < pass->group_count; group++) {
-        const float *d_keys = group_grads(pass, group) + first * half;
-        reef_axpy(count, pass->grads->sub_keys_a + first * half, 1, d_keys);
-        reef_axpy(count, pass->grads->sub_keys_b + first * half, 1, d_keys + table);
+        const float *d_keys = group_grads(pass, group) + first * row;
+        reef_axpy(count, pass->grads->sub_keys_a + first * row, 1, d_keys);
+        reef_axpy(count, pass->grads->sub_keys_b + first * row, 1, d_keys + table);
     }
 }
 
@@ -432,7 +458,7 @@ static void unproject(const router_pass *pass, size_t piece) {
     const size_t first = piece * pass->piece_rows;
 
     if (!is_active(pass, piece)) return;
-    reef_gemm(false, true, pass->piece_rows, D, pass->width, 1,
+    reef_gemm(false, true, rows_of(pass, piece), D, pass->width, 1,
               pass->tape->d_query + first * pass->width, pass->width, pass->params->w_query,
               pass->width, 1, pass->d_x + first * D, D);
 }

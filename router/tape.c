@@ -125,6 +125,7 @@ static size_t carve_tape(reef_router_tape *tape,
     const size_t rows = tape->rows_max;
     const size_t chosen = rows * shape->head_count * shape->topk;
     const size_t groups = tape_group_count(rows / tape->piece_rows);
+    const size_t keys = 2 * shape->side * reef_router_key_row(shape);
     size_t at = 0;
 
     // The slots come first: the tape is released by their address.
@@ -141,7 +142,7 @@ static size_t carve_tape(reef_router_tape *tape,
         tape->batch_var = carve(block, &at, width * sizeof(float));
     }
     tape->d_query = carve(block, &at, rows * width * sizeof(float));
-    tape->piece_grads = carve(block, &at, groups * shape->side * shape->d_key * sizeof(float));
+    tape->piece_grads = carve(block, &at, groups * keys * sizeof(float));
     return at;
 }
 

@@ -6,7 +6,7 @@
 #include "reef_router.h"
 
 /** Groups of pieces that sum sub-key gradients apart: enough for as many threads, few enough for
- *  memory (side * d_key floats each), and a function of the number of pieces only. */
+ *  memory (2 * side * key row floats each), and a function of the number of pieces only. */
 enum { TAPE_GROUPS_MAX = 16 };
 
 /** Scratch of one piece while it runs. */

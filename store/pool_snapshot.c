@@ -156,10 +156,13 @@ reef_status reef_snapshot_scan(reef_txn *txn,
     return reef_record_scan(txn, REEF_DB_SNAPSHOTS, UINT32_MAX, on_snapshot, &walk, err);
 }
 
-// ---- finding one by the beginning of its name ----------------------------------------------------
+// ---- finding one by the beginning of its name, or of its root ------------------------------------
+
+#define ROOT_DIGITS_MIN 4 // fewer are more likely a name that was mistyped
 
 typedef struct candidates {
     const char *prefix;
+    bool by_root; // otherwise by name
     size_t count;
     reef_snapshot first;
     char names[160]; // as many as fit, for the message
@@ -168,7 +171,10 @@ typedef struct candidates {
 static reef_status on_candidate(void *context, const reef_snapshot *snapshot, reef_error *err) {
     (void)err;
     candidates *c = context;
-    if (strncmp(snapshot->name, c->prefix, strlen(c->prefix)) != 0) return REEF_OK;
+    char root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(snapshot->root, root);
+    if (strncmp(c->by_root ? root : snapshot->name, c->prefix, strlen(c->prefix)) != 0)
+        return REEF_OK;
     if (c->count++ == 0) c->first = *snapshot;
     size_t used = strlen(c->names);
     if (used + strlen(snapshot->name) + sizeof(", ...") < sizeof(c->names))
@@ -187,6 +193,8 @@ reef_status reef_snapshot_find(reef_txn *txn,
     reef_status status = reef_snapshot_read(txn, name, out, err);
     if (status != REEF_NOT_FOUND || *c.prefix == '\0') return status;
     status = reef_snapshot_scan(txn, on_candidate, &c, err);
+    c.by_root = c.count == 0 && strlen(c.prefix) >= ROOT_DIGITS_MIN;
+    if (status == REEF_OK && c.by_root) status = reef_snapshot_scan(txn, on_candidate, &c, err);
     if (status != REEF_OK) return status;
     if (c.count == 0) return reef_snapshot_read(txn, name, out, err); // again, for the message
     if (c.count > 1)

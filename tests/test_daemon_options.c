@@ -93,6 +93,8 @@ static void what_is_refused_is_named(void **state) {
         const char *named;
     } CASES[] = {
         {{"--frobnicate"}, "'--frobnicate'"},
+        {{"--comit-steps=4"}, "'--comit-steps=4'; did you mean --commit-steps?"},
+        {{"--no-sty"}, "did you mean --no-stay?"},
         {{"-x"}, "'-x'"},
         {{"--pool"}, "'--pool'"},
         {{"--stay=yes"}, "'--stay=yes'"},

@@ -486,6 +486,75 @@ static void several_sources_have_journals_of_their_own(void **state) {
     pool_check(&run->box);
 }
 
+// ---- counted -------------------------------------------------------------------------------------
+
+/** /metrics, checked by promtool; the caller frees it. */
+static char *metrics(const running *run) {
+    char path[256], line[400];
+    http_answer answer = http_ask(run->address, "GET", "/metrics", "", NULL, 0);
+    assert_int_equal(answer.code, 200);
+    snprintf(path, sizeof(path), "%s/metrics", run->box.directory);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(answer.body, file);
+    assert_int_equal(fclose(file), 0);
+    char *text = strdup(answer.body);
+    assert_non_null(text);
+    http_answer_release(&answer);
+    snprintf(line, sizeof(line), "promtool check metrics < %s", path);
+    if (system("command -v promtool >/dev/null 2>&1") == 0)
+        assert_int_equal(system(line), 0);
+    else
+        print_message("promtool is not installed: what it would say is not checked\n");
+    return text;
+}
+
+/** The same figure in /metrics and in status. */
+static void assert_counted(const running *run, const char *source, const char *key, int64_t value) {
+    char line[160];
+    const char *total = strcmp(key, "journal_bytes") ? "_total" : "";
+    snprintf(line, sizeof(line), "\nreef_push_%s%s{source=\"%s\"} %lld\n", key, total, source,
+             (long long)value);
+    char *text = metrics(run);
+    if (!strstr(text, line)) fail_msg("no '%s' in:\n%s", line, strstr(text, "reef_push_"));
+    free(text);
+    assert_int_equal(of_source(run, source, key), value);
+}
+
+static void pushes_are_counted_by_source(void **state) {
+    running *run = *state;
+    start(run, "push:web", "push:app", "--journal", "3000");
+    ask(run, "{\"command\": \"pause\"}");
+    ask(run,
+        "{\"command\": \"ingest\", \"source\": \"web\", \"id\": \"a\", \"text\": \"1\\n2\\n3\"}");
+    ask(run, "{\"command\": \"ingest\", \"source\": \"web\", \"id\": \"b\", \"text\": \"4\"}");
+    ask(run,
+        "{\"command\": \"ingest\", \"source\": \"web\", \"id\": \"a\", \"text\": \"1\\n2\\n3\"}");
+    ask(run, "{\"command\": \"ingest\", \"source\": \"app\", \"text\": \"x\"}");
+    post_fails(run, "/v1/ingest/web", "Reef-Batch-Id: a\r\n", "other\n", 400, "other bytes");
+    char *text = counter(1, 170);
+    http_answer answer = post(run, "/v1/ingest/web", "", text, 170 * LINE_BYTES);
+    assert_int_equal(answer.code, 429);
+    http_answer_release(&answer);
+    free(text);
+    assert_counted(run, "push:web", "batches", 2);
+    assert_counted(run, "push:web", "records", 4);
+    assert_counted(run, "push:web", "duplicates", 1);
+    assert_counted(run, "push:web", "refused", 2);
+    assert_counted(run, "push:web", "busy", 1);
+    assert_counted(run, "push:web", "journal_bytes", 8);
+    assert_counted(run, "push:app", "batches", 1);
+    assert_counted(run, "push:app", "busy", 0);
+    assert_counted(run, "push:app", "journal_bytes", 2);
+    // Counts are the process's, the journal is the pool's.
+    kill_it(run);
+    start(run, "push:web", NULL, "--stay", NULL);
+    assert_counted(run, "push:web", "batches", 0);
+    ask(run, "{\"command\": \"drain\"}");
+    assert_counted(run, "push:web", "journal_bytes", 0);
+    stop(run);
+}
+
 static int64_t last_commit(const running *run) {
     json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
     json_t *commit = json_object_get(status, "last_commit");
@@ -703,6 +772,7 @@ int main(void) {
         RUN(what_cannot_be_taken_is_refused_in_words),
         RUN(without_a_source_to_push_into_nothing_is_taken),
         RUN(several_sources_have_journals_of_their_own),
+        RUN(pushes_are_counted_by_source),
         DISK(a_full_disk_is_an_error_to_the_pusher_and_passes),
         DISK(what_waits_for_the_journal_is_bounded),
         RUN(vectors_are_pushed_as_json_lines_and_as_npy),

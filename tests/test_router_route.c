@@ -30,7 +30,7 @@ typedef struct router {
 // All arrays in one block, so that it can be filled and compared at once. Called twice: to measure,
 // and to carve.
 static size_t lay_out(router *r, float *block) {
-    const size_t key_table = r->shape.side * r->shape.d_key / 2;
+    const size_t key_table = r->shape.side * reef_router_key_row(&r->shape);
     const size_t weights = r->shape.d_model * r->width;
     struct {
         float **array;
@@ -69,8 +69,11 @@ static void fill(router *r, uint64_t seed) {
     for (size_t n = 0; n < r->gates; n++) r->d_gate[n] *= 4; // softmax makes gradients small
 }
 
+static bool head_keys; // of the routers of this run: does each head have tables of its own?
+
 static router make(reef_router_shape shape, size_t rows, size_t piece_rows, uint64_t seed) {
     router r = {.shape = shape, .rows = rows};
+    r.shape.head_keys = head_keys;
     r.width = shape.head_count * shape.d_key;
     r.gates = rows * shape.head_count * shape.topk;
     r.block_floats = lay_out(&r, NULL);
@@ -78,7 +81,8 @@ static router make(reef_router_shape shape, size_t rows, size_t piece_rows, uint
     assert_non_null(r.block);
     lay_out(&r, r.block);
     fill(&r, seed);
-    assert_int_equal(reef_router_tape_init(&r.tape, &shape, rows, piece_rows, true, NULL), REEF_OK);
+    assert_int_equal(reef_router_tape_init(&r.tape, &r.shape, rows, piece_rows, true, NULL),
+                     REEF_OK);
     return r;
 }
 
@@ -88,7 +92,7 @@ static void release(router *r) {
 }
 
 static void clear_grads(router *r) {
-    const size_t key_table = r->shape.side * r->shape.d_key / 2;
+    const size_t key_table = r->shape.side * reef_router_key_row(&r->shape);
     memset(r->grads.w_query, 0, r->shape.d_model * r->width * sizeof(float));
     memset(r->grads.bn_scale, 0, r->width * sizeof(float));
     memset(r->grads.bn_shift, 0, r->width * sizeof(float));
@@ -161,14 +165,14 @@ static void assert_agrees_with_plain(router *r, plain_norm norm) {
             assert_true(fabs(gate[k] - r->tape.gate[k]) < 1e-5 * fmax(1, gate[k]));
             size_t i = r->tape.index_a[k], j = r->tape.index_b[k];
             assert_int_equal(r->tape.indices[k], reef_expert_id_of((uint32_t)i, (uint32_t)j));
-            double score = plain_score(&r->shape, &r->params, q, i, j);
+            double score = plain_score(&r->shape, &r->params, q, n % H, i, j);
             assert_true(score <= worst + 1e-5); // best first
             worst = fmin(worst, score);
         }
         size_t better = 0;
         for (size_t i = 0; i < r->shape.side; i++)
             for (size_t j = 0; j < r->shape.side; j++)
-                better += plain_score(&r->shape, &r->params, q, i, j) > worst + 1e-5;
+                better += plain_score(&r->shape, &r->params, q, n % H, i, j) > worst + 1e-5;
         assert_true(better < K);
     }
     free(query);
@@ -191,6 +195,9 @@ static void forward_agrees_with_the_plain_router(void **state) {
                                                 .batch_norm = batch_norm,
                                                 .score = all_scores[kind / 2]},
                             35, 5, n);
+            forward(&r, REEF_ROUTER_TRAIN, NULL);
+            assert_agrees_with_plain(&r, batch_norm ? PLAIN_NORM_BATCH : PLAIN_NORM_NONE);
+            r.rows = 33; // the last piece is shorter
             forward(&r, REEF_ROUTER_TRAIN, NULL);
             assert_agrees_with_plain(&r, batch_norm ? PLAIN_NORM_BATCH : PLAIN_NORM_NONE);
             release(&r);
@@ -251,17 +258,18 @@ static void check_exact_retrieval(size_t side, size_t rows, uint64_t seed) {
     }
     assert_non_null(tapes[0].query);
 
-    const size_t half = r.shape.d_key / 2;
+    const size_t half = r.shape.d_key / 2, row = reef_router_key_row(&r.shape);
     float *scores = calloc(2 * side, sizeof *scores);
     scored_pair *pairs = calloc(side * side, sizeof *pairs);
     assert_true(scores != NULL && pairs != NULL);
     for (size_t n = 0; n < rows * r.shape.head_count; n++) {
         const float *q = tapes[0].query + n * r.shape.d_key;
+        const size_t table = n % reef_router_tables(&r.shape) * half;
         memset(scores, 0, 2 * side * sizeof *scores);
         for (size_t i = 0; i < side; i++) {
             for (size_t c = 0; c < half; c++) {
-                scores[i] += q[c] * r.params.sub_keys_a[i * half + c];
-                scores[side + i] += q[half + c] * r.params.sub_keys_b[i * half + c];
+                scores[i] += q[c] * r.params.sub_keys_a[i * row + table + c];
+                scores[side + i] += q[half + c] * r.params.sub_keys_b[i * row + table + c];
             }
         }
         exhaustive_pairs(side, scores, scores + side, pairs);
@@ -398,7 +406,7 @@ static void assert_gradient(
 }
 
 static void check_gradients(router *r, loss_context *c) {
-    const size_t key_table = r->shape.side * r->shape.d_key / 2;
+    const size_t key_table = r->shape.side * reef_router_key_row(&r->shape);
     reef_router_params *params = &r->params, *grads = &r->grads;
     assert_gradient(r->rows * r->shape.d_model, r->x, r->d_x, c, "x");
     assert_gradient(r->shape.d_model * r->width, params->w_query, grads->w_query, c, "w_query");
@@ -414,7 +422,7 @@ static void check_gradients(router *r, loss_context *c) {
 static router make_for_gradients(reef_router_score score, bool batch_norm) {
     reef_router_shape shape = odd_with(score, batch_norm);
     if (score == REEF_SCORE_RELU) shape.side = 3;
-    return make(shape, 20, 5, 6); // a seed for which all that holds
+    return make(shape, 20, 5, head_keys ? 8 : 6); // seeds for which all that holds
 }
 
 static void assert_relu_is_smooth_here(const router *r, plain_norm norm) {
@@ -423,9 +431,9 @@ static void assert_relu_is_smooth_here(const router *r, plain_norm norm) {
     plain_queries(&r->shape, &r->params, norm, r->rows, r->x, query);
     size_t above = 0;
     for (size_t n = 0; n < r->gates; n++) {
-        double score =
-            plain_score(&r->shape, &r->params, query + n / r->shape.topk * r->shape.d_key,
-                        r->tape.index_a[n], r->tape.index_b[n]);
+        double score = plain_score(
+            &r->shape, &r->params, query + n / r->shape.topk * r->shape.d_key,
+            n / r->shape.topk % r->shape.head_count, r->tape.index_a[n], r->tape.index_b[n]);
         assert_true(fabs(score) > 0.01);
         above += score > 0;
     }
@@ -495,6 +503,31 @@ static void backward_accumulates(void **state) {
     for (size_t n = (size_t)(r.d_x - r.block); r.block + n < r.d_gate; n++)
         assert_true(fabsf(r.block[n] - 2 * once[n]) < 1e-5f * (1 + fabsf(once[n])));
     free(once);
+    release(&r);
+}
+
+// 18 rows in pieces of 5, and in two whole ones.
+static void a_shorter_last_piece_has_the_gradients_of_whole_ones(void **state) {
+    (void)state;
+    router r = make(odd, 20, 5, 23);
+    reef_router_tape tape = r.tape, whole;
+    r.rows = 18;
+    assert_int_equal(reef_router_tape_init(&whole, &r.shape, 18, 9, true, NULL), REEF_OK);
+    float *cut = malloc(r.block_floats * sizeof *cut);
+    assert_non_null(cut);
+    clear_grads(&r);
+    forward(&r, REEF_ROUTER_TRAIN, NULL);
+    backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
+    memcpy(cut, r.block, r.block_floats * sizeof *cut);
+    r.tape = whole;
+    clear_grads(&r);
+    forward(&r, REEF_ROUTER_TRAIN, NULL);
+    backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
+    for (size_t n = 0; n < r.block_floats; n++)
+        assert_true(fabsf(r.block[n] - cut[n]) < 1e-5f * (1 + fabsf(cut[n])));
+    r.tape = tape;
+    reef_router_tape_release(&whole);
+    free(cut);
     release(&r);
 }
 
@@ -710,6 +743,7 @@ static int run_with(const char *kernels) {
         cmocka_unit_test(backward_agrees_with_finite_differences_without_batch_norm),
         cmocka_unit_test(backward_agrees_with_finite_differences_when_folded),
         cmocka_unit_test(backward_accumulates),
+        cmocka_unit_test(a_shorter_last_piece_has_the_gradients_of_whole_ones),
         cmocka_unit_test(inactive_pieces_get_and_give_no_gradient),
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
         cmocka_unit_test(a_query_that_is_not_finite_is_named),
@@ -720,6 +754,25 @@ static int run_with(const char *kernels) {
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
+// With whatever kernels are the last of run_with's: which sub-keys are read does not depend on them.
+static int run_with_tables_for_each_head(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forward_agrees_with_the_plain_router),
+        cmocka_unit_test(retrieval_equals_exhaustive_search_on_ties),
+        cmocka_unit_test(folded_router_agrees_with_running_statistics),
+        cmocka_unit_test(a_row_does_not_depend_on_the_rest_of_the_batch),
+        cmocka_unit_test(backward_agrees_with_finite_differences_with_batch_norm),
+        cmocka_unit_test(backward_agrees_with_finite_differences_without_batch_norm),
+        cmocka_unit_test(backward_agrees_with_finite_differences_when_folded),
+        cmocka_unit_test(backward_accumulates),
+        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
+        cmocka_unit_test(a_query_that_is_not_finite_is_named),
+    };
+    head_keys = true;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
 int main(void) {
-    return run_with("scalar") + run_with("avx2") + run_with("avx512");
+    return run_with("scalar") + run_with("avx2") + run_with("avx512") +
+           run_with_tables_for_each_head();
 }

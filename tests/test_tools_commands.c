@@ -59,6 +59,20 @@ static void help_lists_every_command(void **state) {
     program_release(&help);
 }
 
+static void the_first_word_of_several_commands_lists_them(void **state) {
+    (void)state;
+    json_t *document = reef_json("help", "snapshot", NULL);
+    size_t i, listed = 0, count;
+    json_t *one;
+    json_array_foreach(json_object_get(document, "commands"), i, one) listed +=
+        strncmp(json_string_value(json_object_get(one, "name")), "snapshot ", 9) == 0;
+    assert_int_equal(listed, json_array_size(json_object_get(document, "commands")));
+    const cli_command *commands = cli_commands(&count);
+    for (size_t k = 0; k < count; k++) listed -= strncmp(commands[k].name, "snapshot ", 9) == 0;
+    assert_int_equal(listed, 0);
+    json_decref(document);
+}
+
 static void every_field_of_the_configuration_is_an_option_of_init(void **state) {
     (void)state;
     program p;
@@ -291,6 +305,14 @@ static void dry_runs_change_nothing(void **state) {
     json_decref(reef_json("thaw", w->pool, "--dry-run", NULL));
     json_decref(reef_json("snapshot", "create", w->pool, "new", "--dry-run", NULL));
     json_decref(reef_json("init", w->missing, "--dry-run", NULL));
+    json_t *plan = reef_json("train", w->pool, w->english, w->code, "--dry-run", NULL);
+    assert_int_equal(integer(plan, "files"), 2);
+    assert_int_equal(integer(plan, "stream_bytes"), 400 + 300);
+    json_decref(plan);
+    json_decref(reef_json("export", "pool", w->pool, w->missing, "--dry-run", NULL));
+    plan = reef_json("export", "generation", w->pool, "0", w->missing, "--dry-run", NULL);
+    assert_true(json_is_false(json_object_get(plan, "done")));
+    json_decref(plan);
     assert_int_not_equal(access(w->missing, F_OK), 0);
     char *after = root_of(w->pool);
     assert_string_equal(before, after);
@@ -650,6 +672,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_command_explains_itself_with_an_example),
         cmocka_unit_test(help_lists_every_command),
+        cmocka_unit_test(the_first_word_of_several_commands_lists_them),
         cmocka_unit_test(every_field_of_the_configuration_is_an_option_of_init),
         cmocka_unit_test(every_json_answer_is_one_document_with_its_keys),
         cmocka_unit_test(the_matrix_holds_what_eval_says_state_by_state),

@@ -118,6 +118,8 @@ static void a_generation_goes_from_one_pool_to_another(void **state) {
     assert_int_equal(integer(file, "builds_on"), 1);
     assert_int_equal(integer(file, "experts"), TINY_SIDE_NEW * TINY_SIDE_NEW);
     assert_true(integer(file, "trained_bytes") > 0);
+    assert_true(json_is_true(json_object_get(file, "done")));
+    assert_int_equal(json_object_del(file, "done"), 0); // the rest is what importing says of it
 
     json_t *plan = reef_json("import", c->copy, c->file, "--dry-run", NULL);
     assert_true(json_is_false(json_object_get(plan, "done")));

@@ -152,18 +152,20 @@ static void expect_verbose(const world *w, const char *says) {
     program p;
     program_run(&p, argv, NULL);
     assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.err, says));
+    char *first = cli_format("reef: using the %s", says);
+    assert_int_equal(strncmp(p.err, first, strlen(first)), 0); // nothing stands before it
+    free(first);
     program_release(&p);
 }
 
 static void changes_go_through_the_daemon_while_it_runs(void **state) {
     world *w = *state;
     assert_false(daemon_runs(w));
-    expect_verbose(w, "no daemon runs");
+    expect_verbose(w, "pool ");
     start_daemon(w);
     wait_until_trained(w);
 
-    expect_verbose(w, "asking the daemon");
+    expect_verbose(w, "socket ");
     json_t *sealed = reef_json("seal", NULL, w, "--seal-dtype=bf16");
     const json_t *generation = json_object_get(sealed, "sealed");
     assert_string_equal(json_string_value(json_object_get(generation, "dtype")), "bf16");
@@ -363,6 +365,14 @@ static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(v
         if (!strstr(words, "when the step under way was done"))
             fail_msg("%s does not say that it waited: %s", COMMANDS[i][0], words);
         free(words);
+    }
+    static const char *const ASKED[] = {"commit", "pause", "resume", "drain", "reload", "stop"};
+    for (size_t i = 0; i < sizeof(ASKED) / sizeof(*ASKED); i++) {
+        json_t *plan = reef_json(ASKED[i], NULL, w, "--dry-run");
+        assert_true(json_is_false(json_object_get(plan, "done")));
+        assert_int_equal(json_integer_value(json_object_get(plan, "pid")), w->daemon);
+        assert_string_equal(json_string_value(json_object_get(plan, "command")), ASKED[i]);
+        json_decref(plan);
     }
     char *words = verbose_words(w, "reload", NULL);
     assert_non_null(strstr(words, "changed        nothing\nneeds restart  nothing\n"));

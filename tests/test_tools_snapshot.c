@@ -216,6 +216,40 @@ static void in_place_the_pool_itself_goes_back(void **state) {
 
 // ---- remove and prune ----------------------------------------------------------------------------
 
+static void snapshots_are_found_by_the_beginning_of_their_root(void **state) {
+    world *w = *state;
+    own_pool own = pool_new(w, "by-root");
+    json_t *list = reef_json("snapshot", "list", own.pool, NULL);
+    const json_t *only = json_array_get(json_object_get(list, "snapshots"), 0);
+    char *root = cli_format("%s", json_string_value(json_object_get(only, "root")));
+    char *four = cli_format("%.4s", root), *three = cli_format("%.3s", root);
+    json_decref(list);
+    json_t *shown = reef_json("snapshot", "show", own.pool, four, NULL);
+    assert_string_equal(json_string_value(json_object_get(shown, "name")), "kept");
+    json_decref(shown);
+    expect_failure(66, "no snapshot", (const char *[]){"snapshot", "show", own.pool, three, NULL});
+    free(three);
+    free(four);
+    free(root);
+    // Two of the same state have the same root.
+    json_decref(reef_json("snapshot", "create", own.pool, "twin-1", NULL));
+    json_decref(reef_json("snapshot", "create", own.pool, "twin-2", NULL));
+    shown = reef_json("snapshot", "show", own.pool, "twin-1", NULL);
+    char *both = cli_format("%.8s", json_string_value(json_object_get(shown, "root")));
+    json_decref(shown);
+    expect_failure(64, "twin-1, twin-2",
+                   (const char *[]){"snapshot", "show", own.pool, both, NULL});
+    // Names go before roots.
+    char *named = cli_format("%s-named", both);
+    json_decref(reef_json("snapshot", "create", own.pool, named, NULL));
+    shown = reef_json("snapshot", "show", own.pool, both, NULL);
+    assert_string_equal(json_string_value(json_object_get(shown, "name")), named);
+    json_decref(shown);
+    free(named);
+    free(both);
+    pool_free(&own);
+}
+
 static void snapshots_are_removed_by_name_or_its_beginning(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "remove");
@@ -352,6 +386,7 @@ int main(void) {
         cmocka_unit_test(a_difference_is_told_as_a_table_and_as_json),
         cmocka_unit_test(a_snapshot_becomes_a_pool_of_its_own),
         cmocka_unit_test(in_place_the_pool_itself_goes_back),
+        cmocka_unit_test(snapshots_are_found_by_the_beginning_of_their_root),
         cmocka_unit_test(snapshots_are_removed_by_name_or_its_beginning),
         cmocka_unit_test(prune_keeps_the_last_and_the_newest_of_each_day),
         cmocka_unit_test(the_beginning_of_a_name_is_enough_everywhere),

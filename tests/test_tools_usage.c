@@ -229,7 +229,7 @@ static void mistakes_say_what_was_wrong(void **state) {
         {{"usage", w->pool, "--since", "soon"}, 64, "--since is 'soon', which is no time"},
         {{"usage", w->pool, "--until", "2024-02-30"}, 64, "--until"},
         {{"usage", w->pool, "--since", "2h", "--until=3h"}, 64, "is not before"},
-        {{"usage", w->pool, "--layer", "1"}, 64, "layer 1 has a dense"},
+        {{"usage", w->pool, "--layer", "1"}, 64, "layer 1 is of kind dense"},
         {{"usage", w->pool, "--layer", "2"}, 66, "the model has 0 to 1"},
         {{"usage", w->pool, "--layer", "x"}, 64, "--layer"},
         {{"usage", w->missing, "--since", "2h"}, 66, w->missing},

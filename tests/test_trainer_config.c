@@ -110,6 +110,8 @@ static void fields_are_set_by_name_with_either_dash(void **state) {
     assert_true(config.batch_norm);
     assert_set(&config, "ffw", "ppdp");
     assert_string_equal(config.ffw, "ppdp");
+    assert_set(&config, "ffw", "pkdm");
+    assert_string_equal(config.ffw, "pkdm");
     assert_set(&config, "ffw", "d");
     assert_string_equal(config.ffw, "d");
     assert_set(&config, "seed", "9007199254740991");
@@ -152,10 +154,13 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
         assert_set_fails("clip", NUMBERS[i], "clip");
     assert_set_fails("batch_norm", "maybe", "true or false");
     assert_set_fails("boundaries", "maybe", "drift, given, budget or capacity");
-    assert_set_fails("ffw", "px", "p (PEER) or d (dense)");
-    assert_set_fails("ffw", "", "p (PEER) or d (dense)");
+    assert_set_fails("ffw", "px", "m (mixture of experts) or d (dense)");
+    assert_set_fails("ffw", "", "letters p (PEER), k (product-key memory)");
+    assert_set_fails("subkeys", "own", "must be shared or head");
+    assert_set_fails("moe_experts", "0", "1 to 1024");
+    assert_set_fails("moe_capacity", "0", "0.001 to 1024");
     assert_set_fails("ffw", "ppppppppppppppppppppppppppppppppp", "at most 32");
-    assert_set_fails("model", "image", "must be lm or vector");
+    assert_set_fails("model", "image", "must be lm, vector or layer");
     assert_set_fails("expert", "swiglu_of_many_letters", "must be gelu, relu or glu");
     assert_set_fails("expert", "", "must be gelu, relu or glu");
     assert_set_fails("expert", "GELU", "must be gelu, relu or glu");
@@ -218,6 +223,15 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
          "boundary_mark is for language models"},
         {{{"experts_max", "16383"}}, "experts_max 16383 is less than the 16384 experts"},
         {{{"ffw", "pdpd"}, {"experts_max", "8191"}}, "than the 8192 experts of the first"},
+        {{{"model", "vector"}, {"inputs", "5"}, {"ffw", "kppp"}},
+         "ffw with letters k or m is for language models"},
+        {{{"model", "vector"}, {"inputs", "5"}, {"subkeys", "head"}},
+         "subkeys head is for language models"},
+        {{{"ffw", "kdmd"}, {"experts_max", "4095"}}, "less than the 4096 experts of the first"},
+        {{{"ffw", "m"}, {"moe_experts", "1024"}, {"d_ffw", "1024"}},
+         "more values than a pool keeps of one mixture, 89478485"},
+        {{{"model", "layer"}, {"strategy", "finetune"}}, "a layer by itself has generations"},
+        {{{"model", "layer"}, {"topk", "65"}}, "topk 65 is more than the 64 sub-keys"},
         {{{"batch", "1024"}, {"context", "4096"}, {"heads", "64"}}, "make the batch smaller"},
     };
     for (size_t i = 0; i < sizeof(MISFITS) / sizeof(MISFITS[0]); i++) {
@@ -364,6 +378,8 @@ static void text_from_before_a_choice_existed_means_its_default(void **state) {
     (void)state;
     static const char *const NEWER[] = {"\"expert\": \"gelu\", ",
                                         "\"score\": \"softmax\", ",
+                                        "\"subkeys\": \"shared\", \"moe_experts\": 8, "
+                                        "\"moe_capacity\": 1.0, ",
                                         ", \"seal_dtype\": \"f32\"",
                                         "\"boundary_bytes\": 1048576, \"boundary_mark\": \"\", ",
                                         "\"growth\": \"generation\", \"size_new\": \"fixed\", ",
@@ -388,6 +404,10 @@ static void text_from_before_a_choice_existed_means_its_default(void **state) {
     json = edited("\"weigh_older\": true, ", "");
     assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
     assert_false(older.weigh_older);
+    free(json);
+    json = edited("\"adapt_whole\": true, ", "");
+    assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);
+    assert_false(older.adapt_whole);
     free(json);
     json = edited("\"adapt_position\": true, ", "");
     assert_int_equal(reef_config_parse(&older, json, strlen(json), &err), REEF_OK);

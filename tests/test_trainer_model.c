@@ -1,263 +1,9 @@
 // The whole model's backward against finite differences of its forward, and what generations promise
 // about each other: opening one changes nothing, a silent one costs not one bit.
-#include "model.h"
-#include "random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { WINDOWS = 3, RETAIN = 1 };
-
-typedef struct model_fixture {
-    reef_config config;
-    reef_net net;
-    reef_pass pass;
-    reef_batch batch;
-    uint8_t *tokens, *targets, *fire;
-    float *weight;
-    size_t rows;
-    uint32_t *choices; // of the unperturbed forward, see gather_choices
-} model_fixture;
-
-static reef_config small_config(void) {
-    reef_config config;
-    reef_config_default(&config);
-    config.layers = 3;
-    strcpy(config.ffw, "pdp");
-    config.d_model = 12;
-    config.attention_heads = 3;
-    config.context = 7;
-    config.batch = WINDOWS - RETAIN;
-    config.d_ffw = 10;
-    config.heads = 2;
-    config.topk = 2;
-    config.d_key = 6;
-    config.side = 5;
-    config.adapters = 3;
-    config.side_new = 4;
-    config.retain_weight = 0.0f; // its denominator counts as a constant: no finite difference of it
-    return config;
-}
-
-// The one before is sealed with rows of `dtype`.
-static void add_generation(model_fixture *f, reef_dtype dtype) {
-    reef_error err;
-    reef_gen *gen = NULL;
-    bool first = f->net.gen_count == 0;
-    reef_generation info = {
-        .generation = (uint32_t)f->net.gen_count, .side = first ? 5 : 4, .dtype = REEF_F32};
-    assert_int_equal(reef_gen_new(&gen, &f->config, &info, &err), REEF_OK);
-    const reef_gen *before = first ? NULL : f->net.gens[f->net.gen_count - 1];
-    reef_gen_initialise(gen, &f->config, before);
-    if (!first) {
-        reef_gen *sealed = NULL;
-        assert_int_equal(
-            reef_gen_seal(&sealed, f->net.gens[f->net.gen_count - 1], &f->config, dtype, &err),
-            REEF_OK);
-        reef_gen_free(f->net.gens[f->net.gen_count - 1]);
-        f->net.gens[f->net.gen_count - 1] = sealed;
-    }
-    assert_int_equal(reef_net_append(&f->net, gen, &err), REEF_OK);
-    reef_pass_forget_generation(&f->pass, f->net.gen_count - 1);
-    if (!first) reef_pass_forget_generation(&f->pass, f->net.gen_count - 2);
-}
-
-static void add_open_generation(model_fixture *f) {
-    add_generation(f, REEF_F32);
-}
-
-// Every value away from its initial zero or one, so that no term of the gradient can hide.
-static void stir(reef_gen *gen, const reef_config *config) {
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_tensor *tensor = &gen->tensors[i];
-        float *noise = malloc(tensor->count * sizeof *noise);
-        assert_non_null(noise);
-        reef_random_uniform(tensor->count, noise, 0.3f, 77, i);
-        bool variance = strstr(tensor->name, "bn_var") != NULL;
-        for (size_t j = 0; j < tensor->count; j++)
-            tensor->data[j] += variance ? fabsf(noise[j]) : noise[j];
-        free(noise);
-    }
-    for (uint32_t l = 0; l < config->layers; l++)
-        reef_random_normal(gen->peers[l].expert_count * gen->peers[l].row_values,
-                           gen->peers[l].experts, 0.5f, 78, l);
-}
-
-static int setup_with(void **state, const char *expert, const char *score) {
-    reef_error err;
-    model_fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    f->config = small_config();
-    assert_int_equal(reef_config_set(&f->config, "expert", expert, &err), REEF_OK);
-    assert_int_equal(reef_config_set(&f->config, "score", score, &err), REEF_OK);
-    f->net.config = f->config;
-    f->rows = (size_t)WINDOWS * f->config.context;
-    assert_int_equal(reef_pass_init(&f->pass, &f->net.config, WINDOWS, true, &err), REEF_OK);
-    f->tokens = calloc(f->rows, 1);
-    f->targets = calloc(f->rows, 1);
-    f->fire = calloc(3 * f->rows, 1);
-    f->weight = calloc(f->rows, sizeof *f->weight);
-    for (size_t i = 0; i < f->rows; i++) {
-        f->tokens[i] = (uint8_t)(reef_random_bits(5, 1, i) % 6);
-        f->targets[i] = (uint8_t)(reef_random_bits(5, 2, i) % 6);
-        f->weight[i] = 0.25f + (float)reef_random_unit(5, 3, i);
-    }
-    f->batch = (reef_batch){
-        .windows = WINDOWS,
-        .tokens = f->tokens,
-        .targets = f->targets,
-        .weight = f->weight,
-        .fire = f->fire,
-        .fire_stride = f->rows,
-    };
-    add_open_generation(f);
-    stir(f->net.gens[0], &f->config);
-    *state = f;
-    return 0;
-}
+#include "small_model.h"
 
 static int setup(void **state) {
     return setup_with(state, "gelu", "softmax");
-}
-
-static int teardown(void **state) {
-    model_fixture *f = *state;
-    reef_pass_release(&f->pass);
-    reef_net_release(&f->net);
-    free(f->tokens);
-    free(f->targets);
-    free(f->fire);
-    free(f->weight);
-    free(f->choices);
-    free(f);
-    return 0;
-}
-
-static void forward(model_fixture *f, reef_pass_mode mode) {
-    reef_error err;
-    assert_int_equal(reef_pass_forward(&f->pass, &f->net, NULL, &f->batch, mode, &err), REEF_OK);
-}
-
-static double loss(model_fixture *f) {
-    forward(f, REEF_PASS_TRAIN);
-    double sum = 0.0;
-    for (size_t i = 0; i < f->rows; i++) sum += (double)f->weight[i] * f->pass.loss[i];
-    return sum;
-}
-
-#define CHOICES_MAX 4096
-#define ERROR_MAX 3e-3 // a wrong coefficient in one term is near 1e-2
-
-// What is a choice and not a slope, of every fired generation, all layers, one after the other: each
-// chosen expert, whether it has a weight (relu scores), and on which side of its kink a relu is.
-static size_t gather_choices(const model_fixture *f, uint32_t *out) {
-    reef_expert_shape shape = reef_gen_expert_shape(&f->config);
-    size_t each = f->rows * shape.P, count = 0;
-    for (size_t g = 0; g < f->net.gen_count; g++)
-        for (uint32_t l = 0; l < f->config.layers; l++) {
-            if (!reef_layer_is_peer(&f->config, l)) continue;
-            const reef_pass_peer *peer = &f->pass.peers[g][l];
-            assert_true(count + each <= CHOICES_MAX);
-            for (size_t i = 0; i < each; i++) {
-                bool active = shape.kind == REEF_EXPERT_RELU && peer->hidden[i] > 0.0f;
-                out[count++] = peer->tape.indices[i] * 4 + 2 * (peer->tape.gate[i] > 0.0f) + active;
-            }
-        }
-    return count;
-}
-
-static bool choices_are_kept(const model_fixture *f) {
-    uint32_t now[CHOICES_MAX];
-    size_t count = gather_choices(f, now);
-    return memcmp(now, f->choices, count * sizeof *now) == 0;
-}
-
-// Every `stride`-th value of a parameter. Steps that change a choice are left out, and most must not.
-static double worst_error(model_fixture *f,
-                          size_t count,
-                          float *values,
-                          const float *gradient,
-                          size_t stride,
-                          size_t *kept,
-                          size_t *tried) {
-    // Half way between rounding, which 1e-3 shows, and the curvature of a sigmoid or gated model.
-    const float step = 2.5e-3f;
-    double worst = 0.0;
-    for (size_t i = 0; i < count; i += stride) {
-        const float middle = values[i];
-        volatile float above = middle + step, below = middle - step;
-        values[i] = above;
-        double loss_above = loss(f);
-        bool same = choices_are_kept(f);
-        values[i] = below;
-        double loss_below = loss(f);
-        same = same && choices_are_kept(f);
-        values[i] = middle;
-        ++*tried;
-        if (!same) continue;
-        ++*kept;
-        double numeric = (loss_above - loss_below) / ((double)above - (double)below);
-        double analytic = (double)gradient[i];
-        double error = fabs(analytic - numeric) / fmax(1.0, fmax(fabs(analytic), fabs(numeric)));
-        if (!(error <= worst)) worst = error;
-    }
-    return worst;
-}
-
-static void check_all_gradients(model_fixture *f) {
-    reef_gen *open = f->net.gens[f->net.gen_count - 1];
-    size_t kept = 0, tried = 0;
-    f->choices = calloc(CHOICES_MAX, sizeof *f->choices);
-    assert_non_null(f->choices);
-    loss(f);
-    gather_choices(f, f->choices);
-    // Adam without memory and with an enormous epsilon is plain descent by the gradient itself.
-    float *before[8] = {0};
-    for (uint32_t l = 0; l < f->config.layers; l++) {
-        size_t bytes = open->peers[l].expert_count * open->peers[l].row_values * sizeof(float);
-        before[l] = malloc(bytes + 1);
-        if (bytes > 0) memcpy(before[l], open->peers[l].experts, bytes);
-    }
-    reef_pass_update update = {
-        .adam = {.learning_rate = 1e6f, .beta1 = 0.0f, .beta2 = 0.0f, .epsilon = 1e6f}};
-    reef_pass_backward(&f->pass, &f->net, NULL, &f->batch, &update);
-    float *gradients[8] = {0};
-    for (uint32_t l = 0; l < f->config.layers;
-         l++) { // all rows back in place before any is measured
-        size_t count = open->peers[l].expert_count * open->peers[l].row_values;
-        gradients[l] = malloc((count + 1) * sizeof(float));
-        for (size_t i = 0; i < count; i++)
-            gradients[l][i] = before[l][i] - open->peers[l].experts[i];
-        if (count > 0) memcpy(open->peers[l].experts, before[l], count * sizeof(float));
-    }
-    for (uint32_t l = 0; l < f->config.layers; l++) {
-        size_t count = open->peers[l].expert_count * open->peers[l].row_values;
-        double error =
-            worst_error(f, count, open->peers[l].experts, gradients[l], 7, &kept, &tried);
-        if (error > ERROR_MAX) print_message("experts of layer %u: %g\n", l, error);
-        assert_true(error < ERROR_MAX);
-        free(gradients[l]);
-    }
-    for (size_t i = 0; i < open->tensor_count; i++) {
-        reef_tensor *tensor = &open->tensors[i];
-        if (tensor->grad == NULL) continue;
-        float *gradient = malloc(tensor->count * sizeof *gradient);
-        memcpy(gradient, tensor->grad, tensor->count * sizeof *gradient);
-        size_t stride = tensor->count > 120 ? tensor->count / 60 | 1 : 1;
-        double error = worst_error(f, tensor->count, tensor->data, gradient, stride, &kept, &tried);
-        if (error > ERROR_MAX) print_message("%s: %g\n", tensor->name, error);
-        assert_true(error < ERROR_MAX);
-        free(gradient);
-    }
-    assert_true(kept * 2 > tried);
-    for (uint32_t l = 0; l < f->config.layers; l++) free(before[l]);
 }
 
 static void first_generation_backward_agrees_with_finite_differences(void **state) {
@@ -274,19 +20,6 @@ static void every_kind_and_score_has_a_true_gradient(void **state) {
     }
 }
 
-static void check_later_generation(model_fixture *f, reef_dtype dtype) {
-    add_generation(f, dtype);
-    stir(f->net.gens[1], &f->config);
-    for (size_t i = 0; i < f->rows; i++) f->fire[f->rows + i] = 1;
-    add_generation(f, dtype);
-    stir(f->net.gens[2], &f->config);
-    // The last window is old data: gates decide, and no more than some tokens fire.
-    size_t T = f->config.context;
-    for (size_t i = 0; i < f->rows; i++) f->fire[2 * f->rows + i] = i < 2 * T || i % 3 == 1;
-    for (size_t i = 0; i < T; i++) f->fire[f->rows + i] = i > 2;
-    check_all_gradients(f);
-}
-
 static void later_generation_backward_agrees_with_finite_differences(void **state) {
     check_later_generation(*state, REEF_F32);
 }
@@ -296,6 +29,44 @@ static void a_generation_on_top_of_rounded_ones_has_a_true_gradient(void **state
     setup_with(state, "glu", "sigmoid");
     check_later_generation(*state, REEF_BF16);
     teardown(state);
+}
+
+// Of 12 wide, rank 3 corrects all matrices by two, 8 that of queries, keys and values by two and the others as a
+// whole, and 12 all as a whole.
+static const char *const RANKS[] = {"3", "8", "12"};
+
+static void corrections_of_every_rank_have_true_gradients(void **state) {
+    for (size_t i = 0; i < 3; i++) {
+        *state = small_model((const char *const[]){"adapters", RANKS[i], NULL});
+        model_fixture *f = *state;
+        assert_int_equal(reef_adapter_shape_qkv(&f->config).whole, i == 2);
+        assert_int_equal(reef_adapter_shape_out(&f->config).whole, i > 0);
+        check_later_generation(f, REEF_F32);
+        teardown(state);
+    }
+}
+
+// Evaluation multiplies with merged matrices where one generation answers, training with its parts.
+static void merged_corrections_are_those_of_training(void **state) {
+    for (size_t i = 0; i < 3; i++) {
+        *state = small_model(
+            (const char *const[]){"adapters", RANKS[i], "batch_norm", "false", NULL});
+        model_fixture *f = *state;
+        add_open_generation(f);
+        stir(f->net.gens[1], &f->config);
+        for (size_t t = 0; t < f->rows; t++) f->fire[f->rows + t] = t % 3 == 1;
+        f->batch.weight = NULL;
+        forward(f, REEF_PASS_TRAIN);
+        size_t count = f->rows * REEF_VOCAB;
+        float *parts = malloc(count * sizeof *parts);
+        assert_non_null(parts);
+        memcpy(parts, f->pass.logits, count * sizeof *parts);
+        reef_gen_fold(f->net.gens[1], &f->config);
+        forward(f, REEF_PASS_EVALUATE);
+        for (size_t j = 0; j < count; j++) assert_float_equal(f->pass.logits[j], parts[j], 1e-4f);
+        free(parts);
+        teardown(state);
+    }
 }
 
 // The nearest bf16 of a float, halves to even, from its bits.
@@ -429,6 +200,8 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test(every_kind_and_score_has_a_true_gradient),
         cmocka_unit_test(a_generation_on_top_of_rounded_ones_has_a_true_gradient),
+        cmocka_unit_test(corrections_of_every_rank_have_true_gradients),
+        cmocka_unit_test(merged_corrections_are_those_of_training),
         cmocka_unit_test(sealing_rounds_each_row_once),
         cmocka_unit_test_setup_teardown(opening_a_generation_changes_no_bit, setup, teardown),
         cmocka_unit_test_setup_teardown(a_silent_generation_touches_no_bit, setup, teardown),

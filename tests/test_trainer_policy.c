@@ -535,6 +535,7 @@ static void a_start_from_the_data_changes_no_output(void **state) {
         choose(&f->config, "boundaries", "given");
         choose(&f->config, "subkeys_new", "queries");
         choose(&f->config, "copy_experts", "7");
+        choose(&f->config, "weigh_older", "false"); // that part of a start may change some
         if (rounded) {
             choose(&f->config, "expert", "glu");
             choose(&f->config, "seal_dtype", "bf16");
@@ -560,7 +561,8 @@ static void a_start_from_the_data_changes_no_output(void **state) {
                 copies += is_a_copy(f, l, open->peers[l].experts + n * open->peers[l].row_values);
             assert_int_equal(copies, 7);
         }
-        assert_int_equal(times_said(f, "\"subkeys\": \"queries\", \"copied\": 14, \"bytes\": 192"),
+        assert_int_equal(times_said(f, "\"subkeys\": \"queries\", \"copied\": 14, \"older\": true, "
+                                       "\"bytes\": 192"),
                          1);
 
         // As evaluated with the new gate open everywhere: nothing that it adds is not zero.
@@ -580,6 +582,41 @@ static void a_start_from_the_data_changes_no_output(void **state) {
         free(now);
         lifelong_teardown(&own);
     }
+}
+
+static void assert_weighs_older(const lifelong *f, float delta) {
+    const reef_gen *open = gen_of(f, 1);
+    for (uint32_t l = 0; l < f->config.layers; l++)
+        for (size_t d = 0; d < f->config.d_model; d++)
+            assert_true(open->weights.delta_older[l][d] == delta);
+    char name[] = "block0.delta_older";
+    const reef_tensor *tensor = reef_gen_find(open, name);
+    assert_non_null(tensor);
+    for (size_t d = 0; d < tensor->count; d++) assert_true(tensor->average[d] == delta);
+}
+
+static void a_start_leaves_out_older_experts_that_only_harm(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    choose(&f->config, "boundaries", "given");
+    make_pool(f, 2);
+    feed_kind(f, 0, 6000, 3);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    uint8_t text[3 * BATCH + 1];
+    lifelong_text(text, sizeof text, 0, 4); // what they were trained for
+    assert_true(reef_start_is_due(f->trainer));
+    ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
+    assert_weighs_older(f, 0.0f);
+    assert_int_equal(times_said(f, "\"older\": true"), 1);
+    for (uint32_t l = 0; l < f->config.layers; l++) { // now they say the opposite, and loudly
+        const reef_peer *peer = &gen_of(f, 0)->peers[l];
+        size_t D = f->config.d_model;
+        for (size_t n = 0; n < peer->expert_count; n++)
+            for (size_t d = 0; d < D; d++) peer->experts[n * peer->row_values + D + d] *= -20.0f;
+    }
+    ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
+    assert_weighs_older(f, -1.0f);
+    assert_int_equal(times_said(f, "\"older\": false"), 1);
 }
 
 static void a_start_happens_once_and_at_the_first_batch(void **state) {
@@ -665,6 +702,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(under_drift_a_full_pool_trains_what_it_would_have_held,
                                         lifelong_setup, lifelong_teardown),
         cmocka_unit_test(a_start_from_the_data_changes_no_output),
+        cmocka_unit_test_setup_teardown(a_start_leaves_out_older_experts_that_only_harm,
+                                        lifelong_setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_start_happens_once_and_at_the_first_batch, lifelong_setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_sealed_generation_has_never_seen_held_bytes,

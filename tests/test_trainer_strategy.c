@@ -306,7 +306,7 @@ static void ewc_penalty_of_rows_has_the_gradient_it_says(void **state) {
     reef_gen *gen = gen_of(f);
     reef_peer *peer = &gen->peers[1];
     reef_strategy *strategy = &f->trainer->strategy;
-    reef_expert_shape shape = reef_gen_expert_shape(&f->config);
+    reef_expert_shape shape = reef_gen_expert_shape(&f->config, 1);
     size_t count = peer->expert_count * peer->row_values;
     spread(peer->experts, strategy->fisher.rows[1], count);
     float *values = copy_of(peer->experts, count * sizeof(float));

@@ -18,7 +18,6 @@
 
 #define THREADS_MAX 1024
 #define EXIT_NO_MEMORY 71
-#define HELP_COLUMN 26 // where the explanation of an option begins
 
 // ---- memory --------------------------------------------------------------------------------------
 
@@ -46,92 +45,9 @@ char *cli_format(const char *format, ...) {
     return text;
 }
 
-// ---- the options of a command --------------------------------------------------------------------
-
-// The options of a command in the order of its help: its own, the configuration's, the common ones.
-typedef struct option_list {
-    cli_option *options;
-    size_t count;
-    char *names; // of configuration fields, with dashes
-} option_list;
-
-static const cli_option POOL_OPTIONS[] = {
-    {"pool", "POOL", "directory of the pool; also the first argument, or REEF_POOL"},
-    {0},
-};
-static const cli_option COMPUTE_OPTIONS[] = {
-    {"threads", "N", "threads to compute with (default: one per core)"},
-    {"memory", "SIZE", "what to hold in memory, such as 2G (default: all there is)"},
-    {0},
-};
-static const cli_option CHANGE_OPTIONS[] = {
-    {"dry-run", NULL, "say what would happen and change nothing"},
-    {0},
-};
-static const cli_option DAEMON_OPTIONS[] = {
-    {"socket", "PATH", "the daemon's socket (default: reefd.sock in the pool)"},
-    {"verbose", NULL, "say whether the daemon or this program does the work"},
-    {0},
-};
-static const cli_option COMMON_OPTIONS[] = {
-    {"json", NULL, "answer with one JSON document"},
-    {"help", NULL, "print this help"},
-    {0},
-};
-
-static void list_add(option_list *list, const cli_option *options) {
-    for (; options && options->name; options++) list->options[list->count++] = *options;
-}
-
-static size_t options_count(const cli_option *options) {
-    size_t count = 0;
-    while (options && options[count].name) count++;
-    return count;
-}
-
-// d_model is --d-model.
-static void list_add_config(option_list *list) {
-    size_t field_count, bytes = 0;
-    const reef_config_field *fields = reef_config_fields(&field_count);
-    for (size_t i = 0; i < field_count; i++) bytes += strlen(fields[i].name) + 1;
-    list->names = cli_alloc(bytes, 1);
-    char *name = list->names;
-    for (size_t i = 0; i < field_count; i++) {
-        memcpy(name, fields[i].name, strlen(fields[i].name) + 1);
-        for (char *c = name; *c; c++)
-            if (*c == '_') *c = '-';
-        list->options[list->count++] =
-            (cli_option){.name = name, .value = "VALUE", .help = fields[i].help};
-        name += strlen(name) + 1;
-    }
-}
-
-static void list_init(option_list *list, const cli_command *command) {
-    size_t field_count;
-    reef_config_fields(&field_count);
-    size_t most = options_count(command->manual->options) + field_count +
-                  options_count(POOL_OPTIONS) + options_count(COMPUTE_OPTIONS) +
-                  options_count(CHANGE_OPTIONS) + options_count(DAEMON_OPTIONS) +
-                  options_count(COMMON_OPTIONS);
-    *list = (option_list){.options = cli_alloc(most, sizeof(*list->options))};
-    list_add(list, command->manual->options);
-    if (command->traits & CLI_CONFIG) list_add_config(list);
-    if (command->traits & CLI_POOL) list_add(list, POOL_OPTIONS);
-    if (command->traits & CLI_COMPUTES) list_add(list, COMPUTE_OPTIONS);
-    if (command->traits & CLI_CHANGES) list_add(list, CHANGE_OPTIONS);
-    if (command->traits & CLI_DAEMON) list_add(list, DAEMON_OPTIONS);
-    list_add(list, COMMON_OPTIONS);
-}
-
-static void list_release(option_list *list) {
-    free(list->options);
-    free(list->names);
-    *list = (option_list){0};
-}
-
 // ---- parsing -------------------------------------------------------------------------------------
 
-static reef_status unknown_option(const option_list *list, const char *argument, reef_error *err) {
+static reef_status unknown_option(const cli_options *list, const char *argument, reef_error *err) {
     char *name = cli_format("%s", argument + strspn(argument, "-"));
     name[strcspn(name, "=")] = '\0';
     const char *guess = NULL;
@@ -152,7 +68,7 @@ static reef_status unknown_option(const option_list *list, const char *argument,
 
 // Which element of argv getopt complains about: a long option is the last one it looked at, a letter
 // may stand anywhere in a cluster such as -xy.
-static reef_status bad_option(const option_list *list, char **argv, reef_error *err) {
+static reef_status bad_option(const cli_options *list, char **argv, reef_error *err) {
     if (optopt && optopt < 256) {
         char letter[3] = {'-', (char)optopt, '\0'};
         return unknown_option(list, letter, err);
@@ -161,7 +77,7 @@ static reef_status bad_option(const option_list *list, char **argv, reef_error *
 }
 
 static reef_status parse_options(
-    cli_call *cli, const option_list *list, int argc, char **argv, bool *help, reef_error *err) {
+    cli_call *cli, const cli_options *list, int argc, char **argv, bool *help, reef_error *err) {
     struct option *table = cli_alloc(list->count + 1, sizeof(*table));
     for (size_t i = 0; i < list->count; i++)
         table[i] =
@@ -242,13 +158,13 @@ reef_status cli_parse(
     cli_call *cli, const cli_command *command, int argc, char **argv, bool *help, reef_error *err) {
     cli->command = command;
     *help = false;
-    option_list list;
-    list_init(&list, command);
+    cli_options list;
+    cli_options_init(&list, command);
     reef_status status = parse_options(cli, &list, argc, argv, help, err);
     // The names given are those of the tables, but a configuration's names die with the list.
     for (size_t i = 0; i < cli->given_count; i++)
         cli->given[i].name = cli_format("%s", cli->given[i].name);
-    list_release(&list);
+    cli_options_release(&list);
     cli->json = cli_text(cli, "json") != NULL;
     if (status != REEF_OK || *help) return status;
 
@@ -321,130 +237,16 @@ reef_status cli_number(
     return REEF_OK;
 }
 
-// The field that an option sets, or NULL: --d-model sets d_model.
-static const reef_config_field *config_field(const char *option) {
-    size_t field_count;
-    const reef_config_field *fields = reef_config_fields(&field_count);
-    for (size_t f = 0; f < field_count; f++) {
-        const char *a = option, *b = fields[f].name;
-        while (*a && (*a == *b || (*a == '-' && *b == '_'))) {
-            a++;
-            b++;
-        }
-        if (*a == '\0' && *b == '\0') return &fields[f];
-    }
-    return NULL;
-}
-
 reef_status cli_config(const cli_call *cli, reef_config *config, reef_error *err) {
     reef_config_default(config);
     for (size_t i = 0; i < cli->given_count; i++) {
-        const reef_config_field *field = config_field(cli->given[i].name);
+        const reef_config_field *field = cli_config_field(cli->given[i].name);
         if (!field) continue;
         reef_status status = reef_config_set(config, field->name, cli->given[i].value, err);
         if (status != REEF_OK) return status;
     }
+    reef_config_reduce(config);
     return reef_config_check(config, err);
-}
-
-// ---- help ----------------------------------------------------------------------------------------
-
-static void print_option(const cli_option *option) {
-    char *left = option->value ? cli_format("  --%s %s", option->name, option->value)
-                               : cli_format("  --%s", option->name);
-    // What does not fit before the column gets a line of its own.
-    if (strlen(left) + 2 > HELP_COLUMN)
-        printf("%s\n%*s%s\n", left, HELP_COLUMN, "", option->help);
-    else
-        printf("%-*s%s\n", HELP_COLUMN, left, option->help);
-    free(left);
-}
-
-static void print_synopsis(const cli_command *command) {
-    printf("usage: reef %s", command->name);
-    if (command->traits & CLI_POOL) printf(" [POOL]");
-    printf(" [OPTIONS]");
-    if (command->operands[0]) printf(" %s", command->operands);
-    printf("\n");
-}
-
-static void print_options(const cli_command *command, const option_list *list) {
-    printf("\noptions:\n");
-    for (size_t i = 0; i < list->count; i++) {
-        cli_option option = list->options[i];
-        const reef_config_field *field =
-            command->traits & CLI_CONFIG ? config_field(option.name) : NULL;
-        char *help = field ? cli_format("%s [%s]", option.help, field->standard) : NULL;
-        if (help) option.help = help;
-        print_option(&option);
-        free(help);
-    }
-    if (command->traits & CLI_CONFIG) printf("\nDefaults stand in brackets.\n");
-}
-
-static void print_help(const cli_command *command, const option_list *list) {
-    printf("reef %s: %s\n\n", command->name, command->summary);
-    print_synopsis(command);
-    printf("\n%s\n", command->manual->about);
-    print_options(command, list);
-    printf("\nexample:\n");
-    const char *line = command->manual->example;
-    while (*line) {
-        int length = (int)strcspn(line, "\n");
-        printf("  $ %.*s\n", length, line);
-        line += length;
-        line += *line == '\n';
-    }
-}
-
-static json_t *command_json(const cli_command *command, const option_list *list) {
-    json_t *options = json_array();
-    for (size_t i = 0; i < list->count; i++) {
-        const cli_option *option = &list->options[i];
-        json_array_append_new(options, json_pack("{s:s, s:s?, s:s}", "name", option->name, "value",
-                                                 option->value, "help", option->help));
-    }
-    return json_pack("{s:s, s:s, s:b, s:s, s:s, s:o, s:s}", "name", command->name, "operands",
-                     command->operands, "pool", (command->traits & CLI_POOL) != 0, "summary",
-                     command->summary, "about", command->manual->about, "options", options,
-                     "example", command->manual->example);
-}
-
-reef_status cli_help(cli_call *cli, const cli_command *command, reef_error *err) {
-    option_list list;
-    list_init(&list, command);
-    reef_status status = REEF_OK;
-    if (cli->json)
-        status = cli_answer(cli, command_json(command, &list), err);
-    else
-        print_help(command, &list);
-    list_release(&list);
-    return status;
-}
-
-static json_t *commands_json(void) {
-    size_t count;
-    const cli_command *commands = cli_commands(&count);
-    json_t *array = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(array,
-                              json_pack("{s:s, s:s, s:s}", "name", commands[i].name, "operands",
-                                        commands[i].operands, "summary", commands[i].summary));
-    return json_pack("{s:o}", "commands", array);
-}
-
-reef_status cli_help_all(cli_call *cli, reef_error *err) {
-    if (cli->json) return cli_answer(cli, commands_json(), err);
-    size_t count;
-    const cli_command *commands = cli_commands(&count);
-    printf("reef: a lifelong-learning expert store\n\n"
-           "usage: reef COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n");
-    for (size_t i = 0; i < count; i++) printf("  %-18s%s\n", commands[i].name, commands[i].summary);
-    printf(
-        "\nA pool is a directory: the first argument, or --pool, or REEF_POOL. REEF_ISA (scalar,\n"
-        "avx2, avx512) chooses the kernels. `reef COMMAND --help` explains a command; reefd is\n"
-        "the daemon that trains a pool.\n");
-    return REEF_OK;
 }
 
 // ---- answers -------------------------------------------------------------------------------------

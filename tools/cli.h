@@ -37,9 +37,10 @@ typedef struct cli_manual {
 typedef enum cli_traits {
     CLI_POOL = 1,      // works on a pool
     CLI_CONFIG = 2,    // every field of the configuration is an option
-    CLI_CHANGES = 4,   // changes the pool: --dry-run
-    CLI_DAEMON = 8,    // asks the daemon where one runs: --socket and --verbose
+    CLI_CHANGES = 4,   // changes something: --dry-run
+    CLI_DAEMON = 8,    // asks the daemon where one runs: --socket
     CLI_COMPUTES = 16, // runs the model: --threads, --memory
+    CLI_ASKS = 32,     // asks people before it goes on: --yes
 } cli_traits;
 
 /** One row of the table of commands. */
@@ -80,6 +81,20 @@ const cli_command *cli_command_find(const char *name);
 /** The command whose name looks most like `name`, or NULL when none does. */
 const char *cli_command_guess(const char *name);
 
+// ---- cli_options.c: the options of a command -----------------------------------------------------
+
+/** The options of a command in the order of its help: its own, the configuration's, the common ones. */
+typedef struct cli_options {
+    cli_option *options;
+    size_t count;
+    char *names; // of configuration fields, with dashes
+} cli_options;
+
+void cli_options_init(cli_options *list, const cli_command *command);
+void cli_options_release(cli_options *list);
+/** The field of the configuration that an option sets, or NULL: --d-model sets d_model. */
+const reef_config_field *cli_config_field(const char *option);
+
 // ---- cli.c: options and answers ------------------------------------------------------------------
 
 /** Cells of memory, zeroed. A tool that runs out of memory says so and ends with 71. */
@@ -112,17 +127,33 @@ REEF_MUST_CHECK reef_status cli_number(
 /** The default configuration with every field that was given as an option, checked as a whole. */
 REEF_MUST_CHECK reef_status cli_config(const cli_call *cli, reef_config *config, reef_error *err);
 
-/** Print a command's help, as text or as JSON. */
-reef_status cli_help(cli_call *cli, const cli_command *command, reef_error *err);
-/** Print the list of commands. */
-reef_status cli_help_all(cli_call *cli, reef_error *err);
-
 /** Write the one JSON document of this run and take it over. NULL means it could not be built. */
 REEF_MUST_CHECK reef_status cli_answer(cli_call *cli, json_t *document, reef_error *err);
 /** A JSON number, or null for what is not finite. */
 json_t *cli_real(double value);
 /** A path as JSON text, in which bytes that are not UTF-8 are written as \xNN. */
 json_t *cli_path(const char *path);
+
+// ---- cli_help.c: what help says ------------------------------------------------------------------
+
+/** Print a command's help, as text or as JSON. */
+reef_status cli_help(cli_call *cli, const cli_command *command, reef_error *err);
+/** Whether there are commands of two words of which this is the first. */
+bool cli_group_has(const char *first);
+/** Print the list of the commands whose name begins with the word `first`; NULL: of all. */
+reef_status cli_help_list(cli_call *cli, const char *first, reef_error *err);
+
+// ---- cli_terminal.c: people at a terminal --------------------------------------------------------
+
+/** Whether text on standard output may have colours: on a terminal that has them, and not with NO_COLOR. */
+bool cli_colours(void);
+/**
+ * Ask people at a terminal to type yes; without one, with --json or with --yes nothing is asked.
+ *
+ * what  what is about to happen, a sentence without its end
+ * Errors: INVALID they typed something else; nothing was changed.
+ */
+REEF_MUST_CHECK reef_status cli_confirm(const cli_call *cli, const char *what, reef_error *err);
 
 // ---- cli_words.c: numbers and text for people ----------------------------------------------------
 
@@ -218,9 +249,9 @@ void cli_pool_close(cli_pool *pool); // accepts the zeroed pool
 bool cli_keeps_one_generation(const cli_pool *pool);
 /** A position in the stream as people count it: in bytes of a text, or in examples. */
 uint64_t cli_stream_units(const reef_config *config, uint64_t bytes);
-/** Whether the feed-forward network of a block is a PEER layer. */
+/** Whether the feed-forward network of a block retrieves experts: kinds p and k. */
 bool cli_layer_is_peer(const reef_config *config, uint32_t layer);
-/** Number of PEER layers of a configuration. */
+/** Number of such layers of a configuration. */
 uint32_t cli_peer_layers(const reef_config *config);
 /** Experts of one generation in all layers together. */
 uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation *generation);
@@ -310,7 +341,7 @@ REEF_MUST_CHECK reef_status cli_usage_read(cli_pool *pool,
                                            uint32_t layer,
                                            reef_usage **usage,
                                            reef_error *err);
-/** All PEER layers of a generation together: counts are summed, unevenness is averaged. */
+/** All layers of a generation together: counts are summed, unevenness is averaged. */
 REEF_MUST_CHECK reef_status cli_usage_summary(cli_pool *pool,
                                               const reef_generation *generation,
                                               reef_usage_summary *out,
@@ -332,6 +363,8 @@ REEF_MUST_CHECK reef_status cli_change(const cli_call *cli,
                                                             reef_error *err),
                                        json_t **result,
                                        reef_error *err);
+/** Say, with --verbose, whether the command goes through the socket of a daemon or to the pool itself. */
+void cli_way_say(const cli_call *cli);
 /** The daemon's answer to {"command": "status"}; NOT_FOUND when none runs on the pool. */
 REEF_MUST_CHECK reef_status cli_daemon_ask(const cli_call *cli,
                                            const char *command,

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 static reef_status call_daemon(const cli_call *cli,
                                const json_t *request,
@@ -39,6 +40,21 @@ reef_status cli_daemon_ask(const cli_call *cli,
 
 reef_status cli_daemon_status(const cli_call *cli, json_t **result, reef_error *err) {
     return cli_daemon_ask(cli, "status", result, err);
+}
+
+void cli_way_say(const cli_call *cli) {
+    if (!cli->verbose) return;
+    json_t *running = NULL;
+    bool asks = (cli->command->traits & CLI_DAEMON) != 0;
+    bool daemon = asks && cli_daemon_status(cli, &running, NULL) != REEF_NOT_FOUND;
+    json_decref(running);
+    char *pool = cli_printable((const uint8_t *)cli->pool, strlen(cli->pool), false);
+    if (daemon)
+        fprintf(stderr, "reef: using the socket of the daemon that runs on %s\n", pool);
+    else
+        fprintf(stderr, "reef: using the pool %s itself; %s\n", pool,
+                asks ? "no daemon runs on it" : "this command asks no daemon");
+    free(pool);
 }
 
 static reef_status change_pool(
@@ -80,10 +96,6 @@ reef_status cli_change(const cli_call *cli,
     reef_status status = cli_daemon_status(cli, &running, NULL);
     json_decref(running);
     bool daemon = status != REEF_NOT_FOUND;
-    if (cli->verbose)
-        fprintf(stderr, "reef: %s\n",
-                daemon ? "asking the daemon that runs on this pool"
-                       : "no daemon runs on this pool; opening it for writing");
     status = daemon ? call_daemon(cli, request, result, err)
                     : change_pool(cli, request, local, result, err);
     json_decref(request);

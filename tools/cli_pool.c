@@ -75,7 +75,7 @@ void cli_pool_close(cli_pool *pool) {
 
 bool cli_layer_is_peer(const reef_config *config, uint32_t layer) {
     if (reef_config_is_vector(config)) return layer == 0; // its only one
-    return (config->ffw[1] ? config->ffw[layer] : config->ffw[0]) == 'p';
+    return reef_layer_retrieves(config, layer);
 }
 
 uint32_t cli_peer_layers(const reef_config *config) {

@@ -290,13 +290,22 @@ static void print_rival(const measurement *m, const rival *r) {
     printf("ratio     %.2f\n", rival_ratio(m, r));
 }
 
+static void print_model(const reef_config *config, const measurement *m) {
+    char words[CLI_WORD_BYTES];
+    uint32_t of_kind[REEF_FFW_PKM + 1] = {0};
+    for (uint32_t l = 0; l < config->layers; l++) of_kind[reef_layer_ffw(config, l)]++;
+    printf("model     %" PRIu32 " blocks with %" PRIu32 " PEER", config->layers,
+           of_kind[REEF_FFW_PEER]);
+    if (of_kind[REEF_FFW_PKM] > 0)
+        printf(", %" PRIu32 " product-key memory", of_kind[REEF_FFW_PKM]);
+    if (of_kind[REEF_FFW_MOE] > 0) printf(", %" PRIu32 " mixture", of_kind[REEF_FFW_MOE]);
+    printf(" and %" PRIu32 " dense layers (--ffw %s), %s parameters\n", of_kind[REEF_FFW_DENSE],
+           config->ffw, cli_count(m->parameters, words));
+}
+
 static void print_measurement(const reef_config *config, const measurement *m, const rival *r) {
     char words[CLI_WORD_BYTES];
-    uint32_t peers = cli_peer_layers(config);
-    printf("model     %" PRIu32 " blocks with %" PRIu32 " PEER and %" PRIu32
-           " dense layers (--ffw %s), %s parameters\n",
-           config->layers, peers, config->layers - peers, config->ffw,
-           cli_count(m->parameters, words));
+    print_model(config, m);
     printf("training  %s tokens/s", cli_count((uint64_t)ours_per_s(m), words));
     printf(" (%" PRIu64 " steps of %" PRIu64 " tokens, median %.1f ms; %s kernels, %zu threads)\n",
            m->steps_run, m->step_tokens, 1e3 * m->step_median, reef_kernels_name(), m->threads);
@@ -341,6 +350,9 @@ static reef_status settle_config(const cli_call *cli, reef_config *config, reef_
     if (!cli_text(cli, "boundaries")) strcpy(config->boundaries, "given");
     if (!cli_text(cli, "rival")) return REEF_OK;
     if (!cli_text(cli, "rehearse")) config->rehearse = 0;
+    if (strpbrk(config->ffw, "mk") != NULL || strcmp(config->subkeys, "shared") != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "--rival knows --ffw with letters p and d, and --subkeys shared only");
     if (cli_peer_layers(config) == 0) return REEF_OK;
     if (strcmp(config->expert, "gelu") == 0 && strcmp(config->score, "softmax") == 0 &&
         config->batch_norm)

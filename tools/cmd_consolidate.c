@@ -15,7 +15,6 @@ static const cli_option OPTIONS[] = {
     {"side", "N", "sub-keys per side of the new one (default: the largest of theirs)"},
     {"steps", "N", "steps of distillation (default: 8 times through the text, 200 to 4000)"},
     {"drop-snapshots", NULL, "remove snapshots that need one of the generations"},
-    {"yes", NULL, "give up the states between without asking"},
     {0},
 };
 

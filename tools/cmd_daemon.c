@@ -15,7 +15,7 @@ const cli_manual pause_manual = {
              "nothing is trained\n"
              "until `reef resume`, or until the daemon ends; other commands work as before.",
     .options = NULL,
-    .example = "reef pause reef.pool && cp -r reef.pool /backup && reef resume reef.pool",
+    .example = "reef pause reef.pool && cp -r reef.pool backup.pool && reef resume reef.pool",
 };
 
 const cli_manual resume_manual = {
@@ -49,8 +49,28 @@ const cli_manual stop_manual = {
     .example = "reef stop reef.pool",
 };
 
+// What a dry run says: that there is a daemon, and what it is doing.
+static reef_status rehearse(cli_call *cli, const char *command, reef_error *err) {
+    json_t *running = NULL;
+    reef_status status = cli_daemon_status(cli, &running, err);
+    if (status != REEF_OK) return status;
+    json_int_t pid = json_integer_value(json_object_get(running, "pid"));
+    json_t *state = json_incref(json_object_get(running, "state"));
+    json_decref(running);
+    if (cli->json)
+        return cli_answer(cli,
+                          json_pack("{s:b, s:s, s:I, s:o}", "done", 0, "command", command, "pid",
+                                    pid, "state", state),
+                          err);
+    printf("would ask reefd %" JSON_INTEGER_FORMAT " (%s): %s\n", pid, json_string_value(state),
+           command);
+    json_decref(state);
+    return REEF_OK;
+}
+
 static reef_status ask(cli_call *cli, const char *command, const char *done, reef_error *err) {
     json_t *result = NULL;
+    if (cli->dry_run) return rehearse(cli, command, err);
     reef_status status = cli_daemon_ask(cli, command, &result, err);
     if (status != REEF_OK) return status;
     char words[CLI_WORD_BYTES];
@@ -88,6 +108,7 @@ static void print_names(const char *what, const json_t *names) {
 
 reef_status cmd_reload(cli_call *cli, reef_error *err) {
     json_t *result = NULL;
+    if (cli->dry_run) return rehearse(cli, "reload", err);
     reef_status status = cli_daemon_ask(cli, "reload", &result, err);
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, result, err);
@@ -99,6 +120,7 @@ reef_status cmd_reload(cli_call *cli, reef_error *err) {
 
 reef_status cmd_stop(cli_call *cli, reef_error *err) {
     json_t *result = NULL;
+    if (cli->dry_run) return rehearse(cli, "stop", err);
     reef_status status = cli_daemon_ask(cli, "stop", &result, err);
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, result, err);

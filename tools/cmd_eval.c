@@ -3,6 +3,7 @@
 #include "eval_gates.h"
 #include "eval_set.h"
 #include "eval_vectors.h"
+#include "eval_words.h"
 #include "matrix.h"
 
 #include <inttypes.h>
@@ -16,6 +17,7 @@ static const cli_option OPTIONS[] = {
     {"gates", NULL,
      "where the gates fire, where they begin to, and what another threshold would do"},
     {"svg", "FILE", "with --gates: also draw what each misses against what it leaks"},
+    {"last-word", NULL, "one passage a line, as in LAMBADA: how often its last word is foreseen"},
     {"learned", "G,G,...",
      "with --matrix or --gates: the generation in which each file was learned (default: one after "
      "the other, "
@@ -24,9 +26,12 @@ static const cli_option OPTIONS[] = {
 };
 
 const cli_manual eval_manual = {
-    .about = "Reads each file as one stream and prints bits per byte, perplexity per byte, and the "
-             "share\n"
-             "of bytes on which each generation fired. --as-of G is exactly the function that the "
+    .about = "Reads each file as one stream and prints bits per byte, perplexity per byte and per "
+             "word, and\n"
+             "the share of bytes on which each generation fired. Words are runs of bytes between "
+             "ASCII white\n"
+             "space; perplexity per word is 2 to the power of all bits over the number of words. "
+             "--as-of G is exactly the function that the "
              "model\n"
              "was when generation G was sealed. --matrix prints forgetting in both usual "
              "definitions:\n"
@@ -35,6 +40,10 @@ const cli_manual eval_manual = {
              "it is known when a file was learned, since learned (Lopez-Paz 2017: the negative of "
              "backward\n"
              "transfer).\n"
+             "\n"
+             "--last-word reads lines by themselves, and counts the last words of which every byte "
+             "is the\n"
+             "most likely one, given what stands before it in the line and fits the context.\n"
              "\n"
              "--gates reads files, or NAME=FILE, with the gates alone: each from a cold start.\n"
              "\n"
@@ -45,14 +54,17 @@ const cli_manual eval_manual = {
     .options = OPTIONS,
     .example = "reef eval reef.pool english.txt code.c\n"
                "reef eval reef.pool --as-of 0 english.txt\n"
+               "reef eval reef.pool --last-word lambada.txt\n"
                "reef eval reef.pool --matrix english.txt code.c\n"
-               "reef eval reef.pool --gates --svg gates.svg english=english.txt c=code.c\n"
+               "reef eval reef.pool --gates --learned 0,1 --svg gates.svg english=english.txt c=code.c\n"
                "reef eval mnist.pool idx:t10k-images.gz,t10k-labels.gz",
 };
 
 typedef struct file_score {
     reef_score score;
     double *fire_share;
+    uint64_t words;
+    eval_last_words last; // with --last-word
 } file_score;
 
 static reef_status read_files(const cli_call *cli,
@@ -65,13 +77,43 @@ static reef_status read_files(const cli_call *cli,
     return status;
 }
 
+static void print_last_words(const cli_file *files, const file_score *scores, size_t count) {
+    static const char *const HEADING[] = {"file", "passages", "last word %", "with its end %",
+                                          "bits/word"};
+    cli_table *table = cli_table_new("<>>>>", HEADING);
+    for (size_t i = 0; i < count; i++) {
+        const eval_last_words *last = &scores[i].last;
+        char words[CLI_WORD_BYTES];
+        double all = (double)last->passages;
+        cli_table_cell(table, "%s", files[i].path);
+        cli_table_cell(table, "%s", cli_count(last->passages, words));
+        cli_table_cell(table, "%.2f", 100 * (double)last->right / all);
+        cli_table_cell(table, "%.2f", 100 * (double)last->ended / all);
+        cli_table_cell(table, "%.3f", last->bits / all);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static json_t *last_words_json(const eval_last_words *last) {
+    double all = (double)last->passages;
+    return json_pack("{s:I, s:I, s:o, s:o, s:o}", "passages", (json_int_t)last->passages, "skipped",
+                     (json_int_t)last->skipped, "accuracy", cli_real((double)last->right / all),
+                     "accuracy_with_end", cli_real((double)last->ended / all), "bits_per_word",
+                     cli_real(last->bits / all));
+}
+
 static void print_scores(const cli_file *files,
                          const file_score *scores,
                          size_t count,
                          uint32_t generations) {
-    static const char *const HEADING[] = {"file", "bytes", "bits/byte", "perplexity/byte",
+    static const char *const HEADING[] = {"file",
+                                          "bytes",
+                                          "bits/byte",
+                                          "perplexity/byte",
+                                          "perplexity/word",
                                           "fired % by generation"};
-    cli_table *table = cli_table_new("<>>><", HEADING);
+    cli_table *table = cli_table_new("<>>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
         char *shares = cli_shares(scores[i].fire_share, generations);
@@ -79,6 +121,7 @@ static void print_scores(const cli_file *files,
         cli_table_cell(table, "%s", cli_count(scores[i].score.bytes, words));
         cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
         cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
+        cli_table_cell(table, "%.4g", eval_word_perplexity(scores[i].score.bits, scores[i].words));
         cli_table_cell(table, "%s", shares);
         free(shares);
     }
@@ -90,10 +133,15 @@ static json_t *score_json(const cli_file *file, const file_score *score, uint32_
     json_t *shares = json_array();
     for (uint32_t g = 0; g < generations; g++)
         json_array_append_new(shares, cli_real(score->fire_share[g]));
-    return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", cli_path(file->path), "bytes",
-                     (json_int_t)score->score.bytes, "bits", cli_real(score->score.bits),
-                     "bits_per_byte", cli_real(score->score.bits_per_byte), "perplexity_per_byte",
-                     cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
+    json_t *object = json_pack(
+        "{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "file", cli_path(file->path), "bytes",
+        (json_int_t)score->score.bytes, "words", (json_int_t)score->words, "bits",
+        cli_real(score->score.bits), "bits_per_byte", cli_real(score->score.bits_per_byte),
+        "perplexity_per_byte", cli_real(exp2(score->score.bits_per_byte)), "perplexity_per_word",
+        cli_real(eval_word_perplexity(score->score.bits, score->words)), "fire_share", shares);
+    if (score->last.passages > 0)
+        json_object_set_new(object, "last_word", last_words_json(&score->last));
+    return object;
 }
 
 static reef_status answer(cli_call *cli,
@@ -104,6 +152,7 @@ static reef_status answer(cli_call *cli,
                           reef_error *err) {
     if (!cli->json) {
         print_scores(files, scores, cli->operand_count, generations);
+        if (cli_text(cli, "last-word")) print_last_words(files, scores, cli->operand_count);
         return REEF_OK;
     }
     json_t *array = json_array();
@@ -125,6 +174,12 @@ static reef_status eval_once(cli_call *cli,
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) return status;
+    bool last_word = cli_text(cli, "last-word") != NULL;
+    if (last_word) status = cli_pool_wants(pool, false, "leave --last-word out", err);
+    if (status != REEF_OK) {
+        reef_model_close(model);
+        return status;
+    }
     if (reef_config_is_vector(&pool->config)) {
         status = eval_vectors(cli, model, as_of, files, err);
         reef_model_close(model);
@@ -139,8 +194,12 @@ static reef_status eval_once(cli_call *cli,
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++) {
         scores[i].fire_share = cli_alloc(generations, sizeof(double));
         scores[i].score.fire_share = scores[i].fire_share;
+        scores[i].words = eval_word_count(files[i].bytes, files[i].count);
         status = score_file(model, &files[i], &progress, NULL, &scores[i].score, err);
     }
+    progress.total *= last_word ? 2 : 1;
+    for (size_t i = 0; last_word && i < cli->operand_count && status == REEF_OK; i++)
+        status = eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
     cli_progress_end(&progress);
     if (status == REEF_OK) status = answer(cli, as_of, files, scores, generations, err);
     for (size_t i = 0; i < cli->operand_count; i++) free(scores[i].fire_share);
@@ -171,8 +230,9 @@ static reef_status eval_matrix(cli_call *cli,
                                cli_pool *pool,
                                const cli_file *files,
                                reef_error *err) {
-    if (cli_text(cli, "as-of"))
-        return reef_fail(err, REEF_INVALID, "--matrix evaluates every state: it takes no --as-of");
+    if (cli_text(cli, "as-of") || cli_text(cli, "last-word"))
+        return reef_fail(err, REEF_INVALID, "--matrix evaluates every state: it takes no --%s",
+                         cli_text(cli, "as-of") ? "as-of" : "last-word");
     size_t *learned = cli_alloc(cli->operand_count, sizeof(*learned));
     cli_matrix matrix = {0};
     reef_status status =

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const cli_option POOL_OPTIONS[] = {
     {"no-verify", NULL, "do not read the copy back as a whole"},
@@ -71,6 +73,19 @@ static reef_status verify_copy(const char *to, copy_report *report, reef_error *
                      to, report->check.damaged);
 }
 
+// What would be copied, and whether there is room for it under that name.
+static reef_status plan_copy(reef_store *store,
+                             const char *to,
+                             reef_commit *commit,
+                             reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_store_check_new(to, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, commit, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
 static reef_status copy_pool(const cli_call *cli, copy_report *report, reef_error *err) {
     const char *to = cli->operands[0];
     reef_store *store = NULL;
@@ -78,8 +93,10 @@ static reef_status copy_pool(const cli_call *cli, copy_report *report, reef_erro
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
     report->bytes_before = data_bytes(cli->pool);
-    status = reef_store_copy(store, to, &report->commit, err);
+    status = cli->dry_run ? plan_copy(store, to, &report->commit, err)
+                          : reef_store_copy(store, to, &report->commit, err);
     reef_store_close(store);
+    if (cli->dry_run) return status;
     if (status == REEF_OK && cli_text(cli, "no-verify") == NULL)
         status = verify_copy(to, report, err);
     report->bytes_after = data_bytes(to);
@@ -90,9 +107,13 @@ static reef_status copy_pool(const cli_call *cli, copy_report *report, reef_erro
 static void print_copy(const cli_call *cli, const copy_report *report) {
     char before[CLI_WORD_BYTES], after[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(report->commit.root, root);
-    printf("copied   %s to %s\n", cli->pool, cli->operands[0]);
+    printf("%s %s to %s\n", cli->dry_run ? "would copy" : "copied  ", cli->pool, cli->operands[0]);
     printf("commit   %" PRIu64 ", step %" PRIu64 "\n", report->commit.number, report->commit.step);
     printf("root     %s\n", root);
+    if (cli->dry_run) {
+        printf("size     %s, free pages among them\n", cli_bytes(report->bytes_before, before));
+        return;
+    }
     printf("size     %s before, %s after\n", cli_bytes(report->bytes_before, before),
            cli_bytes(report->bytes_after, after));
     if (report->verified)
@@ -111,14 +132,15 @@ reef_status cmd_export_pool(cli_call *cli, reef_error *err) {
     }
     json_t *records =
         report.verified ? json_integer((json_int_t)report.check.records) : json_null();
-    return cli_answer(cli,
-                      json_pack("{s:o, s:o, s:o, s:I, s:I, s:b, s:o, s:o}", "pool",
-                                cli_path(cli->pool), "copy", cli_path(cli->operands[0]), "commit",
-                                cli_commit_json(&report.commit), "bytes_before",
-                                (json_int_t)report.bytes_before, "bytes_after",
-                                (json_int_t)report.bytes_after, "verified", report.verified,
-                                "records", records, "seconds", cli_real(report.seconds)),
-                      err);
+    json_t *after = cli->dry_run ? json_null() : json_integer((json_int_t)report.bytes_after);
+    return cli_answer(
+        cli,
+        json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done", !cli->dry_run, "pool",
+                  cli_path(cli->pool), "copy", cli_path(cli->operands[0]), "commit",
+                  cli_commit_json(&report.commit), "bytes_before", (json_int_t)report.bytes_before,
+                  "bytes_after", after, "verified", report.verified, "records", records, "seconds",
+                  cli_real(cli->dry_run ? NAN : report.seconds)),
+        err);
 }
 
 // ---- a generation --------------------------------------------------------------------------------
@@ -151,7 +173,8 @@ json_t *generation_file_json(const reef_generation_file *file, const char *path)
 void generation_file_print(const reef_generation_file *file, const char *path) {
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(file->info.root, root);
-    printf("file        %s, %s\n", path, cli_bytes(file->file_bytes, words));
+    if (file->file_bytes > 0)
+        printf("file        %s, %s\n", path, cli_bytes(file->file_bytes, words));
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            file->info.generation, file->info.side, file->info.side,
            reef_rows_dtype_text(file->info.dtype));
@@ -202,13 +225,21 @@ reef_status cmd_export_generation(cli_call *cli, reef_error *err) {
         status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
     catch_signals();
-    const reef_export_options options = {.force = cli_text(cli, "force") != NULL,
-                                         .stopped = is_stopped};
-    status = reef_generation_export(store, generation, path, &options, &file, err);
+    const reef_export_options options = {
+        .force = cli_text(cli, "force") != NULL, .dry_run = cli->dry_run, .stopped = is_stopped};
+    if (options.dry_run && !options.force && access(path, F_OK) == 0)
+        status = reef_fail(err, REEF_INVALID, "%.160s exists; --force replaces it", path);
+    if (status == REEF_OK)
+        status = reef_generation_export(store, generation, path, &options, &file, err);
     reef_store_close(store);
     if (status == REEF_BUSY) end_as_signalled();
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, generation_file_json(&file, path), err);
+    if (cli->json) {
+        json_t *document = generation_file_json(&file, path);
+        json_object_set_new(document, "done", json_boolean(!cli->dry_run));
+        return cli_answer(cli, document, err);
+    }
+    if (cli->dry_run) printf("would write generation %" PRIu32 " to %s:\n", generation, path);
     generation_file_print(&file, path);
     return REEF_OK;
 }

@@ -1,17 +1,44 @@
 // reef help: explain a command, or list all of them.
 #include "commands.h"
+#include "manual.h"
 
 #include <stdlib.h>
 
-const cli_manual help_manual = {
-    .about = "Without a command: the list of all commands.",
-    .options = NULL,
-    .example = "reef help eval\n"
-               "reef help snapshot create",
+static const cli_option OPTIONS[] = {
+    {"man", "DIRECTORY", "write the pages of the manual into this directory"},
+    {0},
 };
 
+const cli_manual help_manual = {
+    .about =
+        "Without a command: the list of all commands; with the first word of several commands: "
+        "those.",
+    .options = OPTIONS,
+    .example = "reef help eval\n"
+               "reef help snapshot\n"
+               "reef help snapshot create\n"
+               "mkdir man && reef help --man man && man -l man/reef-eval.1",
+};
+
+static reef_status write_manual(cli_call *cli, const char *directory, reef_error *err) {
+    size_t count = 0;
+    reef_status status = manual_write(directory, &count, err);
+    if (status != REEF_OK) return status;
+    if (cli->json)
+        return cli_answer(
+            cli,
+            json_pack("{s:o, s:I}", "directory", cli_path(directory), "pages", (json_int_t)count),
+            err);
+    printf("wrote %zu pages into %s\n", count, directory);
+    return REEF_OK;
+}
+
 reef_status cmd_help(cli_call *cli, reef_error *err) {
-    if (cli->operand_count == 0) return cli_help_all(cli, err);
+    const char *directory = cli_text(cli, "man");
+    if (directory) return write_manual(cli, directory, err);
+    if (cli->operand_count == 0) return cli_help_list(cli, NULL, err);
+    if (cli->operand_count == 1 && cli_group_has(cli->operands[0]))
+        return cli_help_list(cli, cli->operands[0], err);
     char *name = cli->operand_count == 1 ? cli_format("%s", cli->operands[0])
                                          : cli_format("%s %s", cli->operands[0], cli->operands[1]);
     const cli_command *command = cli_command_find(name);

@@ -45,8 +45,8 @@ const cli_manual ingest_manual = {
         "and what the\n"
         "message said.",
     .options = OPTIONS,
-    .example = "reef ingest my.pool corpus.txt --id-prefix corpus\n"
-               "journalctl -f | reef ingest my.pool --source web",
+    .example = "reef ingest reef.pool corpus.txt --id-prefix corpus\n"
+               "journalctl -f | reef ingest reef.pool --source web",
 };
 
 typedef struct ingestion {
@@ -165,6 +165,13 @@ static bool is_worth_it(const ingestion *in, reef_status status, unsigned *ms, d
     return lost && cli_clock() - since < AWAY_SECONDS_MAX;
 }
 
+// In a dry run a batch is counted as if it had been taken.
+static void count_batch(ingestion *in) {
+    in->batches++;
+    in->records += in->feed.lines;
+    in->accepted_bytes += in->feed.bytes;
+}
+
 static reef_status send_batch(ingestion *in, const char *request, reef_error *err) {
     double heard = cli_clock();
     for (;;) {
@@ -202,7 +209,10 @@ static reef_status send_all(ingestion *in, reef_error *err) {
         reef_status status = ingest_feed_next(&in->feed, &reason);
         if (status == REEF_OK && in->feed.bytes == 0) return REEF_OK;
         if (status == REEF_OK) status = make_request(in, &request, &reason);
-        if (status == REEF_OK) status = send_batch(in, request, &reason);
+        if (status == REEF_OK && in->cli->dry_run)
+            count_batch(in);
+        else if (status == REEF_OK)
+            status = send_batch(in, request, &reason);
         free(request);
         if (status != REEF_OK)
             return in->batches > 0 ? cut_off(in, &reason, err)
@@ -240,20 +250,31 @@ static reef_status answer(const ingestion *in, double seconds, reef_error *err) 
     if (in->cli->json)
         return cli_answer(
             in->cli,
-            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "accepted_bytes",
-                      (json_int_t)in->accepted_bytes, "records", (json_int_t)in->records, "batches",
-                      (json_int_t)in->batches, "duplicates", (json_int_t)in->duplicates, "waits",
-                      (json_int_t)in->waits, "end", (json_int_t)in->feed.offset, "position",
-                      in->batches ? json_integer((json_int_t)in->position) : json_null(), "seconds",
-                      cli_real(seconds)),
+            json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "done", !in->cli->dry_run,
+                      "accepted_bytes", (json_int_t)in->accepted_bytes, "records",
+                      (json_int_t)in->records, "batches", (json_int_t)in->batches, "duplicates",
+                      (json_int_t)in->duplicates, "waits", (json_int_t)in->waits, "end",
+                      (json_int_t)in->feed.offset, "position",
+                      in->batches && !in->cli->dry_run ? json_integer((json_int_t)in->position)
+                                                       : json_null(),
+                      "seconds", cli_real(seconds)),
             err);
     char bytes[CLI_WORD_BYTES], records[CLI_WORD_BYTES], time[CLI_WORD_BYTES];
-    printf("acknowledged %s records, %s, in %" PRIu64 " batch%s and %s\n",
-           cli_count(in->records, records), cli_bytes(in->accepted_bytes, bytes), in->batches,
-           in->batches == 1 ? "" : "es", cli_duration(seconds, time));
+    printf("%s %s records, %s, in %" PRIu64 " batch%s and %s\n",
+           in->cli->dry_run ? "would send" : "acknowledged", cli_count(in->records, records),
+           cli_bytes(in->accepted_bytes, bytes), in->batches, in->batches == 1 ? "" : "es",
+           cli_duration(seconds, time));
     if (in->duplicates > 0)
         printf("%" PRIu64 " of these batches the pool had already\n", in->duplicates);
     return REEF_OK;
+}
+
+// A dry run sends nothing, but says as well as a real one that nobody listens.
+static reef_status check_daemon(const cli_call *cli, reef_error *err) {
+    json_t *running = NULL;
+    reef_status status = cli_daemon_status(cli, &running, err);
+    json_decref(running);
+    return status;
 }
 
 reef_status cmd_ingest(cli_call *cli, reef_error *err) {
@@ -266,6 +287,7 @@ reef_status cmd_ingest(cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = choose_prefix(&in, err);
     if (status == REEF_OK) status = choose_format(&in, err);
     in.feed.lines_max = (size_t)lines;
+    if (status == REEF_OK && cli->dry_run) status = check_daemon(cli, err);
     if (status == REEF_OK) status = ingest_feed_open(&in.feed, err);
     cli_progress_start(&in.progress, "ingest", in.feed.size, "B");
     if (status == REEF_OK) status = send_all(&in, err);

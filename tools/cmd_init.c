@@ -1,15 +1,39 @@
-// reef init: make a new pool. Every field of the configuration is an option.
+// reef init: make a new pool. Every field of the configuration is an option; sizes can be chosen by a word or by
+// memory, and are then tried out, so that what they cost is known before anything is trained.
 #include "commands.h"
+#include "config_text.h"
+#include "init_size.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+static const cli_option OPTIONS[] = {
+    {"size", "small|medium|large", "choose sizes, and measure what they cost on this machine"},
+    {"memory", "VALUE",
+     "with a unit, such as 2G: the largest of these sizes that leaves half of it to later "
+     "generations; without one, "
+     "of a vector model: examples, with their labels, that are kept as a sample of the past"},
+    {"config-out", "FILE", "also write a configuration file for reefd, every setting explained"},
+    {"no-probe", NULL, "with --size or --memory: do not train for two seconds to measure"},
+    {0},
+};
 
 const cli_manual init_manual = {
     .about = "Makes the directory POOL with a model whose first generation is open, initialised "
              "from the\n"
-             "seed. The configuration is written once and cannot be changed later.",
-    .options = NULL,
+             "seed. The configuration is written once and cannot be changed later.\n"
+             "\n"
+             "With --size, or --memory and a unit, sizes are chosen, options beside it win over "
+             "them, and steps of "
+             "training\n"
+             "on a temporary pool of made-up data say how fast that is here. Without, sizes are "
+             "those of medium.",
+    .options = OPTIONS,
     .example = "reef init reef.pool\n"
+               "reef init reef.pool --size small --config-out reef.ini\n"
+               "reef init reef.pool --memory 2G --dry-run\n"
                "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
                "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16\n"
                "reef init mnist.pool --model vector --inputs 784",
@@ -36,8 +60,8 @@ static void print_text_model(const reef_config *config) {
     printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " bytes\n",
            config->model, config->layers, config->d_model, config->context);
     printf("  experts     %s", cli_count(experts_of(config), words));
-    printf(" (%" PRIu32 " x %" PRIu32 " in each of %" PRIu32 " PEER layers)\n", config->side,
-           config->side, cli_peer_layers(config));
+    printf(" (%" PRIu32 " x %" PRIu32 " in each of %" PRIu32 " layers; --ffw %s)\n", config->side,
+           config->side, cli_peer_layers(config), config->ffw);
 }
 
 static void print_vector_model(const reef_config *config) {
@@ -50,29 +74,110 @@ static void print_vector_model(const reef_config *config) {
            cli_bytes((uint64_t)config->memory * reef_vector_record_bytes(config), words));
 }
 
-static reef_status answer(cli_call *cli,
-                          const reef_config *config,
-                          uint64_t parameters,
-                          uint64_t file_bytes,
-                          reef_error *err) {
-    if (cli->json)
-        return cli_answer(cli,
-                          json_pack("{s:o, s:b, s:I, s:o, s:o, s:o}", "pool", cli_path(cli->pool),
-                                    "created", !cli->dry_run, "experts",
-                                    (json_int_t)experts_of(config), "parameters",
-                                    measured(cli, parameters), "file_bytes",
-                                    measured(cli, file_bytes), "config", config_json(config)),
-                          err);
+static void print_layer(const reef_config *config) {
     char words[CLI_WORD_BYTES];
-    bool vector = reef_config_is_vector(config);
+    printf("  model       %s of width %" PRIu32 ", by itself\n", config->model, config->d_model);
+    printf("  experts     %s", cli_count(experts_of(config), words));
+    printf(" (%" PRIu32 " x %" PRIu32 ")\n", config->side, config->side);
+}
+
+// Everything about a new pool.
+typedef struct making {
+    reef_config config;
+    init_size size;
+    init_probe probe; // all-zero: none ran
+    uint64_t parameters, file_bytes;
+} making;
+
+static json_t *size_json(const making *m) {
+    if (!m->size.name) return json_null();
+    bool probed = m->probe.seconds > 0;
+    double rate = probed ? (double)m->probe.bytes / m->probe.seconds : NAN;
+    return json_pack(
+        "{s:s, s:o, s:I, s:I, s:o, s:o, s:I}", "name", m->size.name, "budget_bytes",
+        m->size.budget_bytes ? json_integer((json_int_t)m->size.budget_bytes) : json_null(),
+        "memory_bytes", (json_int_t)m->size.memory_bytes, "generation_bytes",
+        (json_int_t)m->size.generation_bytes, "bytes_per_s", cli_real(rate), "probe_seconds",
+        cli_real(probed ? m->probe.seconds : NAN), "probe_steps", (json_int_t)m->probe.steps);
+}
+
+static json_t *making_json(const cli_call *cli, const making *m) {
+    const char *file = cli_text(cli, "config-out");
+    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o}", "pool", cli_path(cli->pool),
+                     "created", !cli->dry_run, "experts", (json_int_t)experts_of(&m->config),
+                     "parameters", measured(cli, m->parameters), "file_bytes",
+                     measured(cli, m->file_bytes), "config", config_json(&m->config), "size",
+                     size_json(m), "config_file",
+                     file && !cli->dry_run ? cli_path(file) : json_null());
+}
+
+// Why these sizes, and what to expect of them.
+static void print_size(FILE *out, const making *m) {
+    char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
+    const init_size *size = &m->size;
+    if (!size->name) return;
+    if (size->budget_bytes)
+        fprintf(out, "  size        %s, the largest that leaves half of %s to later generations\n",
+                size->name, cli_bytes(size->budget_bytes, words));
+    else
+        fprintf(out, "  size        %s\n", size->name);
+    fprintf(out, "  memory      about %s while it trains, ", cli_bytes(size->memory_bytes, words));
+    fprintf(out, "and %s more for each sealed generation\n",
+            cli_bytes(size->generation_bytes, more));
+    if (m->probe.seconds <= 0) return;
+    double rate = (double)m->probe.bytes / m->probe.seconds;
+    bool vectors = reef_config_is_vector(&m->config);
+    if (vectors) rate /= (double)reef_vector_record_bytes(&m->config);
+    fprintf(out,
+            "  speed       %s%s/s on this machine as busy as it is (%" PRIu64
+            " steps of training in %.1f s)\n",
+            vectors ? cli_count((uint64_t)rate, words) : cli_bytes((uint64_t)rate, words),
+            vectors ? " examples" : "", m->probe.steps, m->probe.seconds);
+    if (!vectors)
+        fprintf(out, "  a day       %s of text\n", cli_bytes((uint64_t)(rate * 86400), words));
+}
+
+static reef_status answer(cli_call *cli, const making *m, reef_error *err) {
+    if (cli->json) return cli_answer(cli, making_json(cli, m), err);
+    char words[CLI_WORD_BYTES];
+    const char *file = cli_text(cli, "config-out");
+    bool vector = reef_config_is_vector(&m->config);
     printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
-    (vector ? print_vector_model : print_text_model)(config);
+    bool layer = reef_config_is_layer(&m->config);
+    (vector ? print_vector_model : layer ? print_layer : print_text_model)(&m->config);
+    print_size(stdout, m);
     if (cli->dry_run) return REEF_OK;
-    printf("  parameters  %s\n", cli_count(parameters, words));
-    printf("  on disk     %s\n", cli_bytes(file_bytes, words));
-    printf("next: reefd --pool %s --source %s\n", cli->pool,
-           vector ? "idx:IMAGES,LABELS (or npy:, csv:, jsonl:)" : "FILE");
+    printf("  parameters  %s\n", cli_count(m->parameters, words));
+    printf("  on disk     %s\n", cli_bytes(m->file_bytes, words));
+    if (file)
+        printf("wrote %s; name a source in it, then: reefd --config %s\n", file, file);
+    else if (layer)
+        printf("next: a program that uses libreef, or reef.torch (docs/LIBRARY.md)\n");
+    else
+        printf("next: reefd --pool %s --source %s\n", cli->pool,
+               vector ? "idx:IMAGES,LABELS (or npy:, csv:, jsonl:)" : "FILE");
     return REEF_OK;
+}
+
+// The file for reefd says at its top what the pool is.
+static reef_status write_config(const cli_call *cli, const making *m, reef_error *err) {
+    const char *path = cli_text(cli, "config-out");
+    if (!path) return REEF_OK;
+    char *about = NULL, words[CLI_WORD_BYTES];
+    size_t bytes = 0;
+    FILE *out = open_memstream(&about, &bytes);
+    if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory to write %.160s", path);
+    fprintf(out, "The pool has a %s model, %s experts in its first generation:\n",
+            reef_config_is_vector(&m->config) ? "vector" : "language",
+            cli_count(experts_of(&m->config), words));
+    print_size(out, m);
+    fputs("Its own configuration was written once: reef status, reef init --help.\n", out);
+    reef_status status = REEF_OK;
+    if (fclose(out) != 0)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to write %.160s", path);
+    if (status == REEF_OK) status = config_text_write(path, cli->pool, about, err);
+    free(about);
+    return status;
 }
 
 // What was made, read back from the pool.
@@ -99,14 +204,33 @@ static reef_status check_path(const char *path, reef_error *err) {
                      "cannot make %.120s: it exists; choose a path where nothing is yet", path);
 }
 
+// Before anything is made: the file must be new as well.
+static reef_status check_file(const cli_call *cli, reef_error *err) {
+    const char *path = cli_text(cli, "config-out");
+    if (!path || access(path, F_OK) != 0) return REEF_OK;
+    return reef_fail(err, REEF_INVALID, "cannot write %.120s: it exists; choose another name",
+                     path);
+}
+
+static reef_status probe(const cli_call *cli, making *m, reef_error *err) {
+    if (!m->size.name || cli_text(cli, "no-probe")) return REEF_OK;
+    if (isatty(STDERR_FILENO) == 1)
+        fputs("training a temporary pool for two seconds ...\r", stderr);
+    reef_status status = init_probe_run(&m->config, 0, &m->probe, err);
+    if (isatty(STDERR_FILENO) == 1) fputs("\033[K", stderr);
+    return status;
+}
+
 reef_status cmd_init(cli_call *cli, reef_error *err) {
-    reef_config config;
-    reef_status status = cli_config(cli, &config, err);
-    if (status != REEF_OK) return status;
-    status = check_path(cli->pool, err);
-    if (status != REEF_OK) return status;
-    uint64_t parameters = 0, file_bytes = 0;
-    if (!cli->dry_run) status = reef_pool_init(cli->pool, &config, err);
-    if (!cli->dry_run && status == REEF_OK) status = measure(cli, &parameters, &file_bytes, err);
-    return status == REEF_OK ? answer(cli, &config, parameters, file_bytes, err) : status;
+    making m = {0};
+    reef_status status = init_configure(cli, &m.config, &m.size, err);
+    if (status == REEF_OK) status = check_path(cli->pool, err);
+    if (status == REEF_OK) status = check_file(cli, err);
+    if (status == REEF_OK) status = probe(cli, &m, err);
+    if (status == REEF_OK && !cli->dry_run) {
+        status = reef_pool_init(cli->pool, &m.config, err);
+        if (status == REEF_OK) status = measure(cli, &m.parameters, &m.file_bytes, err);
+        if (status == REEF_OK) status = write_config(cli, &m, err);
+    }
+    return status == REEF_OK ? answer(cli, &m, err) : status;
 }

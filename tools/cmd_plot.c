@@ -3,10 +3,8 @@
 #include "commands.h"
 #include "svg.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const cli_option OPTIONS[] = {
     {"svg", "FILE", "write a picture instead of drawing in the terminal"},
@@ -24,16 +22,10 @@ const cli_manual plot_loss_manual = {
                "reef plot loss reef.pool --svg loss.svg",
 };
 
-static reef_status write_svg(const loss_chart *chart, const char *path, reef_error *err) {
-    FILE *out = fopen(path, "w");
-    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+static void draw(FILE *out, const void *context) {
     svg_begin(out, 1000, 420);
-    chart_loss_svg(out, chart, (chart_box){10, 14, 980, 396});
+    chart_loss_svg(out, context, (chart_box){10, 14, 980, 396});
     svg_end(out);
-    bool failed = ferror(out) != 0;
-    failed |= fclose(out) != 0;
-    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
-                  : REEF_OK;
 }
 
 static json_t *chart_json(const loss_chart *chart) {
@@ -58,7 +50,7 @@ static reef_status show(cli_call *cli, const loss_chart *chart, reef_error *err)
         return reef_fail(err, REEF_NOT_FOUND, "%.160s has no loss to plot: nothing was trained yet",
                          cli->pool);
     if (path) {
-        reef_status status = write_svg(chart, path, err);
+        reef_status status = svg_write(path, draw, chart, err);
         if (status != REEF_OK) return status;
     }
     if (cli->json) return cli_answer(cli, chart_json(chart), err);

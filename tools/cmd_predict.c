@@ -18,7 +18,7 @@ const cli_manual predict_manual = {
         "VECTORS is idx:IMAGES[,LABELS], npy:X.npy[,Y.npy], csv:FILE or jsonl:FILE, as for reefd;\n"
         "labels are not looked at.",
     .options = OPTIONS,
-    .example = "reef predict iris.pool csv:new.csv?label=none\n"
+    .example = "reef predict iris.pool 'csv:new.csv?label=none'\n"
                "reef predict mnist.pool 'idx:t10k-images.gz?first=10' --json",
 };
 

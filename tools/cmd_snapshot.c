@@ -23,9 +23,12 @@ const cli_manual snapshot_list_manual = {
 const cli_manual snapshot_show_manual = {
     .about =
         "Where in the history the snapshot was made, what it shares and what it holds itself.\n"
-        "The beginning of a name is enough where only one snapshot's name begins so.",
+        "The beginning of a name is enough where only one snapshot's name begins so, and so are "
+        "four or\n"
+        "more digits of its root, as `reef snapshot list` shows them.",
     .options = NULL,
-    .example = "reef snapshot show reef.pool before-upgrade",
+    .example = "reef snapshot show reef.pool before-upgrade\n"
+               "reef snapshot show reef.pool before",
 };
 
 typedef reef_status (*snapshot_look_up)(reef_txn *txn,

@@ -17,7 +17,8 @@ const cli_manual snapshot_remove_manual = {
              "only one\n"
              "snapshot's name begins so. Nothing else of the pool changes.",
     .options = NULL,
-    .example = "reef snapshot remove reef.pool before-upgrade",
+    .example = "reef snapshot remove reef.pool before-upgrade\n"
+               "reef snapshot remove reef.pool monday tuesday --yes",
 };
 
 static const cli_option PRUNE_OPTIONS[] = {
@@ -178,9 +179,20 @@ static void print(const cli_call *cli, const choices *list) {
            cli->dry_run ? "would be" : (list->count - count == 1 ? "is" : "are"));
 }
 
+static reef_status confirm(const cli_call *cli, const choices *list, reef_error *err) {
+    size_t count = going(list);
+    char *what = cli_format("%zu of the %zu snapshots of %s will be gone for good", count,
+                            list->count, cli->pool);
+    reef_status status = cli_confirm(cli, what, err);
+    free(what);
+    return status;
+}
+
 static reef_status carry_out(cli_call *cli, const choices *list, reef_error *err) {
     reef_status status = REEF_OK;
-    if (!cli->dry_run && going(list) > 0) status = remove_chosen(cli, list, err);
+    bool removes = !cli->dry_run && going(list) > 0;
+    if (removes) status = confirm(cli, list, err);
+    if (status == REEF_OK && removes) status = remove_chosen(cli, list, err);
     if (status != REEF_OK) return status;
     if (cli->json) return answer(cli, list, err);
     print(cli, list);

@@ -3,6 +3,7 @@
 #include "pool_json.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 static const cli_option OPTIONS[] = {
     {"in-place", NULL, "change this pool instead of making one in OUT"},
@@ -24,6 +25,16 @@ const cli_manual snapshot_restore_manual = {
                "reef snapshot restore reef.pool before-upgrade --in-place --dry-run",
 };
 
+static reef_status confirm(const cli_call *cli, reef_error *err) {
+    if (cli->dry_run) return REEF_OK;
+    char *what = cli_format("%s goes back to snapshot %s; what was sealed since is then only in "
+                            "the snapshot of the state before",
+                            cli->pool, cli->operands[0]);
+    reef_status status = cli_confirm(cli, what, err);
+    free(what);
+    return status;
+}
+
 static reef_status restore_in_place(const cli_call *cli, reef_restoration *done, reef_error *err) {
     reef_store *store = NULL;
     reef_error reason;
@@ -34,7 +45,9 @@ static reef_status restore_in_place(const cli_call *cli, reef_restoration *done,
                          "%.140s: stop it first, or give a directory OUT instead of --in-place",
                          reason.message);
     if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
-    status = reef_pool_restore_in_place(store, cli->operands[0], cli->dry_run, done, err);
+    status = confirm(cli, err);
+    if (status == REEF_OK)
+        status = reef_pool_restore_in_place(store, cli->operands[0], cli->dry_run, done, err);
     reef_store_close(store);
     return status;
 }

@@ -221,18 +221,24 @@ static void print_status(const json_t *status, bool daemon) {
     print_readers(json_object_get(status, "readers"));
 }
 
+reef_status status_read(const cli_call *cli, json_t **result, bool *daemon, reef_error *err) {
+    *result = NULL;
+    reef_status status = cli_daemon_status(cli, result, err);
+    *daemon = status == REEF_OK;
+    if (status == REEF_NOT_FOUND) status = read_pool(cli, result, err);
+    if (status != REEF_OK) return status;
+    if (!*result) return reef_fail(err, REEF_NO_MEMORY, "the status could not be built");
+    json_object_set_new(*result, "readers", readers_json(cli));
+    json_object_set_new(*result, "daemon", json_boolean(*daemon));
+    return REEF_OK;
+}
+
 reef_status cmd_status(cli_call *cli, reef_error *err) {
     json_t *result = NULL;
-    reef_status status = cli_daemon_status(cli, &result, err);
-    bool daemon = status == REEF_OK;
-    if (status == REEF_NOT_FOUND) status = read_pool(cli, &result, err);
+    bool daemon;
+    reef_status status = status_read(cli, &result, &daemon, err);
     if (status != REEF_OK) return status;
-    if (!result) return reef_fail(err, REEF_NO_MEMORY, "the status could not be built");
-    json_object_set_new(result, "readers", readers_json(cli));
-    if (cli->json) {
-        json_object_set_new(result, "daemon", json_boolean(daemon));
-        return cli_answer(cli, result, err);
-    }
+    if (cli->json) return cli_answer(cli, result, err);
     print_status(result, daemon);
     json_decref(result);
     return REEF_OK;

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "eval_set.h"
 #include "pool_json.h"
+#include "train_budget.h"
 #include "train_record.h"
 #include "train_stream.h"
 
@@ -37,6 +38,7 @@ static const cli_option OPTIONS[] = {
     {"results", "FILE", "keep measurements here; run again, and they are taken up"},
     {"commit-steps", "N", "commit after so many steps (default 50; 0: by time only)"},
     {"cost-repeats", "N", "passes that compare the cost of a byte with generation 0 (default 5)"},
+    {"flops", "N", "train until so many FLOPs are spent, such as 1e14; the files begin again"},
     {0},
 };
 
@@ -51,12 +53,24 @@ const cli_manual train_manual = {
         "file "
         "j,\n"
         "unless there are more domains than files. Interrupted, it commits; the same command goes "
-        "on.",
+        "on.\n"
+        "\n"
+        "With --flops the files are one set of data: read again from the beginning, in the same "
+        "order,\n"
+        "until the pool has been trained for so many FLOPs in all, counted as docs/PAPER.md says, "
+        "in\n"
+        "whole steps. Then --eval is measured once, at the end. It wants a pool whose batches are "
+        "all\n"
+        "trained, made with --boundaries given (no drift test, no gates) or --strategy joint; "
+        "--rehearse 0\n"
+        "leaves rehearsed windows out.",
     .options = OPTIONS,
     .example =
         "reef train reef.pool english.txt code.c --eval english=held.txt --eval code=held.c\n"
         "reef train reef.pool a.txt b.txt --eval a=a.held --eval b=b.held --eval-at 8K,64K "
-        "--results run.json --json",
+        "--results run.json --json\n"
+        "reef init lm.pool --ffw dpdd --boundaries given --rehearse 0 && reef train lm.pool "
+        "train.txt --flops 1e12",
 };
 
 static volatile sig_atomic_t interrupted;
@@ -64,6 +78,10 @@ static volatile sig_atomic_t interrupted;
 static void on_signal(int number) {
     (void)number;
     interrupted = 1;
+}
+
+static bool was_interrupted(void) {
+    return interrupted;
 }
 
 // The first signal asks for an end, the second one is the system's.
@@ -128,8 +146,8 @@ static reef_status read_request(train *t, reef_error *err) {
 }
 
 static reef_status open_pool(train *t, reef_error *err) {
-    reef_status status =
-        reef_store_open(&t->pool.store, t->cli->pool, &(reef_store_options){.write = true}, err);
+    reef_status status = reef_store_open(&t->pool.store, t->cli->pool,
+                                         &(reef_store_options){.write = !t->cli->dry_run}, err);
     if (status == REEF_OK) status = cli_pool_refresh(&t->pool, err);
     return status;
 }
@@ -466,6 +484,28 @@ static reef_status run(train *t, reef_error *err) {
     return status;
 }
 
+// What a dry run says: which part of the stream is left, and where it would be measured.
+static reef_status answer_plan(train *t, reef_error *err) {
+    uint64_t all = train_stream_bytes(&t->stream);
+    size_t points = 0;
+    for (size_t i = 0; i < t->record.point_count; i++)
+        points += !t->record.points[i].done && t->record.points[i].at >= t->stream.at;
+    if (t->set.count == 0) points = 0;
+    if (t->cli->json)
+        return cli_answer(t->cli,
+                          json_pack("{s:b, s:o, s:I, s:I, s:I, s:I}", "done", 0, "pool",
+                                    cli_path(t->cli->pool), "files", (json_int_t)t->stream.count,
+                                    "stream_bytes", (json_int_t)all, "trained_bytes",
+                                    (json_int_t)t->stream.at, "points", (json_int_t)points),
+                          err);
+    char left[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
+    printf("would train %s of ", cli_bytes(all - t->stream.at, left));
+    printf("%s in %zu file%s, and measure %zu domain%s at %zu point%s\n", cli_bytes(all, words),
+           t->stream.count, t->stream.count == 1 ? "" : "s", t->set.count,
+           t->set.count == 1 ? "" : "s", points, points == 1 ? "" : "s");
+    return REEF_OK;
+}
+
 static void release(train *t) {
     reef_trainer_close(t->trainer);
     train_record_release(&t->record);
@@ -477,6 +517,10 @@ static void release(train *t) {
 }
 
 reef_status cmd_train(cli_call *cli, reef_error *err) {
+    if (cli_text(cli, "flops")) {
+        catch_signals();
+        return train_budget_command(cli, was_interrupted, err);
+    }
     train t = {.cli = cli};
     reef_status status = read_request(&t, err);
     if (status == REEF_OK) status = open_pool(&t, err);
@@ -489,11 +533,13 @@ reef_status cmd_train(cli_call *cli, reef_error *err) {
         status = restore_results(&t, err);
     }
     if (status == REEF_OK) status = open_trainer(&t, err);
-    if (status == REEF_OK) {
+    if (status == REEF_OK && cli->dry_run) {
+        status = answer_plan(&t, err);
+    } else if (status == REEF_OK) {
         catch_signals();
         status = run(&t, err);
+        if (status == REEF_OK) status = answer(&t, err);
     }
-    if (status == REEF_OK) status = answer(&t, err);
     release(&t);
     return status;
 }

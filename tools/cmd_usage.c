@@ -161,7 +161,8 @@ static reef_status choose_layers(const cli_call *cli,
                          pool->config.layers - 1);
     if (!cli_layer_is_peer(&pool->config, (uint32_t)layer))
         return reef_fail(err, REEF_INVALID,
-                         "layer %" PRIu64 " has a dense feed-forward network, no experts", layer);
+                         "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
+                         layer, reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)layer)));
     asked->first = (uint32_t)layer;
     asked->end = asked->first + 1;
     return REEF_OK;

@@ -9,6 +9,7 @@
     X(init)                                                                                        \
     X(train)                                                                                       \
     X(status)                                                                                      \
+    X(top)                                                                                         \
     X(commit)                                                                                      \
     X(pause)                                                                                       \
     X(resume)                                                                                      \
@@ -43,13 +44,23 @@
     X(verify)                                                                                      \
     X(plot_loss)                                                                                   \
     X(plot_forgetting)                                                                             \
+    X(plot_usage)                                                                                  \
+    X(plot_growth)                                                                                 \
     X(report)                                                                                      \
+    X(experiment_isoflop)                                                                          \
+    X(experiment_experts)                                                                          \
+    X(experiment_active)                                                                           \
+    X(experiment_batchnorm)                                                                        \
+    X(experiment_datasets)                                                                         \
     X(bench_step)                                                                                  \
     X(bench_readers)                                                                               \
     X(bench_peer)                                                                                  \
     X(bench_scale)                                                                                 \
     X(bench_store)                                                                                 \
     X(bench_usage)                                                                                 \
+    X(config_show)                                                                                 \
+    X(config_check)                                                                                \
+    X(completion)                                                                                  \
     X(version)                                                                                     \
     X(help)
 
@@ -58,6 +69,12 @@
     extern const cli_manual command##_manual;
 CLI_RUN_LIST(CLI_DECLARE)
 #undef CLI_DECLARE
+
+/** What `reef status --json` says, the caller's: of the daemon where one runs (*daemon), else of the last commit. */
+REEF_MUST_CHECK reef_status status_read(const cli_call *cli,
+                                        json_t **result,
+                                        bool *daemon,
+                                        reef_error *err);
 
 /** The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them too. */
 REEF_MUST_CHECK reef_status generations_list(cli_pool *pool,

@@ -51,6 +51,18 @@ need_test_packages() {
     need_command redis-server redis-server
     need_command redis-cli redis-tools
     need_command logrotate logrotate
+    need_command rsvg-convert librsvg2-bin
+    need_command systemd-nspawn systemd-container
+}
+
+# For the pages of the manual, completion and the schemas of JSON answers.
+need_manual_packages() {
+    need_command groff groff-base
+    need_command mandoc mandoc
+    need_command shellcheck shellcheck
+    need_command zsh zsh
+    need_command fish fish
+    need_file /usr/lib/python3/dist-packages/jsonschema python3-jsonschema
 }
 
 # For the test of the dashboard, which is skipped without them.
@@ -58,6 +70,18 @@ need_browser_packages() {
     need_command chromium chromium
     need_command node nodejs
     need_command npm npm
+}
+
+# For the tests of python/; PyTorch takes some 570 MB of disk.
+need_python_packages() {
+    local at=/usr/lib/python3/dist-packages
+    need_file $at/numpy python3-numpy
+    need_file $at/torch python3-torch
+    need_file $at/pytest python3-pytest
+    need_file $at/setuptools python3-setuptools
+    need_file $at/wheel python3-wheel
+    need_file $at/pip python3-pip
+    /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 }
 
 install_missing() {

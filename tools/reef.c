@@ -75,6 +75,7 @@ static reef_status run(cli_call *cli, int argc, char **argv, reef_error *err) {
     if (status != REEF_OK) return status;
     if (help) return cli_help(cli, command, err);
     if (cli->pool) guard(cli);
+    if (cli->pool) cli_way_say(cli);
     status = reef_program_choose_kernels(err);
     return status == REEF_OK ? command->run(cli, err) : status;
 }
@@ -123,8 +124,11 @@ int main(int argc, char **argv) {
 
     reef_status status = run(&cli, argc, argv, &err);
     if (status != REEF_OK) tell(&cli, &err, asked_for_json(argc, argv));
-    if (fflush(stdout) != 0 && status == REEF_OK) {
-        status = reef_fail(&err, REEF_IO, "cannot write standard output: %s", strerror(errno));
+    // What failed to be written earlier is an error too, even where nothing is left to write.
+    bool failed_before = ferror(stdout) != 0;
+    if ((fflush(stdout) != 0 || failed_before) && status == REEF_OK) {
+        const char *why = failed_before ? "not all of it was taken" : strerror(errno);
+        status = reef_fail(&err, REEF_IO, "cannot write standard output: %s", why);
         cli.answered = true; // there is no use in writing more
         tell(&cli, &err, false);
     }

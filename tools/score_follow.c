@@ -46,11 +46,6 @@ static void catch_signals(void) {
     (void)sigaction(SIGTERM, &action, NULL);
 }
 
-static bool wants_colour(void) {
-    const char *none = getenv("NO_COLOR"), *kind = getenv("TERM");
-    return isatty(STDOUT_FILENO) == 1 && !(none && none[0]) && kind && strcmp(kind, "dumb") != 0;
-}
-
 // ---- options -------------------------------------------------------------------------------------
 
 reef_status score_follow_check(const cli_call *cli, reef_error *err) {
@@ -224,7 +219,7 @@ static reef_status open_input(watch *w, const settings *given, reef_error *err) 
 reef_status score_follow(cli_call *cli, reef_error *err) {
     watch w = {.cli = cli,
                .outliers_only = cli_text(cli, "outliers") != NULL,
-               .colour = !cli->json && wants_colour()};
+               .colour = !cli->json && cli_colours()};
     cli_pool pool = {0};
     settings given;
     reef_status status = read_settings(cli, &given, err);

@@ -1,7 +1,10 @@
 // The SVG that the charts need, and no more. Nothing here knows what is drawn.
 #include "svg.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 void svg_begin(FILE *out, double width, double height) {
     fprintf(
@@ -88,4 +91,17 @@ void svg_text_upwards(FILE *out, double x, double y, double size, const char *te
             x, y, size);
     escape(out, text);
     fputs("</text>\n", out);
+}
+
+reef_status svg_write(const char *path,
+                      void (*draw)(FILE *out, const void *context),
+                      const void *context,
+                      reef_error *err) {
+    FILE *out = fopen(path, "w");
+    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    draw(out, context);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
+                  : REEF_OK;
 }

@@ -2,6 +2,8 @@
 #ifndef REEF_SVG_H
 #define REEF_SVG_H
 
+#include "reef_error.h"
+
 #include <stdio.h>
 
 #define SVG_INK "#222222"
@@ -35,5 +37,11 @@ void svg_text(FILE *out,
               const char *text);
 /** The same, turned to read upwards. */
 void svg_text_upwards(FILE *out, double x, double y, double size, const char *text);
+
+/** Write a picture to a file: `draw` puts it there, from svg_begin to svg_end. IO. */
+REEF_MUST_CHECK reef_status svg_write(const char *path,
+                                      void (*draw)(FILE *out, const void *context),
+                                      const void *context,
+                                      reef_error *err);
 
 #endif

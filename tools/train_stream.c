@@ -46,7 +46,49 @@ reef_status train_stream_open(
     return status;
 }
 
+reef_status train_stream_repeat(train_stream *stream, reef_error *err) {
+    for (size_t i = 0; i < stream->count; i++) {
+        reef_input *file = &stream->files[i];
+        char *name = cli_format("repeat:%s", file->name);
+        bool fits = strlen(name) <= REEF_INPUT_NAME_BYTES_MAX;
+        if (fits) strcpy(file->name, name);
+        free(name);
+        if (!fits)
+            return reef_fail(err, REEF_INVALID,
+                             "the name '%.120s' is too long to be read again and again: give a "
+                             "shorter path",
+                             file->name);
+    }
+    stream->repeat = true;
+    return REEF_OK;
+}
+
+// Bytes of file i in the first `at` of a stream that repeats.
+static uint64_t read_of(const train_stream *stream, size_t i, uint64_t at) {
+    uint64_t all = train_stream_bytes(stream), rest = at % all;
+    uint64_t bytes = stream->starts[i + 1] - stream->starts[i];
+    uint64_t part = rest > stream->starts[i] ? rest - stream->starts[i] : 0;
+    return at / all * bytes + (part < bytes ? part : bytes);
+}
+
+static reef_status seek_repeated(train_stream *stream,
+                                 const reef_trainer *trainer,
+                                 reef_error *err) {
+    stream->at = 0;
+    for (size_t i = 0; i < stream->count; i++)
+        stream->at += reef_trainer_cursor(trainer, stream->files[i].name);
+    for (size_t i = 0; i < stream->count; i++)
+        if (reef_trainer_cursor(trainer, stream->files[i].name) != read_of(stream, i, stream->at))
+            return reef_fail(
+                err, REEF_INVALID,
+                "the pool has read '%.120s' otherwise: give the same files, unchanged, "
+                "in the order in which they were trained",
+                stream->files[i].name);
+    return REEF_OK;
+}
+
 reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer, reef_error *err) {
+    if (stream->repeat) return seek_repeated(stream, trainer, err);
     reef_trainer_status now;
     reef_trainer_status_read(trainer, &now);
     stream->at = 0;
@@ -80,6 +122,7 @@ uint64_t train_stream_bytes(const train_stream *stream) {
 
 size_t train_stream_file(const train_stream *stream, uint64_t at) {
     size_t file = 0;
+    if (stream->repeat) at %= train_stream_bytes(stream);
     while (file + 1 < stream->count && at >= stream->starts[file + 1]) file++;
     return file;
 }
@@ -92,8 +135,10 @@ reef_status train_stream_read(train_stream *stream,
                               reef_error *err) {
     size_t i = train_stream_file(stream, stream->at);
     reef_input *file = &stream->files[i];
-    uint64_t end = stream->starts[i + 1] < limit ? stream->starts[i + 1] : limit;
-    uint64_t offset = stream->at - stream->starts[i];
+    uint64_t all = train_stream_bytes(stream);
+    uint64_t before = stream->repeat ? stream->at / all * all : 0; // earlier rounds
+    uint64_t end = before + stream->starts[i + 1] < limit ? before + stream->starts[i + 1] : limit;
+    uint64_t offset = stream->at - before - stream->starts[i];
     size_t want = end - stream->at < READ_BYTES ? (size_t)(end - stream->at) : READ_BYTES;
     reef_status status = file->kind->read_now(file, offset, stream->buffer, want, count, err);
     if (status != REEF_OK) return status;

@@ -11,7 +11,8 @@ typedef struct train_stream {
     size_t count;
     uint64_t at; // bytes of the stream that the trainer has accepted
     uint64_t
-        base; // where the stream begins in the pool's own, which may have begun with other files
+        base;    // where the stream begins in the pool's own, which may have begun with other files
+    bool repeat; // after the end it begins again; `at` goes on
     uint8_t *buffer;
 } train_stream;
 
@@ -22,6 +23,13 @@ typedef struct train_stream {
  */
 REEF_MUST_CHECK reef_status train_stream_open(
     train_stream *stream, char **specs, size_t count, const reef_config *config, reef_error *err);
+/**
+ * Let the stream begin again after its end, and again, in the same order. The pool keeps cursors of their own for
+ * it, "repeat:" before the file's name: a daemon that reads the same file begins at its beginning.
+ *
+ * Errors: INVALID a file's name is too long for that.
+ */
+REEF_MUST_CHECK reef_status train_stream_repeat(train_stream *stream, reef_error *err);
 /**
  * Go on where the pool's cursors stand.
  *
@@ -34,7 +42,7 @@ REEF_MUST_CHECK reef_status train_stream_seek(train_stream *stream,
 void train_stream_release(train_stream *stream); // accepts the zeroed stream
 
 uint64_t train_stream_bytes(const train_stream *stream);
-/** The file that holds byte `at`; the last one at the end of the stream. */
+/** The file that holds byte `at`; the last one at the end of a stream that does not repeat. */
 size_t train_stream_file(const train_stream *stream, uint64_t at);
 /**
  * The next bytes, of one file and up to stream position `limit`.

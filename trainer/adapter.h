@@ -1,18 +1,22 @@
-// Low-rank corrections of a sealed matrix (Hu et al. 2021): y += x down up on the tokens of a window
-// where a generation fires. `up` starts at zero, so a new adapter changes nothing.
+// Corrections of a sealed matrix: y += x down up on the tokens of a window where a generation fires (Hu et al.
+// 2021), or y += x up with a whole matrix where that has no more values. `up` starts at zero, so a new adapter
+// changes nothing.
 #ifndef REEF_ADAPTER_H
 #define REEF_ADAPTER_H
 
 #include "reef_kernels.h"
 
+#include <stdbool.h>
+
 /** One adapter of a matrix (in, out); gradients of one have the same form. */
 typedef struct reef_adapter {
-    float *down; // (in, rank)
+    float *down; // (in, rank); NULL where the shape is whole: then it is the identity
     float *up;   // (rank, out)
 } reef_adapter;
 
 typedef struct reef_adapter_shape {
     size_t in, out, rank;
+    bool whole; // rank == in, and there is no `down`
 } reef_adapter_shape;
 
 /**
@@ -31,7 +35,8 @@ void reef_adapter_forward(const reef_adapter_shape *shape,
  * d_x    (T, in) accumulated into
  * low    (T, rank) written: x down, zero where it does not fire
  * d_low  (T, rank) written: its gradient
- * The adapter's own gradients are matrix products of these: d_down = x^T d_low, d_up = low^T d_y.
+ * The adapter's own gradients are matrix products of these: d_down = x^T d_low (where there is one),
+ * d_up = low^T d_y.
  */
 void reef_adapter_backward(const reef_adapter_shape *shape,
                            size_t T,

@@ -189,6 +189,21 @@ static void unadapt_window(
     }
 }
 
+// The products that are one adapter's gradient; returns how many.
+static size_t adapter_products(reef_weight_product *products,
+                               const adapted *of,
+                               const reef_adapter *gradient,
+                               const float *x,
+                               const float *d_y) {
+    const reef_adapter_shape *shape = &of->shape;
+    size_t count = 0;
+    if (!shape->whole)
+        products[count++] =
+            (reef_weight_product){shape->in, shape->rank, gradient->down, x, of->d_low};
+    products[count++] = (reef_weight_product){shape->rank, shape->out, gradient->up, of->low, d_y};
+    return count;
+}
+
 // Gradients of the open generation's two adapters of a block: of the product that was first in forward
 // (of `x`, with output gradient `d_y`), and of the one after it.
 static void adapter_gradients(const backward *b,
@@ -200,14 +215,10 @@ static void adapter_gradients(const backward *b,
                               const float *last_d_y) {
     const reef_adapter *d_first = adapter_in(b, &b->open->grads, first);
     const reef_adapter *d_last = adapter_in(b, &b->open->grads, last);
-    size_t rank = first->shape.rank;
-    const reef_weight_product products[] = {
-        {last->shape.in, rank, d_last->down, last_x, last->d_low},
-        {rank, last->shape.out, d_last->up, last->low, last_d_y},
-        {first->shape.in, rank, d_first->down, first_x, first->d_low},
-        {rank, first->shape.out, d_first->up, first->low, first_d_y},
-    };
-    weight_gradients(b, sizeof products / sizeof *products, products);
+    reef_weight_product products[4];
+    size_t count = adapter_products(products, last, d_last, last_x, last_d_y);
+    count += adapter_products(products + count, first, d_first, first_x, first_d_y);
+    weight_gradients(b, count, products);
 }
 
 // ---- feed-forward --------------------------------------------------------------------------------
@@ -260,7 +271,7 @@ static void reduce_older(const backward *b) {
 static void experts_window(void *context, size_t w) {
     const backward *b = context;
     const reef_config *config = b->pass->config;
-    reef_expert_shape shape = reef_gen_expert_shape(config);
+    reef_expert_shape shape = reef_gen_expert_shape(config, b->l);
     size_t D = shape.D, P = shape.P, T = config->context, row = w * T,
            at = row * reef_expert_hidden_values(&shape);
     if (!b->pass->piece_active[w]) return;
@@ -275,7 +286,7 @@ static void experts_window(void *context, size_t w) {
 
 static void update_experts(backward *b, const reef_pass_update *update) {
     const reef_config *config = b->pass->config;
-    reef_expert_shape shape = reef_gen_expert_shape(config);
+    reef_expert_shape shape = reef_gen_expert_shape(config, b->l);
     reef_pass_peer *tape = &b->pass->peers[b->g][b->l];
     reef_peer *peer = &b->open->peers[b->l];
     const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
@@ -360,6 +371,36 @@ static void dense_ffw(backward *b) {
         {D, F, grads->w_ffw_in, b->layer->norm2, b->layer->ffw_in},
     };
     weight_gradients(b, 2, products);
+}
+
+static void moe_window(void *context, size_t w) {
+    const backward *b = context;
+    reef_moe_shape shape = reef_gen_moe_shape(b->pass->config);
+    size_t at = w * shape.T * shape.D;
+    reef_moe_backward(&shape, &b->net->gens[0]->weights.blocks[b->l].moe, &b->layer->moe, w,
+                      b->pass->d_norm + at, b->pass->d_x + at, b->layer->norm2 + at);
+}
+
+// Where its experts did not choose, the mixture stands still.
+static void moe(backward *b) {
+    reef_moe_shape shape = reef_gen_moe_shape(b->pass->config);
+    reef_workers_run(b->workers, b->batch->windows, moe_window, b);
+    if (b->layer->moe.chosen)
+        reef_moe_gradients(&shape, &b->open->grads.blocks[b->l].moe, &b->layer->moe, b->workers,
+                           b->layer->norm2);
+}
+
+static void ffw(backward *b, const reef_pass_update *update) {
+    switch (reef_layer_ffw(b->pass->config, b->l)) {
+    case REEF_FFW_DENSE:
+        dense_ffw(b);
+        break;
+    case REEF_FFW_MOE:
+        moe(b);
+        break;
+    default:
+        for (b->g = 0; b->g < b->net->gen_count; b->g++) peer_generation(b, update);
+    }
 }
 
 // ---- attention -----------------------------------------------------------------------------------
@@ -488,10 +529,7 @@ void reef_pass_backward(reef_pass *pass,
     for (b.l = net->config.layers; b.l-- > 0;) {
         b.layer = &pass->layers[b.l];
         memset(pass->d_norm, 0, b.rows * pass->config->d_model * sizeof *pass->d_norm);
-        if (reef_layer_is_peer(&net->config, b.l))
-            for (b.g = 0; b.g < net->gen_count; b.g++) peer_generation(&b, update);
-        else
-            dense_ffw(&b);
+        ffw(&b, update);
         attend(&b);
     }
     embed(&b);

@@ -51,6 +51,8 @@ static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef
 }
 
 static reef_status check(const reef_trainer *trainer, uint32_t from, reef_error *err) {
+    if (trainer->layer != NULL)
+        return reef_fail(err, REEF_INVALID, "a layer by itself cannot branch: it has no gates");
     if (trainer->vector != NULL)
         return reef_fail(
             err, REEF_INVALID,
@@ -84,11 +86,15 @@ static void copy_tensors(reef_gen *to, const reef_gen *from, bool whole) {
     }
 }
 
-static void copy_experts(reef_peer *to, const reef_peer *from, size_t D, bool whole) {
+static void copy_experts(reef_peer *to,
+                         const reef_peer *from,
+                         const reef_expert_shape *shape,
+                         bool whole) {
+    size_t D = shape->D, w_up = reef_expert_up(shape) * D;
     for (size_t n = 0; n < to->expert_count; n++) {
         float *row = to->experts + n * to->row_values;
         reef_peer_row_read(from, n, 0, to->row_values, row);
-        if (!whole) memset(row + D, 0, D * sizeof *row); // w_up
+        if (!whole) memset(row + w_up, 0, D * sizeof *row);
     }
 }
 
@@ -96,7 +102,7 @@ static void copy_experts(reef_peer *to, const reef_peer *from, size_t D, bool wh
 static void unfold_queries(reef_gen *gen, const reef_gen *from, const reef_config *config) {
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; config->batch_norm && l < config->layers; l++) {
-        if (!reef_layer_is_peer(config, l)) continue;
+        if (!reef_layer_retrieves(config, l)) continue;
         reef_router_params *router = &gen->weights.routers[l];
         for (size_t i = 0; i < width; i++) {
             router->bn_mean[i] = 0.0f;
@@ -121,9 +127,11 @@ static reef_status make_copy(reef_gen **out,
     if (status != REEF_OK) return status;
     reef_gen_initialise(*out, config, open);
     copy_tensors(*out, from, whole);
-    for (uint32_t l = 0; l < config->layers; l++)
-        if (reef_layer_is_peer(config, l))
-            copy_experts(&(*out)->peers[l], &from->peers[l], config->d_model, whole);
+    for (uint32_t l = 0; l < config->layers; l++) {
+        reef_expert_shape shape = reef_gen_expert_shape(config, l);
+        if (reef_layer_retrieves(config, l))
+            copy_experts(&(*out)->peers[l], &from->peers[l], &shape, whole);
+    }
     unfold_queries(*out, from, config);
     return REEF_OK;
 }
@@ -180,7 +188,7 @@ static reef_status settle_queries(reef_trainer *trainer,
                               .fire_stride = stride};
     reef_status status = REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
-        if (!reef_layer_is_peer(config, l)) continue;
+        if (!reef_layer_retrieves(config, l)) continue;
         status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
                                    REEF_PASS_TRAIN, err);
         if (status == REEF_OK) settle_layer(trainer, from, l);

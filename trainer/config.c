@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RECORD_BYTES_MAX (UINT32_C(1) << 30) // of the store
 #define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: every JSON reader and a double hold it exactly
 
 // field, kind, since, default, lowest, highest, help. The order is the order of the JSON text and of help;
@@ -27,7 +28,8 @@
 // configuration may lack them, and their default, or what EARLIER says instead, is what those pools do.
 #define CONFIG_TABLE(X)                                                                            \
     X(model, TEXT, FIRST, "lm", 0, 0,                                                              \
-      "kind of model: lm, a language model over bytes; vector, classes of vectors")                \
+      "kind of model: lm, a language model over bytes; vector, classes of vectors; layer, one "    \
+      "PEER layer by itself, for libreef")                                                         \
     X(seed, INTEGER, FIRST, "1", 0, INTEGER_MAX, "everything random follows from it")              \
     X(layers, INTEGER, FIRST, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                  \
     X(d_model, INTEGER, FIRST, "128", 2, 4096, "width of a token")                                 \
@@ -39,9 +41,11 @@
     X(rehearse, INTEGER, FIRST, "4", 0, 1024,                                                      \
       "windows beside them, of the open generation's own past")                                    \
     X(ffw, TEXT, FIRST, "p", 0, 0,                                                                 \
-      "feed-forward of each block: p (PEER) or d (dense); one letter for all")                     \
-    X(d_ffw, INTEGER, FIRST, "512", 1, 65536, "hidden width of dense feed-forward networks")       \
-    X(heads, INTEGER, FIRST, "8", 1, 256, "retrieval heads of a PEER layer")                       \
+      "feed-forward of each block: p (PEER), k (product-key memory), m (mixture of experts), "     \
+      "d (dense); one letter for all")                                                             \
+    X(d_ffw, INTEGER, FIRST, "512", 1, 65536,                                                      \
+      "hidden width of dense feed-forward networks, and of each expert of a mixture")              \
+    X(heads, INTEGER, FIRST, "8", 1, 256, "retrieval heads of a layer of kind p or k")             \
     X(topk, INTEGER, FIRST, "16", 1, 1024, "experts that a head retrieves for a token")            \
     X(d_key, INTEGER, FIRST, "64", 2, 4096,                                                        \
       "width of a head's query; each half meets one table of sub-keys")                            \
@@ -53,6 +57,8 @@
     X(adapt_ffw, BOOLEAN, LATER, "true", 0, 1, "correct dense feed-forward networks as well")      \
     X(adapt_position, BOOLEAN, LATER, "true", 0, 1,                                                \
       "correct the embedding of positions as well as that of bytes")                               \
+    X(adapt_whole, BOOLEAN, LATER, "true", 0, 1,                                                   \
+      "correct a matrix as a whole where low rank would save nothing")                             \
     X(weigh_older, BOOLEAN, LATER, "true", 0, 1,                                                   \
       "later generations weigh what older experts add, where they answer")                         \
     X(batch_norm, BOOLEAN, FIRST, "true", 0, 1, "batch norm on queries")                           \
@@ -60,6 +66,11 @@
       "what an expert is: gelu, relu, or glu (gated, a third vector)")                             \
     X(score, TEXT, LATER, "softmax", 0, 0,                                                         \
       "weight of an expert by its score: softmax, sigmoid or relu")                                \
+    X(subkeys, TEXT, LATER, "shared", 0, 0,                                                        \
+      "tables of sub-keys: shared by all heads, or head (tables for each)")                        \
+    X(moe_experts, INTEGER, LATER, "8", 1, 1024, "experts of a mixture of experts")                \
+    X(moe_capacity, NUMBER, LATER, "1", 0.001, 1024,                                               \
+      "experts of a mixture that a token has on average: each takes its best tokens of a window")  \
     X(learning_rate, NUMBER, FIRST, "0.002", 0, 10,                                                \
       "Adam's rate for dense parameters after warm-up")                                            \
     X(expert_rate, NUMBER, FIRST, "6", 0, 1000, "factor on the learning rate for rows of experts") \
@@ -251,10 +262,11 @@ static const struct choice {
     const char *words[10]; // up to the first NULL
     const char *fault;
 } CHOICES[] = {
-    {"model", {"lm", "vector"}, "must be lm or vector"},
+    {"model", {"lm", "vector", "layer"}, "must be lm, vector or layer"},
     {"vector_gate", {"ridge", "off"}, "must be ridge or off"},
     {"expert", {"gelu", "relu", "glu"}, "must be gelu, relu or glu"},
     {"score", {"softmax", "sigmoid", "relu"}, "must be softmax, sigmoid or relu"},
+    {"subkeys", {"shared", "head"}, "must be shared or head"},
     {"boundaries",
      {"drift", "given", "budget", "capacity"},
      "must be drift, given, budget or capacity"},
@@ -293,8 +305,9 @@ static const char *text_fault(const reef_config_field *field, const char *value)
     const struct choice *choice = choice_of(field);
     if (choice) return is_choice(choice, value) ? NULL : choice->fault;
     if (strcmp(field->name, "boundary_mark") == 0) return NULL; // any letters
-    if (value[0] == '\0' || value[strspn(value, "pd")] != '\0')
-        return "must be letters p (PEER) or d (dense), one for all blocks or one per block";
+    if (value[0] == '\0' || value[strspn(value, "pdmk")] != '\0')
+        return "must be letters p (PEER), k (product-key memory), m (mixture of experts) or d "
+               "(dense), one for all blocks or one per block";
     return NULL;
 }
 
@@ -479,6 +492,15 @@ static reef_status model_check(const reef_config *c, reef_error *err) {
                          "ffw '%s' has %zu letters for %" PRIu32
                          " layers; give one letter for all or one per layer",
                          c->ffw, letters, c->layers);
+    // One record of the store holds the moments of a tensor, and with `average` what training moves.
+    double bytes = 3.0 * sizeof(float) * c->moe_experts * c->d_model * c->d_ffw;
+    if (strchr(c->ffw, 'm') != NULL && bytes > (double)RECORD_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "moe_experts %" PRIu32 " * d_model %" PRIu32 " * d_ffw %" PRIu32
+                         " are more values than a pool keeps of one mixture, %d; make the experts "
+                         "fewer or narrower",
+                         c->moe_experts, c->d_model, c->d_ffw,
+                         (int)(RECORD_BYTES_MAX / (3 * sizeof(float))));
     return REEF_OK;
 }
 
@@ -527,9 +549,7 @@ static reef_status policy_check(const reef_config *c, reef_error *err) {
                          "reservoir_bytes %" PRIu32 " holds fewer than two windows of "
                          "reservoir_window %" PRIu32 ": one fits gates, one calibrates them",
                          c->reservoir_bytes, c->reservoir_window);
-    uint64_t layers = 0;
-    for (uint32_t l = 0; l < c->layers; l++) layers += c->ffw[c->ffw[1] == '\0' ? 0 : l] == 'p';
-    uint64_t first = layers * c->side * c->side;
+    uint64_t first = (uint64_t)reef_config_retrieving_layers(c) * c->side * c->side;
     if (c->experts_max > 0 && c->experts_max < first)
         return reef_fail(err, REEF_INVALID,
                          "experts_max %" PRIu64 " is less than the %" PRIu64
@@ -568,6 +588,8 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
         {"experts_max", c->experts_max > 0},
         {"copy_experts", c->copy_experts > 0},
         {"recycle_after", c->recycle_after > 0},
+        {"ffw with letters k or m", strpbrk(c->ffw, "km") != NULL},
+        {"subkeys head", strcmp(c->subkeys, "shared") != 0},
     };
     for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++)
         if (policies[i].set)
@@ -580,6 +602,15 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
                          "side * side experts at once; choose at most %d",
                          c->side, REEF_VECTOR_SIDE_MAX);
     return REEF_OK;
+}
+
+// The fields that reef_config_reduce sets may be anything.
+static reef_status layer_check(const reef_config *c, reef_error *err) {
+    if (strcmp(c->strategy, "generations") != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "strategy %s is for language models; a layer by itself has generations",
+                         c->strategy);
+    return peer_check(c, err);
 }
 
 // Rivals that learn from old data read windows of T bytes, and their targets, out of the reservoir's.
@@ -604,6 +635,17 @@ static reef_status strategy_check(const reef_config *c, reef_error *err) {
     return REEF_OK;
 }
 
+void reef_config_reduce(reef_config *config) {
+    if (!reef_config_is_layer(config)) return;
+    config->layers = config->attention_heads = 1;
+    config->ffw[0] = 'p';
+    config->ffw[1] = '\0';
+    config->adapters = 0;
+    config->average = 0.0f;
+    config->recycle_after = 0;
+    config->copy_experts = 0;
+}
+
 reef_status reef_config_check(const reef_config *config, reef_error *err) {
     reef_status status = bounds_check(config, err);
     // The fields of the other kind of model are not looked at: their bounds are all that they have to meet.
@@ -612,6 +654,7 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
         return reef_fail(err, REEF_INVALID,
                          "inputs %" PRIu32 " is for vector models; with lm it must be 0",
                          config->inputs);
+    if (status == REEF_OK && reef_config_is_layer(config)) return layer_check(config, err);
     if (status == REEF_OK) status = model_check(config, err);
     if (status == REEF_OK) status = peer_check(config, err);
     if (status == REEF_OK) status = policy_check(config, err);
@@ -685,8 +728,8 @@ static reef_status field_parse(reef_config *config,
 static const struct earlier {
     const char *name, *value;
 } EARLIER[] = {
-    {"adapt_ffw", "false"}, {"adapt_position", "false"}, {"average", "0"},
-    {"drift_share", "0"},   {"weigh_older", "false"},
+    {"adapt_ffw", "false"}, {"adapt_position", "false"}, {"adapt_whole", "false"},
+    {"average", "0"},       {"drift_share", "0"},        {"weigh_older", "false"},
 };
 
 static void default_of_older_pools(reef_config *config) {
@@ -749,6 +792,7 @@ reef_status reef_config_parse(reef_config *config,
                              ? object_parse(&parsed, object, err)
                              : reef_fail(err, REEF_INVALID, "the configuration is no JSON object");
     json_decref(object);
+    reef_config_reduce(&parsed);
     if (status == REEF_OK) *config = parsed; // untouched on failure
     return status;
 }

@@ -211,7 +211,8 @@ static reef_status plan(consolidation *c, reef_error *err) {
     if (status == REEF_OK) status = plan_lessons(c, err);
     if (status != REEF_OK) return status;
     uint32_t layers = 0;
-    for (uint32_t l = 0; l < net->config.layers; l++) layers += reef_layer_is_peer(&net->config, l);
+    for (uint32_t l = 0; l < net->config.layers; l++)
+        layers += reef_layer_retrieves(&net->config, l);
     report->experts_after = layers * square(report->side);
     report->steps = c->options->steps > 0 ? c->options->steps : default_steps(c);
     return REEF_OK;
@@ -454,6 +455,11 @@ reef_status reef_trainer_consolidate(reef_trainer *trainer,
                                      reef_consolidation *report,
                                      reef_error *err) {
     *report = (reef_consolidation){0};
+    if (trainer->layer != NULL)
+        return reef_fail(
+            err, REEF_INVALID,
+            "generations of a layer by itself cannot be consolidated: there is no text "
+            "to teach from");
     if (trainer->vector != NULL)
         return reef_fail(err, REEF_INVALID,
                          "generations of a vector model cannot be consolidated: each is solved in "

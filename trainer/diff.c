@@ -13,7 +13,7 @@ typedef struct comparison {
     reef_txn *txn;
     reef_state_change *out;
     uint32_t before, after; // where the records of the generation lie
-    size_t row_values;
+    size_t row_values[REEF_LAYER_COUNT_MAX];
     bool vectors;
 } comparison;
 
@@ -99,8 +99,9 @@ static reef_status layer_of(reef_state_change *out,
             *found = &out->layers[i];
             return REEF_OK;
         }
-    if (out->layer_count == REEF_LAYER_COUNT_MAX)
-        return reef_fail(err, REEF_CORRUPT, "experts of more than %d layers", REEF_LAYER_COUNT_MAX);
+    if (layer >= REEF_LAYER_COUNT_MAX)
+        return reef_fail(err, REEF_CORRUPT, "experts of layer %u, where there are at most %d",
+                         layer, REEF_LAYER_COUNT_MAX);
     *found = &out->layers[out->layer_count++];
     **found = (reef_layer_change){.layer = layer};
     return REEF_OK;
@@ -111,7 +112,7 @@ static reef_status count_rows(const comparison *c,
                               const reef_view *view,
                               size_t *rows,
                               reef_error *err) {
-    size_t row_bytes = c->row_values * (view->dtype == REEF_BF16 ? 2 : 4);
+    size_t row_bytes = c->row_values[key->layer] * (view->dtype == REEF_BF16 ? 2 : 4);
     *rows = view->bytes / row_bytes;
     if (view->bytes % row_bytes == 0) return REEF_OK;
     return reef_fail(err, REEF_CORRUPT, "block %u of layer %u has %zu bytes, no whole rows of %zu",
@@ -136,7 +137,7 @@ static reef_status on_block_before(void *context,
     if (status == REEF_NOT_FOUND) return REEF_OK; // fewer experts there, or given up
     if (status == REEF_OK) status = count_rows(c, key, &other, &rows_after, err);
     for (size_t row = 0; status == REEF_OK && row < rows && row < rows_after; row++)
-        layer->changed += !rows_equal(c->row_values, view, &other, row);
+        layer->changed += !rows_equal(c->row_values[key->layer], view, &other, row);
     return status;
 }
 
@@ -307,8 +308,10 @@ static reef_status diff(
                     .before = reef_snapshot_records(&out->before, out->generation),
                     .after = reef_snapshot_records(&out->after, out->generation),
                     .vectors = reef_config_is_vector(&config)};
-    reef_expert_shape shape = reef_gen_expert_shape(&config);
-    c.row_values = c.vectors ? config.inputs + 1 : reef_expert_row_values(&shape);
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        reef_expert_shape shape = reef_gen_expert_shape(&config, l < config.layers ? l : 0);
+        c.row_values[l] = c.vectors ? config.inputs + 1 : reef_expert_row_values(&shape);
+    }
     status = reef_generation_read(txn, c.before, &info, err);
     out->sealed_before = info.sealed;
     if (status == REEF_OK) status = reef_generation_read(txn, c.after, &info, err);

@@ -50,15 +50,16 @@ static void give_layer(const reef_config *config,
                        uint32_t count,
                        const ranked *a,
                        const ranked *b) {
-    size_t half = (size_t)config->d_key / 2;
+    reef_router_shape shape = reef_gen_shape(config, pupil->info.side);
+    size_t key = reef_router_key_row(&shape);
     const reef_router_params *old = &from->weights.routers[layer];
     reef_router_params *router = &pupil->weights.routers[layer];
     reef_peer *peer = &pupil->peers[layer];
     for (uint32_t i = 0; i < count; i++) {
-        memcpy(router->sub_keys_a + (at + i) * half, old->sub_keys_a + a[i].key * half,
-               half * sizeof(float));
-        memcpy(router->sub_keys_b + (at + i) * half, old->sub_keys_b + b[i].key * half,
-               half * sizeof(float));
+        memcpy(router->sub_keys_a + (at + i) * key, old->sub_keys_a + a[i].key * key,
+               key * sizeof(float));
+        memcpy(router->sub_keys_b + (at + i) * key, old->sub_keys_b + b[i].key * key,
+               key * sizeof(float));
         for (uint32_t j = 0; j < count; j++) {
             size_t to = (size_t)reef_expert_id_of(at + i, at + j) * peer->row_values;
             reef_peer_row_read(&from->peers[layer], reef_expert_id_of(a[i].key, b[j].key), 0,
@@ -82,7 +83,7 @@ static reef_status give_experts(const reef_config *config,
     if (usage == NULL || keys == NULL)
         status = reef_fail(err, REEF_NO_MEMORY, "no memory to rank %zu experts", N);
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
-        if (!reef_layer_is_peer(config, l)) continue;
+        if (!reef_layer_retrieves(config, l)) continue;
         status = reef_usage_read(txn, from->info.generation, l, N, usage, err);
         if (status != REEF_OK) break;
         choose_keys(usage, side, count, keys, keys + side);
@@ -117,7 +118,7 @@ static void give_adapters(reef_gen *pupil, const reef_gen *from) {
     for (size_t i = 0; i < pupil->tensor_count; i++) {
         const reef_tensor *to = &pupil->tensors[i];
         if (!ends_with(to->name, "_down") && !ends_with(to->name, "_up") &&
-            !ends_with(to->name, "delta_older"))
+            strstr(to->name, ".delta_") == NULL)
             continue;
         memcpy(to->data, reef_gen_find(from, to->name)->data, to->count * sizeof *to->data);
     }

@@ -6,6 +6,7 @@
 // A text is one stream: cut into windows of the model's context, gates carried from window to window; only the
 // windows of generations that fire cost anything.
 #include "firing.h"
+#include "layer.h"
 #include "model.h"
 #include "persist.h"
 #include "random.h"
@@ -27,6 +28,7 @@ struct reef_model {
         *known; // while loading: of an older copy, whose sealed generations are taken over; or NULL
     reef_commit commit;        // that it was read at
     reef_vector_model *vector; // NULL in a language model; else `net` is the configuration only
+    reef_layer *layer;         // NULL but of a layer by itself
     reef_net net;
     reef_pass pass;
     reef_workers *workers;
@@ -220,7 +222,9 @@ static reef_status open_model(reef_model **out,
     reef_status status = load_net(model, as_of, err);
     model->known = NULL;
     if (status == REEF_OK) status = reef_workers_new(&model->workers, options->threads, err);
-    if (status == REEF_OK && model->vector != NULL) {
+    if (status == REEF_OK && reef_config_is_layer(&model->net.config))
+        status = reef_layer_new(&model->layer, err);
+    if (status == REEF_OK && (model->vector != NULL || model->layer != NULL)) {
         *out = model;
         return REEF_OK;
     }
@@ -279,6 +283,7 @@ reef_status reef_model_reopen(reef_model **model,
 void reef_model_close(reef_model *model) {
     if (model == NULL) return;
     reef_vector_model_free(model->vector);
+    reef_layer_free(model->layer);
     reef_pass_release(&model->pass);
     reef_residency_release(&model->residency);
     reef_net_release(&model->net);
@@ -340,10 +345,68 @@ reef_status reef_model_predict(reef_model *model,
                                      generations, err);
 }
 
-static reef_status refuse_vector(reef_error *err) {
+static reef_status refuse_text(const reef_model *model, reef_error *err) {
+    if (model->layer != NULL)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool holds a layer by itself, which has no loss of bytes; what it is "
+                         "for is up to the program that uses it through libreef");
     return reef_fail(err, REEF_INVALID,
                      "the pool holds a vector model, which has no loss of bytes; predict the "
                      "classes of vectors with it");
+}
+
+// ---- a layer by itself ---------------------------------------------------------------------------
+
+static reef_status begin_layer(reef_model *model, reef_layer_view *view, reef_error *err) {
+    if (model->layer == NULL)
+        return reef_fail(err, REEF_INVALID, "the pool is no layer by itself: its model is %s",
+                         model->net.config.model);
+    reef_status status = reef_residency_renew(&model->residency, &model->net, err);
+    *view = (reef_layer_view){&model->net, model->workers, model->residency.pager, model->layer};
+    return status;
+}
+
+reef_status reef_model_layer_forward(reef_model *model,
+                                     const reef_layer_choice *choice,
+                                     size_t rows,
+                                     const float *x,
+                                     float *y,
+                                     reef_layer_tape *tape,
+                                     reef_error *err) {
+    reef_layer_view view;
+    reef_status status = begin_layer(model, &view, err);
+    if (status != REEF_OK) return status;
+    if (choice != NULL && choice->train)
+        return reef_fail(err, REEF_INVALID,
+                         "the layer cannot learn: the pool is open for reading only");
+    return reef_layer_run(&view, choice, rows, x, y, tape, err);
+}
+
+reef_status reef_model_layer_backward(reef_model *model,
+                                      reef_layer_tape *tape,
+                                      const float *x,
+                                      const float *d_y,
+                                      float *d_x,
+                                      reef_error *err) {
+    reef_layer_view view;
+    reef_status status = begin_layer(model, &view, err);
+    return status == REEF_OK ? reef_layer_back(&view, tape, x, d_y, d_x, err) : status;
+}
+
+reef_status reef_model_layer_read(reef_model *model,
+                                  uint32_t generation,
+                                  const char *name,
+                                  float *out,
+                                  size_t count,
+                                  reef_error *err) {
+    reef_layer_view view;
+    reef_status status = begin_layer(model, &view, err);
+    if (status != REEF_OK) return status;
+    return reef_layer_tensor_read(&model->net, generation, name, out, count, err);
+}
+
+const reef_generation *reef_model_generation(const reef_model *model, size_t g) {
+    return g < model->net.gen_count ? &model->net.gens[g]->info : NULL;
 }
 
 // ---- one pass over a piece of a stream -----------------------------------------------------------
@@ -413,7 +476,7 @@ reef_status reef_model_score(reef_model *model,
                              void (*progress)(void *context, size_t done),
                              void *context,
                              reef_error *err) {
-    if (model->vector != NULL) return refuse_vector(err);
+    if (model->vector != NULL || model->layer != NULL) return refuse_text(model, err);
     if (count < 2)
         return reef_fail(err, REEF_INVALID,
                          "a text of %zu bytes has nothing to predict; give 2 or more", count);
@@ -442,6 +505,48 @@ reef_status reef_model_score(reef_model *model,
     }
     reef_firing_release(&firing);
     free(sum.fired);
+    return status;
+}
+
+// The one block that retrieves: its tape is what a pass, which has one for all layers, leaves behind.
+static reef_status check_usage(const reef_net *net, size_t expert_count, reef_error *err) {
+    size_t retrieving = 0, there = 0;
+    for (uint32_t l = 0; net->gen_count == 1 && l < net->config.layers; l++) {
+        if (net->gens[0]->peers[l].expert_count == 0) continue;
+        there = net->gens[0]->peers[l].expert_count;
+        retrieving++;
+    }
+    if (retrieving == 1 && there == expert_count) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "usage by a text is known for one generation with one block that retrieves "
+                     "%zu experts; this model has %zu generations, and %zu blocks, the last of %zu",
+                     expert_count, net->gen_count, retrieving, there);
+}
+
+reef_status reef_model_usage(reef_model *model,
+                             const uint8_t *bytes,
+                             size_t count,
+                             size_t expert_count,
+                             reef_usage *usage,
+                             reef_error *err) {
+    if (model->vector != NULL || model->layer != NULL) return refuse_text(model, err);
+    reef_firing firing = {0};
+    reef_status status = check_usage(&model->net, expert_count, err);
+    if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
+    size_t P = (size_t)model->net.config.heads * model->net.config.topk;
+    for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
+        size_t tokens = count - at < model->stride ? count - at : model->stride;
+        const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
+        status = run(model, &firing, bytes + at, tokens, next, err);
+        if (status != REEF_OK) break;
+        const reef_router_tape *tape = &model->pass.peers[0][0].tape;
+        for (size_t i = 0; i < tokens * P; i++) {
+            double score = fmin((double)tape->gate[i], REEF_USAGE_SCORE_MAX);
+            usage[tape->indices[i]].count++;
+            usage[tape->indices[i]].score += (uint64_t)(score * REEF_USAGE_SCORE_ONE + 0.5);
+        }
+    }
+    reef_firing_release(&firing);
     return status;
 }
 
@@ -479,8 +584,9 @@ reef_status reef_model_gate_margins(reef_model *model,
                                     reef_gate_facts *facts,
                                     float *margins,
                                     reef_error *err) {
-    if (reef_config_is_vector(&model->net.config))
-        return reef_fail(err, REEF_INVALID, "generations of a model of vectors have no gate");
+    if (model->vector != NULL || model->layer != NULL)
+        return reef_fail(err, REEF_INVALID, "generations of a model of %s have no gate",
+                         model->vector != NULL ? "vectors" : "one layer");
     if (generation == 0 || generation >= model->net.gen_count)
         return reef_fail(err, REEF_INVALID,
                          "no gate of generation %u: generations 1 to %zu of this state have one",
@@ -507,7 +613,7 @@ reef_status reef_model_gate_margins(reef_model *model,
 
 reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err) {
-    if (model->vector != NULL) return refuse_vector(err);
+    if (model->vector != NULL || model->layer != NULL) return refuse_text(model, err);
     reef_firing firing = {0};
     reef_status status = reef_firing_init(&firing, &model->net, err);
     for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
@@ -597,7 +703,7 @@ reef_status reef_model_generate(reef_model *model,
                                 const reef_sampling *sampling,
                                 uint8_t *out,
                                 reef_error *err) {
-    if (model->vector != NULL) return refuse_vector(err);
+    if (model->vector != NULL || model->layer != NULL) return refuse_text(model, err);
     size_t T = model->net.config.context;
     growing text = {.bytes = calloc(T, 1)};
     reef_status status = reef_firing_init(&text.firing, &model->net, err);

@@ -1,5 +1,6 @@
-// Single-neuron experts: the loops over rows that are gathered by id, and the update pass that turns
-// (expert, token) pairs into Adam steps without ever storing a gradient.
+// Retrieved experts: the loops over rows that are gathered by id, and the update pass that turns
+// (expert, token) pairs into Adam steps without ever storing a gradient. Values are experts without an
+// activation: theirs is 1, whatever the token.
 //
 // What always holds: a token's result depends on that token alone; a row's update depends on its own
 // pairs, in token order, alone; nothing here allocates after reef_expert_pairs_init. Which experts,
@@ -10,15 +11,13 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 // Experts of one token that are handled together: bounds the buffers on the stack. The paper's 8 heads
 // with 16 experts each are one chunk.
 #define CHUNK 256
 
-#define LINE_BYTES 64
-#define LINE_FLOATS (LINE_BYTES / sizeof(float))
+#define LINE_FLOATS (REEF_EXPERT_LINE_BYTES / sizeof(float))
 
 static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
@@ -116,6 +115,39 @@ static void axpy_rows(const gathered *g, float *y, const float *alpha, size_t of
 
 // ---- forward and backward ------------------------------------------------------------------------
 
+// Of values no product comes first, whose kernel would have fetched the rows. To the second-level cache, as
+// there.
+REEF_PREFETCH_ONLY static inline void fetch_rows(const gathered *g) {
+    const size_t bytes = g->span * (g->dtype == REEF_BF16 ? sizeof(reef_bf16) : sizeof(float));
+    for (size_t p = 0; p < g->count; p++) {
+        const char *row =
+            g->dtype == REEF_BF16 ? (const char *)g->rows.bf16[p] : (const char *)g->rows.f32[p];
+        for (size_t at = 0; at < bytes; at += REEF_EXPERT_LINE_BYTES)
+            __builtin_prefetch(row + at, 0, 2);
+    }
+}
+
+// y[t] += sum over p of gate[t][p] * the value of indices[t][p]
+static void values_forward(const reef_expert_shape *shape,
+                           size_t rows,
+                           float *y,
+                           const reef_expert_id *indices,
+                           const float *gate,
+                           const reef_expert_rows *experts,
+                           const uint8_t *active) {
+    const size_t P = shape->P;
+    gathered g;
+    for (size_t t = 0; t < rows; t++) {
+        if (active && !active[t]) continue;
+        for (size_t begin = 0; begin < P; begin += CHUNK) {
+            size_t at = t * P + begin;
+            gather(&g, shape, experts, least(CHUNK, P - begin), indices + at);
+            fetch_rows(&g);
+            axpy_rows(&g, y + t * shape->D, gate + at, 0);
+        }
+    }
+}
+
 void reef_experts_forward(const reef_expert_shape *shape,
                           size_t rows,
                           float *y,
@@ -128,6 +160,10 @@ void reef_experts_forward(const reef_expert_shape *shape,
     const size_t P = shape->P, D = shape->D, hidden_values = reef_expert_hidden_values(shape);
     float down[CHUNK], glu[CHUNK], weights[CHUNK];
     gathered g;
+    if (shape->kind == REEF_EXPERT_VALUE) {
+        values_forward(shape, rows, y, indices, gate, experts, active);
+        return;
+    }
     for (size_t t = 0; t < rows; t++) {
         if (active && !active[t]) continue;
         for (size_t begin = 0; begin < P; begin += CHUNK) {
@@ -158,6 +194,31 @@ static void keep_factors(size_t count,
     }
 }
 
+// No gradient flows to the tokens; a value's is its gate times d_y.
+static void values_backward(const reef_expert_shape *shape,
+                            size_t rows,
+                            float *d_gate,
+                            float *factors,
+                            const float *d_y,
+                            const reef_expert_id *indices,
+                            const float *gate,
+                            const reef_expert_rows *experts,
+                            const uint8_t *active) {
+    const size_t P = shape->P;
+    gathered g;
+    for (size_t t = 0; t < rows; t++) {
+        bool skipped = active && !active[t];
+        for (size_t begin = 0; !skipped && begin < P; begin += CHUNK) {
+            size_t at = t * P + begin;
+            gather(&g, shape, experts, least(CHUNK, P - begin), indices + at);
+            dot_rows(&g, d_gate + at, d_y + t * shape->D, 0, g.span);
+        }
+        if (skipped) memset(d_gate + t * P, 0, P * sizeof(*d_gate));
+        if (factors && skipped) memset(factors + t * P, 0, P * sizeof(*factors));
+        if (factors && !skipped) memcpy(factors + t * P, gate + t * P, P * sizeof(*factors));
+    }
+}
+
 void reef_experts_backward(const reef_expert_shape *shape,
                            size_t rows,
                            float *d_x,
@@ -173,6 +234,10 @@ void reef_experts_backward(const reef_expert_shape *shape,
     const size_t vectors = reef_expert_vectors(shape);
     float d_activation[CHUNK], weights[CHUNK], d_down[CHUNK], d_glu[CHUNK];
     gathered g;
+    if (shape->kind == REEF_EXPERT_VALUE) {
+        values_backward(shape, rows, d_gate, factors, d_y, indices, gate, experts, active);
+        return;
+    }
     for (size_t t = 0; t < rows; t++) {
         if (active && !active[t]) {
             memset(d_gate + t * P, 0, P * sizeof(*d_gate));
@@ -199,180 +264,6 @@ void reef_experts_backward(const reef_expert_shape *shape,
     }
 }
 
-// ---- pairs ---------------------------------------------------------------------------------------
-
-// Floats between the gradients of two pieces: whole cache lines, so that threads share none.
-static size_t grad_stride(size_t row_values) {
-    return (row_values + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
-}
-
-// The sort's fixed number of pieces, and the bits of an id by which one round places at most: what a
-// round writes to at once, a line for each of 2^12 digits, stays in the second-level cache.
-enum { SORT_PIECES = 32, DIGIT_BITS_MAX = 12, DIGITS = 1 << DIGIT_BITS_MAX };
-
-reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
-                                   size_t pair_count_max,
-                                   size_t expert_count,
-                                   size_t row_values,
-                                   reef_error *err) {
-    *pairs = (reef_expert_pairs){0};
-    if (pair_count_max > UINT32_MAX)
-        return reef_fail(err, REEF_INVALID,
-                         "%zu selections in a step are more than 2^32; make the batch smaller",
-                         pair_count_max);
-    pairs->pair_count_max = pair_count_max;
-    pairs->expert_count = expert_count;
-    // + 1: never an empty block
-    pairs->sorted = calloc(pair_count_max + 1, sizeof(*pairs->sorted));
-    pairs->scratch = calloc(pair_count_max + 1, sizeof(*pairs->scratch));
-    // One row of places more than pieces: the sums over all of them.
-    pairs->places = calloc((SORT_PIECES + 1) * (size_t)DIGITS, sizeof(*pairs->places));
-    size_t grad_bytes = REEF_EXPERT_PIECES * grad_stride(row_values) * sizeof(*pairs->row_grads);
-    pairs->row_grads = aligned_alloc(LINE_BYTES, grad_bytes);
-    if (pairs->sorted && pairs->scratch && pairs->places && pairs->row_grads) return REEF_OK;
-    reef_expert_pairs_release(pairs);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu selections of %zu experts",
-                     pair_count_max, expert_count);
-}
-
-void reef_expert_pairs_release(reef_expert_pairs *pairs) {
-    free(pairs->sorted);
-    free(pairs->scratch);
-    free(pairs->places);
-    free(pairs->row_grads);
-    *pairs = (reef_expert_pairs){0};
-}
-
-size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin) {
-    size_t end = begin + 1;
-    while (end < pairs->pair_count &&
-           reef_pair_expert(pairs->sorted[end]) == reef_pair_expert(pairs->sorted[begin]))
-        end++;
-    return end;
-}
-
-// A stable sort by digits of the id, the least first (Knuth 1998, 5.2.5), in which every piece counts
-// and places its own share of the pairs: nothing has the size of the pool, and where a pair ends up does
-// not depend on who placed it.
-typedef struct sort_pass {
-    size_t rows, P, count;
-    const reef_expert_id *indices;
-    const uint8_t *active;
-    const reef_pair *from;
-    reef_pair *to;
-    uint32_t *places; // (SORT_PIECES + 1, DIGITS)
-    unsigned shift;   // of the round's digit in an id
-    uint32_t mask;
-} sort_pass;
-
-static uint32_t digit_of(const sort_pass *pass, reef_expert_id expert) {
-    return expert >> pass->shift & pass->mask;
-}
-
-// The first of `count` things that is the piece's.
-static size_t piece_begin(size_t count, size_t piece, size_t pieces) {
-    return count * piece / pieces;
-}
-
-static uint32_t *cleared_counts(const sort_pass *pass, size_t piece) {
-    uint32_t *counts = pass->places + piece * DIGITS;
-    memset(counts, 0, ((size_t)pass->mask + 1) * sizeof(*counts));
-    return counts;
-}
-
-// Turns what every piece counted of each digit into where its first one goes: digit by digit, and within
-// one in the order of the pieces. Returns the sum. Rows of digits are walked, not columns of pieces.
-static size_t places_from_counts(const sort_pass *pass) {
-    const size_t digits = (size_t)pass->mask + 1;
-    uint32_t *next = cleared_counts(pass, SORT_PIECES), sum = 0;
-    for (size_t piece = 0; piece < SORT_PIECES; piece++)
-        for (size_t i = 0; i < digits; i++) next[i] += pass->places[piece * DIGITS + i];
-    for (size_t i = 0; i < digits; i++) {
-        uint32_t count = next[i];
-        next[i] = sum;
-        sum += count;
-    }
-    for (size_t piece = 0; piece < SORT_PIECES; piece++) {
-        uint32_t *places = pass->places + piece * DIGITS;
-        for (size_t i = 0; i < digits; i++) {
-            uint32_t count = places[i];
-            places[i] = next[i];
-            next[i] += count;
-        }
-    }
-    return sum;
-}
-
-// The first round takes its pairs from the indices.
-static void count_indices(void *context, size_t piece) {
-    const sort_pass *pass = context;
-    const size_t end = piece_begin(pass->rows, piece + 1, SORT_PIECES), P = pass->P;
-    uint32_t *counts = cleared_counts(pass, piece);
-    for (size_t t = piece_begin(pass->rows, piece, SORT_PIECES); t < end; t++) {
-        if (pass->active && !pass->active[t]) continue;
-        for (size_t i = t * P; i < (t + 1) * P; i++) counts[digit_of(pass, pass->indices[i])]++;
-    }
-}
-
-static void place_indices(void *context, size_t piece) {
-    const sort_pass *pass = context;
-    const size_t end = piece_begin(pass->rows, piece + 1, SORT_PIECES), P = pass->P;
-    uint32_t *places = pass->places + piece * DIGITS;
-    for (size_t t = piece_begin(pass->rows, piece, SORT_PIECES); t < end; t++) {
-        if (pass->active && !pass->active[t]) continue;
-        for (size_t i = t * P; i < (t + 1) * P; i++)
-            pass->to[places[digit_of(pass, pass->indices[i])]++] =
-                (reef_pair)pass->indices[i] << 32 | i;
-    }
-}
-
-static void count_pairs(void *context, size_t piece) {
-    const sort_pass *pass = context;
-    uint32_t *counts = cleared_counts(pass, piece);
-    size_t end = piece_begin(pass->count, piece + 1, SORT_PIECES);
-    for (size_t i = piece_begin(pass->count, piece, SORT_PIECES); i < end; i++)
-        counts[digit_of(pass, reef_pair_expert(pass->from[i]))]++;
-}
-
-static void place_pairs(void *context, size_t piece) {
-    const sort_pass *pass = context;
-    uint32_t *places = pass->places + piece * DIGITS;
-    size_t end = piece_begin(pass->count, piece + 1, SORT_PIECES);
-    for (size_t i = piece_begin(pass->count, piece, SORT_PIECES); i < end; i++)
-        pass->to[places[digit_of(pass, reef_pair_expert(pass->from[i]))]++] = pass->from[i];
-}
-
-// Bits of the largest id, at least one.
-static unsigned id_bits(size_t expert_count) {
-    unsigned bits = 1;
-    while (bits < 32 && expert_count > (size_t)1 << bits) bits++;
-    return bits;
-}
-
-void reef_expert_pairs_sort(reef_expert_pairs *pairs,
-                            reef_workers *workers,
-                            size_t rows,
-                            size_t P,
-                            const reef_expert_id *indices,
-                            const uint8_t *active) {
-    assert(rows * P <= pairs->pair_count_max);
-    sort_pass pass = {
-        .rows = rows, .P = P, .indices = indices, .active = active, .places = pairs->places};
-    unsigned bits = id_bits(pairs->expert_count);
-    unsigned rounds = (bits + DIGIT_BITS_MAX - 1) / DIGIT_BITS_MAX;
-    for (unsigned round = 0; round < rounds; round++) {
-        pass.shift = bits * round / rounds;
-        pass.mask = ((uint32_t)1 << (bits * (round + 1) / rounds - pass.shift)) - 1;
-        // The last round writes to `sorted`.
-        pass.to = (rounds - round) % 2 ? pairs->sorted : pairs->scratch;
-        reef_workers_run(workers, SORT_PIECES, round == 0 ? count_indices : count_pairs, &pass);
-        pass.count = places_from_counts(&pass);
-        reef_workers_run(workers, SORT_PIECES, round == 0 ? place_indices : place_pairs, &pass);
-        pass.from = pass.to;
-    }
-    pairs->pair_count = pass.count;
-}
-
 // ---- update --------------------------------------------------------------------------------------
 
 void reef_expert_row_gradient(const reef_expert_shape *shape,
@@ -382,7 +273,7 @@ void reef_expert_row_gradient(const reef_expert_shape *shape,
                               const float *x,
                               const float *d_y,
                               const float *factors) {
-    const size_t D = shape->D, vectors = reef_expert_vectors(shape);
+    const size_t D = shape->D, vectors = reef_expert_vectors(shape), w_up = reef_expert_up(shape);
     const uint32_t P = (uint32_t)shape->P;
     float down[CHUNK], up[CHUNK], glu[CHUNK];
     const float *x_rows[CHUNK], *d_y_rows[CHUNK];
@@ -395,12 +286,12 @@ void reef_expert_row_gradient(const reef_expert_shape *shape,
             const float *of_pair = factors + pair * vectors;
             x_rows[i] = x + t * D;
             d_y_rows[i] = d_y + t * D;
-            down[i] = of_pair[0];
-            up[i] = of_pair[1];
+            up[i] = of_pair[w_up];
+            if (vectors > 1) down[i] = of_pair[0];
             if (vectors == 3) glu[i] = of_pair[2];
         }
-        reef_axpy_rows(count, D, row_grad, down, x_rows, 0);
-        reef_axpy_rows(count, D, row_grad + D, up, d_y_rows, 0);
+        if (vectors > 1) reef_axpy_rows(count, D, row_grad, down, x_rows, 0);
+        reef_axpy_rows(count, D, row_grad + w_up * D, up, d_y_rows, 0);
         if (vectors == 3) reef_axpy_rows(count, D, row_grad + 2 * D, glu, x_rows, 0);
     }
 }
@@ -474,6 +365,11 @@ static void expert_update(const update_pass *pass, size_t begin, size_t end, flo
     if (update->dirty) update->dirty[expert] = 1;
 }
 
+// The first of `count` things that is the piece's.
+static size_t piece_begin(size_t count, size_t piece, size_t pieces) {
+    return count * piece / pieces;
+}
+
 // Where the pairs of the first expert begin that begin in this piece or a later one: pieces are cut by
 // pairs, not by experts, so that a few busy experts do not make one long piece.
 static size_t update_begin(const reef_expert_pairs *pairs, size_t piece) {
@@ -508,7 +404,7 @@ static void update_piece(void *context, size_t piece) {
     const update_pass *pass = context;
     const reef_expert_pairs *pairs = pass->pairs;
     const size_t end = update_begin(pairs, piece + 1);
-    float *row_grad = pairs->row_grads + piece * grad_stride(pass->row_values);
+    float *row_grad = pairs->row_grads + piece * reef_expert_grad_stride(pass->row_values);
     for (size_t at = update_begin(pairs, piece); at < end;) {
         size_t next = reef_expert_pairs_end(pairs, at);
         if (next < end) expert_prefetch(pass, pairs->sorted[next]);

@@ -1,7 +1,8 @@
-// Single-neuron experts of a PEER layer: forward, backward, and the optimiser in the same pass.
+// Retrieved experts of a layer: forward, backward, and the optimiser in the same pass. Single neurons (PEER), or
+// values (product-key memory).
 //
-// A row holds the vectors of one expert side by side, [w_down, w_up] or for gated ones [w_down, w_up,
-// w_gate], D values each, so that one prefetch stream serves them all. Expert gradients are never stored:
+// A row holds the vectors of one expert side by side, [w_down, w_up], for gated ones [w_down, w_up,
+// w_gate], for values [w_up] alone, D values each, so that one prefetch stream serves them all. Expert gradients are never stored:
 // one pass over (expert, token) pairs sorted by expert accumulates a row's gradient and applies Adam at
 // once. He 2024 eq. 3 and 6.
 #ifndef REEF_EXPERTS_H
@@ -13,9 +14,10 @@
 
 /** What an expert does with the token x. */
 typedef enum reef_expert_kind {
-    REEF_EXPERT_GELU, // gelu(w_down . x) w_up
-    REEF_EXPERT_RELU, // max(0, w_down . x) w_up
-    REEF_EXPERT_GLU,  // gelu(w_gate . x) (w_down . x) w_up (Shazeer 2020)
+    REEF_EXPERT_GELU,  // gelu(w_down . x) w_up
+    REEF_EXPERT_RELU,  // max(0, w_down . x) w_up
+    REEF_EXPERT_GLU,   // gelu(w_gate . x) (w_down . x) w_up (Shazeer 2020)
+    REEF_EXPERT_VALUE, // w_up, whatever x is (Lample et al. 2019)
 } reef_expert_kind;
 
 typedef struct reef_expert_shape {
@@ -24,18 +26,26 @@ typedef struct reef_expert_shape {
     size_t D; // width of a token
 } reef_expert_shape;
 
-/** Vectors of one row: w_down and w_up, gated ones also w_gate. */
+/** Vectors of one row: w_down and w_up, gated ones also w_gate, values w_up alone. */
 static inline size_t reef_expert_vectors(const reef_expert_shape *shape) {
+    if (shape->kind == REEF_EXPERT_VALUE) return 1;
     return shape->kind == REEF_EXPERT_GLU ? 3 : 2;
 }
 
-/** Values of one row: 2 * D, gated 3 * D. */
+/** Which of them is w_up. */
+static inline size_t reef_expert_up(const reef_expert_shape *shape) {
+    return shape->kind == REEF_EXPERT_VALUE ? 0 : 1;
+}
+
+/** Values of one row: 2 * D, gated 3 * D, values D. */
 static inline size_t reef_expert_row_values(const reef_expert_shape *shape) {
     return reef_expert_vectors(shape) * shape->D;
 }
 
-/** Floats of `hidden` per token: w_down . x of its P experts, gated ones followed by P w_gate . x. */
+/** Floats of `hidden` per token: w_down . x of its P experts, gated ones followed by P w_gate . x; none of
+ *  values. */
 static inline size_t reef_expert_hidden_values(const reef_expert_shape *shape) {
+    if (shape->kind == REEF_EXPERT_VALUE) return 0;
     return (shape->kind == REEF_EXPERT_GLU ? 2 : 1) * shape->P;
 }
 
@@ -76,6 +86,7 @@ void reef_experts_forward(const reef_expert_shape *shape,
  * factors   (rows, P, reef_expert_vectors) written: what the gradient of each vector of the expert's row
  *           is a multiple of x or d_y by, which the update needs:
  *             d_w_down = factors[0] * x,   d_w_up = factors[1] * d_y,   d_w_gate = factors[2] * x
+ *           (of values d_w_up = factors[0] * d_y).
  *           They lie side by side, because the update meets the pairs in the order of the experts and
  *           finds each one's on a cache line of its own. NULL where nothing is updated.
  * Skipped tokens (active 0) get d_gate = factors = 0.
@@ -122,6 +133,13 @@ typedef struct reef_expert_pairs {
 } reef_expert_pairs;
 
 #define REEF_EXPERT_PIECES 64 // fixed number of pieces of the update pass
+#define REEF_EXPERT_LINE_BYTES 64
+
+/** Floats between the gradients of two pieces: whole cache lines, so that threads share none. */
+static inline size_t reef_expert_grad_stride(size_t row_values) {
+    const size_t line = REEF_EXPERT_LINE_BYTES / sizeof(float);
+    return (row_values + line - 1) / line * line;
+}
 
 REEF_MUST_CHECK reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
                                                    size_t pair_count_max,

@@ -27,7 +27,7 @@ static size_t max_size(size_t a, size_t b) {
 
 size_t reef_pass_scratch_width(const reef_config *config) {
     size_t widest = max_size(max_size(REEF_VOCAB, 3 * (size_t)config->d_model), config->d_ffw);
-    return widest + config->adapters;
+    return widest + reef_adapter_rank_max(config);
 }
 
 static bool floats(float **out, size_t count) {
@@ -35,10 +35,19 @@ static bool floats(float **out, size_t count) {
     return *out != NULL;
 }
 
+// Does a set of activations serve a mixture? In training set l is layer l's, in evaluation the one is all layers'.
+static bool serves_mixture(const reef_config *config, size_t set, bool training) {
+    if (training) return reef_layer_ffw(config, (uint32_t)set) == REEF_FFW_MOE;
+    for (uint32_t l = 0; l < config->layers; l++)
+        if (reef_layer_ffw(config, l) == REEF_FFW_MOE) return true;
+    return false;
+}
+
 static bool allocate_layer(reef_pass_layer *layer,
                            const reef_config *config,
                            size_t windows,
-                           bool training) {
+                           bool training,
+                           bool mixture) {
     size_t D = config->d_model, T = config->context, n = windows * T;
     bool ok = floats(&layer->x_in, n * D) && floats(&layer->norm1, n * D) &&
               floats(&layer->norm1_mean, n) && floats(&layer->norm1_rstd, n) &&
@@ -48,11 +57,15 @@ static bool allocate_layer(reef_pass_layer *layer,
               floats(&layer->norm2_mean, n) && floats(&layer->norm2_rstd, n) &&
               floats(&layer->ffw_in, n * config->d_ffw) &&
               floats(&layer->ffw_act, n * config->d_ffw);
+    reef_moe_shape moe = reef_gen_moe_shape(config);
+    ok = ok &&
+         (!mixture || reef_moe_tape_init(&layer->moe, &moe, windows, training, NULL) == REEF_OK);
     return ok && (!training || (floats(&layer->retain_d_y, n * D) && floats(&layer->older, n * D)));
 }
 
 static bool allocate_backward(reef_pass *pass, const reef_config *config) {
-    size_t D = config->d_model, T = config->context, n = pass->rows_max, low = n * config->adapters;
+    size_t D = config->d_model, T = config->context, n = pass->rows_max,
+           low = n * reef_adapter_rank_max(config);
     return floats(&pass->d_x, n * D) && floats(&pass->d_mid, n * D) &&
            floats(&pass->d_norm, n * D) && floats(&pass->d_qkv, n * 3 * D) &&
            floats(&pass->d_attended, n * D) &&
@@ -78,7 +91,8 @@ reef_status reef_pass_init(reef_pass *pass,
     size_t n = pass->rows_max;
     bool ok = (pass->layers = calloc(pass->layer_sets, sizeof *pass->layers)) != NULL;
     for (size_t l = 0; ok && l < pass->layer_sets; l++)
-        ok = allocate_layer(&pass->layers[l], config, windows_max, training);
+        ok = allocate_layer(&pass->layers[l], config, windows_max, training,
+                            serves_mixture(config, l, training));
     ok = ok && floats(&pass->x, n * D) && floats(&pass->norm, n * D) &&
          floats(&pass->norm_mean, n) && floats(&pass->norm_rstd, n) &&
          floats(&pass->logits, n * REEF_VOCAB) &&
@@ -100,6 +114,7 @@ static void release_layer(reef_pass_layer *layer) {
                           layer->norm2,   layer->norm2_mean, layer->norm2_rstd, layer->ffw_in,
                           layer->ffw_act, layer->retain_d_y, layer->older};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    reef_moe_tape_release(&layer->moe);
 }
 
 static void release_peers(reef_pass_peer *peers, size_t count) {
@@ -136,10 +151,10 @@ void reef_pass_release(reef_pass *pass) {
 static reef_status allocate_peer(reef_pass_peer *peer,
                                  const reef_pass *pass,
                                  const reef_gen *gen,
+                                 reef_expert_shape experts,
                                  reef_error *err) {
     const reef_config *config = pass->config;
     reef_router_shape shape = reef_gen_shape(config, gen->info.side);
-    reef_expert_shape experts = reef_gen_expert_shape(config);
     size_t pairs = pass->rows_max * experts.P;
     size_t hidden = pass->rows_max * reef_expert_hidden_values(&experts);
     reef_status status = reef_router_tape_init(&peer->tape, &shape, pass->rows_max, config->context,
@@ -165,8 +180,13 @@ static reef_status prepare_peers(reef_pass *pass, const reef_gen *gen, size_t g,
     if (pass->peers[g] != NULL) return REEF_OK;
     reef_pass_peer *sets = calloc(pass->layer_sets, sizeof *sets);
     if (sets == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for generation %zu", g);
+    reef_expert_shape largest = reef_gen_expert_shape_largest(pass->config);
     for (size_t l = 0; l < pass->layer_sets; l++) {
-        reef_status status = allocate_peer(&sets[l], pass, gen, err);
+        // In evaluation the one set serves all layers.
+        if (pass->training && !reef_layer_retrieves(pass->config, (uint32_t)l)) continue;
+        reef_expert_shape experts =
+            pass->training ? reef_gen_expert_shape(pass->config, (uint32_t)l) : largest;
+        reef_status status = allocate_peer(&sets[l], pass, gen, experts, err);
         if (status == REEF_OK) continue;
         release_peers(sets, pass->layer_sets);
         return status;
@@ -175,9 +195,8 @@ static reef_status prepare_peers(reef_pass *pass, const reef_gen *gen, size_t g,
     if (!pass->training || !gen->open) return REEF_OK;
     size_t pairs = pass->rows_max * pass->config->heads * pass->config->topk;
     reef_expert_pairs_release(&pass->pairs);
-    reef_expert_shape shape = reef_gen_expert_shape(pass->config);
     return reef_expert_pairs_init(&pass->pairs, pairs, (size_t)gen->info.side * gen->info.side,
-                                  reef_expert_row_values(&shape), err);
+                                  reef_expert_row_values(&largest), err);
 }
 
 void reef_pass_forget_generation(reef_pass *pass, size_t g) {
@@ -400,6 +419,20 @@ static void dense_ffw_window(void *context, size_t w) {
     multiply_window(f, &out_of, w, f->pass->x + row * D, act);
 }
 
+// Experts choose among the tokens of a window where they train. Else thresholds decide, as in evaluation: the
+// mixtures of a sealed generation are as they are.
+static bool mixtures_train(const forward *f) {
+    return f->train && f->net->gens[0]->open && !f->net->gens[0]->queries_frozen;
+}
+
+static void moe_window(void *context, size_t w) {
+    const forward *f = context;
+    reef_moe_shape shape = reef_gen_moe_shape(f->pass->config);
+    size_t at = w * shape.T * shape.D;
+    reef_moe_forward(&shape, &f->net->gens[0]->weights.blocks[f->l].moe, &f->layer->moe, w,
+                     f->pass->x + at, f->layer->norm2 + at);
+}
+
 // x += delta * y_old where the generation fires: y_old is what all older ones together have added to x_mid.
 // A delta of zero changes no bit, so neither does opening a generation.
 static void weigh_older(const forward *f, size_t w) {
@@ -426,7 +459,7 @@ static void experts_window(void *context, size_t w) {
     const reef_config *config = f->pass->config;
     if (!f->pass->piece_active[w]) return;
     if (f->g > 0) weigh_older(f, w);
-    reef_expert_shape shape = reef_gen_expert_shape(config);
+    reef_expert_shape shape = reef_gen_expert_shape(config, f->l);
     size_t D = shape.D, P = shape.P, T = config->context, row = w * T;
     reef_pass_peer *peer = &f->pass->peers[f->g][f->layer - f->pass->layers];
     reef_experts_forward(
@@ -498,7 +531,7 @@ void reef_pass_run_experts(reef_pass *pass,
                            void (*work)(void *context, size_t window),
                            void *context) {
     const reef_peer *peer = &net->gens[g]->peers[l];
-    const reef_expert_shape shape = reef_gen_expert_shape(pass->config);
+    const reef_expert_shape shape = reef_gen_expert_shape(pass->config, l);
     bool in_place = pass->pager != NULL && peer->memory == NULL;
     const reef_pager_request request = {
         .rows = &peer->rows,
@@ -544,6 +577,21 @@ static reef_status peer_layer(forward *f,
         pass->seconds_experts += reef_seconds() - routed;
     }
     return REEF_OK;
+}
+
+static reef_status ffw(forward *f, reef_workers *workers, reef_pass_mode mode, reef_error *err) {
+    size_t windows = f->batch->windows;
+    switch (reef_layer_ffw(&f->net->config, f->l)) {
+    case REEF_FFW_DENSE:
+        reef_workers_run(workers, windows, dense_ffw_window, f);
+        return REEF_OK;
+    case REEF_FFW_MOE:
+        reef_moe_begin(&f->layer->moe, windows, mixtures_train(f));
+        reef_workers_run(workers, windows, moe_window, f);
+        return REEF_OK;
+    default:
+        return peer_layer(f, workers, mode, err);
+    }
 }
 
 // Final norm, logits with the heads' deltas, loss, and with weights the gradient of the logits.
@@ -603,11 +651,7 @@ reef_status reef_pass_forward(reef_pass *pass,
         f.l = l;
         f.layer = &pass->layers[pass->layer_sets == 1 ? 0 : l];
         reef_workers_run(workers, batch->windows, attend_window, &f);
-        if (!reef_layer_is_peer(&net->config, l)) {
-            reef_workers_run(workers, batch->windows, dense_ffw_window, &f);
-            continue;
-        }
-        reef_status status = peer_layer(&f, workers, mode, err);
+        reef_status status = ffw(&f, workers, mode, err);
         if (status != REEF_OK) return status;
     }
     reef_workers_run(workers, batch->windows, head_window, &f);

@@ -24,6 +24,10 @@ typedef struct exporting {
 
 static reef_status check_exportable(const exporting *e, uint32_t count, reef_error *err) {
     const reef_generation *info = &e->origin.info;
+    if (reef_config_is_layer(&e->origin.config))
+        return reef_fail(err, REEF_INVALID,
+                         "a generation of a layer by itself is not exported on its own; export the "
+                         "pool");
     if (reef_config_is_vector(&e->origin.config))
         return reef_fail(err, REEF_INVALID,
                          "a generation of a vector model cannot be exported: its gate is solved "
@@ -176,10 +180,11 @@ reef_status reef_generation_export(reef_store *store,
     uint64_t file_bytes = 0;
     reef_status status = read_origin(&e, generation, err);
     if (status == REEF_OK) status = list_parts(&e, err);
-    if (status == REEF_OK) status = reef_generation_hash_new(&e.hash, err);
-    if (status == REEF_OK) status = begin_file(&e, path, err);
-    if (status == REEF_OK) status = copy_parts(&e, err);
-    if (status == REEF_OK) {
+    bool writes = !e.options.dry_run;
+    if (status == REEF_OK && writes) status = reef_generation_hash_new(&e.hash, err);
+    if (status == REEF_OK && writes) status = begin_file(&e, path, err);
+    if (status == REEF_OK && writes) status = copy_parts(&e, err);
+    if (status == REEF_OK && writes) {
         status = reef_safetensors_finish(e.writer, &file_bytes, err);
         e.writer = NULL;
     }

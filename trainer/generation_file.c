@@ -22,20 +22,24 @@
 static const struct {
     const char *name, *shape;
 } SHAPES[] = {
-    {"embedding", "PVD"}, {"delta_embedding", "PVD"},
-    {"head", "DV"},       {"delta_head", "DV"},
-    {"position", "TD"},   {"delta_position", "TD"},
-    {"delta_older", "D"}, {"norm_scale", "D"},
-    {"norm_shift", "D"},  {"norm1_scale", "D"},
-    {"norm1_shift", "D"}, {"norm2_scale", "D"},
-    {"norm2_shift", "D"}, {"w_qkv", "D3"},
-    {"w_out", "DD"},      {"w_ffw_in", "DF"},
-    {"w_ffw_out", "FD"},  {"qkv_down", "DR"},
-    {"qkv_up", "R3"},     {"out_down", "DR"},
-    {"out_up", "RD"},     {"ffw_in_down", "DR"},
-    {"ffw_in_up", "RF"},  {"ffw_out_down", "FR"},
-    {"ffw_out_up", "RD"}, {"w_query", "DQ"},
-    {"query_bias", "Q"},  {"sub_keys_a", "SK"},
+    {"embedding", "PVD"},    {"delta_embedding", "PVD"},
+    {"head", "DV"},          {"delta_head", "DV"},
+    {"position", "TD"},      {"delta_position", "TD"},
+    {"delta_older", "D"},    {"norm_scale", "D"},
+    {"norm_shift", "D"},     {"norm1_scale", "D"},
+    {"norm1_shift", "D"},    {"norm2_scale", "D"},
+    {"norm2_shift", "D"},    {"w_qkv", "D3"},
+    {"w_moe_router", "DE"},  {"w_moe_in", "EDF"},
+    {"w_moe_out", "EFD"},    {"moe_threshold", "E"},
+    {"w_out", "DD"},         {"w_ffw_in", "DF"},
+    {"w_ffw_out", "FD"},     {"qkv_down", "DR"},
+    {"qkv_up", "R3"},        {"out_down", "DR"},
+    {"out_up", "RD"},        {"ffw_in_down", "DR"},
+    {"ffw_in_up", "RF"},     {"ffw_out_down", "FR"},
+    {"ffw_out_up", "RD"},    {"delta_qkv", "D3"},
+    {"delta_out", "DD"},     {"delta_ffw_in", "DF"},
+    {"delta_ffw_out", "FD"}, {"w_query", "DQ"},
+    {"query_bias", "Q"},     {"sub_keys_a", "SK"},
     {"sub_keys_b", "SK"},
 };
 
@@ -57,8 +61,12 @@ static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
         return config->adapters;
     case 'Q':
         return (uint64_t)config->heads * config->d_key;
-    case 'K':
-        return config->d_key / 2;
+    case 'E':
+        return config->moe_experts;
+    case 'K': { // a row of a table, of all heads' where each has its own
+        reef_router_shape shape = reef_gen_shape(config, side);
+        return reef_router_key_row(&shape);
+    }
     default:
         assert(letter == 'S');
         return side;
@@ -185,7 +193,7 @@ bool reef_origin_needs_all(const reef_config *config, float gate_loss_weight) {
 
 uint64_t reef_origin_experts(const reef_config *config, uint32_t side) {
     uint64_t layers = 0;
-    for (uint32_t l = 0; l < config->layers; l++) layers += reef_layer_is_peer(config, l);
+    for (uint32_t l = 0; l < config->layers; l++) layers += reef_layer_retrieves(config, l);
     return layers * side * side;
 }
 

@@ -69,25 +69,11 @@ static reef_status check_trainer(const reef_trainer *trainer, double leak_max, r
 
 // What decides the shapes of a generation, and what its numbers compute.
 static const char *const SAME[] = {
-    "model",
-    "layers",
-    "d_model",
-    "attention_heads",
-    "context",
-    "previous_bytes",
-    "ffw",
-    "d_ffw",
-    "heads",
-    "topk",
-    "d_key",
-    "adapters",
-    "score",
-    "adapt_ffw",
-    "adapt_position",
-    "weigh_older",
-    "expert",
-    "fire_max",
-    "gate",
+    "model",          "layers",    "d_model",        "attention_heads", "context",
+    "previous_bytes", "ffw",       "d_ffw",          "heads",           "topk",
+    "d_key",          "adapters",  "score",          "subkeys",         "moe_experts",
+    "moe_capacity",   "adapt_ffw", "adapt_position", "adapt_whole",     "weigh_older",
+    "expert",         "fire_max",  "gate",
 };
 
 static json_t *config_json(const reef_config *config) {
@@ -433,6 +419,11 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     if (options == NULL) options = &standard;
     importing i = {.trainer = trainer, .leak_max = options->leak_max, .file.fd = -1};
     reef_import unused;
+    if (trainer->layer != NULL)
+        return reef_fail(
+            err, REEF_INVALID,
+            "a layer by itself takes no generation of another pool: there is no gate to "
+            "say where it takes part");
     if (trainer->vector != NULL)
         return reef_fail(err, REEF_INVALID,
                          "a vector model cannot import a generation: its gate is solved together "

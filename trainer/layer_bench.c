@@ -69,7 +69,8 @@ static float *carve(float *block, size_t *at, size_t count) {
 static size_t carve_trained(const reef_router_shape *shape,
                             reef_router_params *params,
                             float *block) {
-    size_t at = 0, width = shape->head_count * shape->d_key, table = shape->side * shape->d_key / 2;
+    size_t at = 0, width = shape->head_count * shape->d_key,
+           table = shape->side * reef_router_key_row(shape);
     params->w_query = carve(block, &at, shape->d_model * width);
     params->sub_keys_a = carve(block, &at, table);
     params->sub_keys_b = carve(block, &at, table);
@@ -225,7 +226,8 @@ void reef_layer_bench_draw_tokens(reef_layer_bench *layer, uint64_t seed) {
 static void draw_router(reef_layer_bench *layer) {
     const reef_router_shape *shape = &layer->options.shape;
     const reef_router_params *params = &layer->params;
-    size_t width = shape->head_count * shape->d_key, table = shape->side * shape->d_key / 2;
+    size_t width = shape->head_count * shape->d_key,
+           table = shape->side * reef_router_key_row(shape);
     uint64_t seed = layer->options.seed;
     reef_random_normal(layer->D * width, params->w_query, 1.0f / sqrtf((float)layer->D), seed,
                        STREAM_QUERY);

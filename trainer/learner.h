@@ -46,6 +46,7 @@ typedef struct reef_source {
 struct reef_trainer {
     reef_store *store;          // not owned
     struct reef_vector *vector; // NULL with a language model
+    struct reef_layer *layer;   // NULL but with a layer by itself
     reef_trainer_options options;
     reef_trainer_writer on_commit; // NULL, or what writes along with every commit
     void *commit_context;
@@ -165,6 +166,8 @@ REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               reef_error *err);
 /** Backward and optimiser for the batch that reef_step_forward has just seen. */
 void reef_step_backward(reef_trainer *trainer);
+/** Adam on the dense tensors of the open generation, whose gradients are zero afterwards. */
+void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen);
 /** Whether generation g >= 1 takes part in token t of the batch that was decided about last. */
 bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t);
 /** Bits per byte of the same batch with every gate deciding for itself. `firing` is not moved. */

@@ -36,14 +36,17 @@ static size_t lay_out(reef_merged *merged, const reef_config *config, float *mem
     return at + (size_t)config->d_model * REEF_VOCAB;
 }
 
-// out = base + down up
+// out = base + down up, or base + up
 static void add_adapter(float *out,
                         const float *base,
                         const reef_adapter_shape *shape,
                         const reef_adapter *adapter) {
     memcpy(out, base, matrix_floats(shape) * sizeof *out);
-    reef_gemm(false, false, shape->in, shape->out, shape->rank, 1.0f, adapter->down, shape->rank,
-              adapter->up, shape->out, 1.0f, out, shape->out);
+    if (shape->whole)
+        reef_axpy(matrix_floats(shape), out, 1.0f, adapter->up);
+    else
+        reef_gemm(false, false, shape->in, shape->out, shape->rank, 1.0f, adapter->down,
+                  shape->rank, adapter->up, shape->out, 1.0f, out, shape->out);
 }
 
 static void fill(reef_gen *gen, const reef_gen *base, const reef_config *config) {

@@ -4,6 +4,7 @@
 // walks it. It leaves arithmetic to forward.c and backward.c and bytes on disk to persist.c.
 #include "model.h"
 
+#include "gen_initial.h"
 #include "huge.h"
 #include "random.h"
 
@@ -14,17 +15,6 @@
 #include <string.h>
 
 _Static_assert(REEF_SIDE_MAX == REEF_GENERATION_SIDE_MAX, "router and store agree");
-
-// Streams of random numbers of one generation: layer l draws its own from l * STREAMS on.
-enum {
-    STREAM_W_DOWN,
-    STREAM_W_UP,
-    STREAM_KEYS_A,
-    STREAM_KEYS_B,
-    STREAM_QUERY,
-    STREAM_DENSE,
-    STREAMS = 16
-};
 
 // The words are those that config.c lets through.
 static reef_router_score score_of(const reef_config *config) {
@@ -45,15 +35,37 @@ reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side) {
         .d_key = config->d_key,
         .side = side,
         .batch_norm = config->batch_norm,
+        .head_keys = strcmp(config->subkeys, "head") == 0,
         .score = score_of(config),
     };
 }
 
-reef_expert_shape reef_gen_expert_shape(const reef_config *config) {
+static reef_expert_shape shape_of_kind(const reef_config *config, reef_expert_kind kind) {
     return (reef_expert_shape){
-        .kind = expert_kind(config),
+        .kind = kind,
         .P = (size_t)config->heads * config->topk,
         .D = config->d_model,
+    };
+}
+
+reef_expert_shape reef_gen_expert_shape(const reef_config *config, uint32_t layer) {
+    bool values = reef_layer_ffw(config, layer) == REEF_FFW_PKM;
+    return shape_of_kind(config, values ? REEF_EXPERT_VALUE : expert_kind(config));
+}
+
+reef_expert_shape reef_gen_expert_shape_largest(const reef_config *config) {
+    for (uint32_t l = 0; l < config->layers; l++)
+        if (reef_layer_ffw(config, l) == REEF_FFW_PEER) return reef_gen_expert_shape(config, l);
+    return shape_of_kind(config, REEF_EXPERT_VALUE);
+}
+
+reef_moe_shape reef_gen_moe_shape(const reef_config *config) {
+    return (reef_moe_shape){
+        .T = config->context,
+        .D = config->d_model,
+        .F = config->d_ffw,
+        .E = config->moe_experts,
+        .C = reef_moe_capacity(config),
     };
 }
 
@@ -65,20 +77,40 @@ const char *reef_rows_dtype_text(reef_dtype dtype) {
     return dtype == REEF_BF16 ? "bf16" : "f32";
 }
 
+// A whole matrix where it has no more values than the two of rank `adapters` that would correct it.
+static reef_adapter_shape adapter_shape(const reef_config *config, size_t in, size_t out) {
+    size_t rank = config->adapters;
+    bool whole = config->adapt_whole && rank * (in + out) >= in * out;
+    return (reef_adapter_shape){in, out, whole ? in : rank, whole};
+}
+
 reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config) {
-    return (reef_adapter_shape){config->d_model, 3 * (size_t)config->d_model, config->adapters};
+    return adapter_shape(config, config->d_model, 3 * (size_t)config->d_model);
 }
 
 reef_adapter_shape reef_adapter_shape_out(const reef_config *config) {
-    return (reef_adapter_shape){config->d_model, config->d_model, config->adapters};
+    return adapter_shape(config, config->d_model, config->d_model);
 }
 
 reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config) {
-    return (reef_adapter_shape){config->d_model, config->d_ffw, config->adapters};
+    return adapter_shape(config, config->d_model, config->d_ffw);
 }
 
 reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config) {
-    return (reef_adapter_shape){config->d_ffw, config->d_model, config->adapters};
+    return adapter_shape(config, config->d_ffw, config->d_model);
+}
+
+size_t reef_adapter_rank_max(const reef_config *config) {
+    size_t qkv = reef_adapter_shape_qkv(config).rank, out = reef_adapter_shape_out(config).rank;
+    size_t rank = config->adapters == 0 ? 0 : qkv > out ? qkv : out;
+    for (uint32_t l = 0; l < config->layers; l++) {
+        if (!reef_layer_adapts_ffw(config, l)) continue;
+        size_t in = reef_adapter_shape_ffw_in(config).rank;
+        size_t up = reef_adapter_shape_ffw_out(config).rank;
+        rank = rank > in ? rank : in;
+        rank = rank > up ? rank : up;
+    }
+    return rank;
 }
 
 // ---- the list of tensors -------------------------------------------------------------------------
@@ -132,7 +164,8 @@ static void lay_out_router(
     layout *out, const reef_config *config, uint32_t layer, uint32_t side, bool open) {
     size_t D = config->d_model;
     size_t width = (size_t)config->heads * config->d_key;
-    size_t keys = (size_t)side * (config->d_key / 2);
+    reef_router_shape shape = reef_gen_shape(config, side);
+    size_t keys = shape.side * reef_router_key_row(&shape);
     add_block(out, layer, "w_query", IN_ROUTER(layer, w_query), D * width, true);
     if (!open) {
         add_block(out, layer, "query_bias", IN_ROUTER(layer, query_bias), width, false);
@@ -146,6 +179,14 @@ static void lay_out_router(
     add_block(out, layer, "sub_keys_b", IN_ROUTER(layer, sub_keys_b), keys, true);
 }
 
+static void lay_out_mixture(layout *out, const reef_config *config, uint32_t layer) {
+    size_t D = config->d_model, F = config->d_ffw, E = config->moe_experts;
+    add_block(out, layer, "w_moe_router", IN_BLOCK(layer, moe.w_router), D * E, true);
+    add_block(out, layer, "w_moe_in", IN_BLOCK(layer, moe.w_in), E * D * F, true);
+    add_block(out, layer, "w_moe_out", IN_BLOCK(layer, moe.w_out), E * F * D, true);
+    add_block(out, layer, "moe_threshold", IN_BLOCK(layer, moe.threshold), E, false);
+}
+
 static void lay_out_backbone_block(layout *out, const reef_config *config, uint32_t layer) {
     size_t D = config->d_model, F = config->d_ffw;
     add_block(out, layer, "norm1_scale", IN_BLOCK(layer, norm1_scale), D, true);
@@ -154,35 +195,45 @@ static void lay_out_backbone_block(layout *out, const reef_config *config, uint3
     add_block(out, layer, "w_out", IN_BLOCK(layer, w_out), D * D, true);
     add_block(out, layer, "norm2_scale", IN_BLOCK(layer, norm2_scale), D, true);
     add_block(out, layer, "norm2_shift", IN_BLOCK(layer, norm2_shift), D, true);
-    if (reef_layer_is_peer(config, layer)) return;
+    if (reef_layer_ffw(config, layer) == REEF_FFW_MOE) lay_out_mixture(out, config, layer);
+    if (reef_layer_ffw(config, layer) != REEF_FFW_DENSE) return;
     add_block(out, layer, "w_ffw_in", IN_BLOCK(layer, w_ffw_in), D * F, true);
     add_block(out, layer, "w_ffw_out", IN_BLOCK(layer, w_ffw_out), F * D, true);
 }
 
-#define IN_ADAPTER(layer, which, field)                                                            \
-    (offsetof(reef_weights, which) + (layer) * sizeof(reef_adapter) + offsetof(reef_adapter, field))
+// The tensors of one adapter, at `place` in reef_weights: NAME_down and NAME_up, or delta_NAME.
+static void add_adapter(
+    layout *out, uint32_t layer, size_t place, const reef_adapter_shape *shape, const char *name) {
+    char tensor[16]; // the longest is ffw_out_down
+    size_t up = place + offsetof(reef_adapter, up);
+    snprintf(tensor, sizeof tensor, shape->whole ? "delta_%s" : "%s_down", name);
+    if (!shape->whole)
+        add_block(out, layer, tensor, place + offsetof(reef_adapter, down), shape->in * shape->rank,
+                  true);
+    if (!shape->whole) snprintf(tensor, sizeof tensor, "%s_up", name);
+    add_block(out, layer, tensor, up, shape->rank * shape->out, true);
+}
+
+#define ADAPTER(which, layer) (offsetof(reef_weights, which) + (layer) * sizeof(reef_adapter))
 
 static void lay_out_adapters(layout *out, const reef_config *config, uint32_t layer) {
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), proj = reef_adapter_shape_out(config);
-    add_block(out, layer, "qkv_down", IN_ADAPTER(layer, adapters_qkv, down), qkv.in * qkv.rank,
-              true);
-    add_block(out, layer, "qkv_up", IN_ADAPTER(layer, adapters_qkv, up), qkv.rank * qkv.out, true);
-    add_block(out, layer, "out_down", IN_ADAPTER(layer, adapters_out, down), proj.in * proj.rank,
-              true);
-    add_block(out, layer, "out_up", IN_ADAPTER(layer, adapters_out, up), proj.rank * proj.out,
-              true);
+    reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
+                       up = reef_adapter_shape_ffw_out(config);
+    add_adapter(out, layer, ADAPTER(adapters_qkv, layer), &qkv, "qkv");
+    add_adapter(out, layer, ADAPTER(adapters_out, layer), &proj, "out");
     if (!reef_layer_adapts_ffw(config, layer)) return;
-    size_t inner = (size_t)config->adapters * config->d_ffw,
-           outer = (size_t)config->adapters * config->d_model;
-    add_block(out, layer, "ffw_in_down", IN_ADAPTER(layer, adapters_ffw_in, down), outer, true);
-    add_block(out, layer, "ffw_in_up", IN_ADAPTER(layer, adapters_ffw_in, up), inner, true);
-    add_block(out, layer, "ffw_out_down", IN_ADAPTER(layer, adapters_ffw_out, down), inner, true);
-    add_block(out, layer, "ffw_out_up", IN_ADAPTER(layer, adapters_ffw_out, up), outer, true);
+    add_adapter(out, layer, ADAPTER(adapters_ffw_in, layer), &in, "ffw_in");
+    add_adapter(out, layer, ADAPTER(adapters_ffw_out, layer), &up, "ffw_out");
 }
 
 static void lay_out(layout *out, const reef_config *config, const reef_generation *info) {
     size_t D = config->d_model, V = REEF_VOCAB;
     bool first = info->generation == 0;
+    if (reef_config_is_layer(config)) { // nothing around it
+        lay_out_router(out, config, 0, info->side, !info->sealed);
+        return;
+    }
     size_t tables = 1 + (size_t)config->previous_bytes;
     add(out, offsetof(reef_weights, embedding), tables * V * D, true,
         first ? "embedding" : "delta_embedding");
@@ -198,11 +249,11 @@ static void lay_out(layout *out, const reef_config *config, const reef_generatio
     for (uint32_t l = 0; !first && config->adapters > 0 && l < config->layers; l++)
         lay_out_adapters(out, config, l);
     for (uint32_t l = 0; !first && config->weigh_older && l < config->layers; l++)
-        if (reef_layer_is_peer(config, l))
+        if (reef_layer_retrieves(config, l))
             add_block(out, l, "delta_older",
                       offsetof(reef_weights, delta_older) + l * sizeof(float *), D, true);
     for (uint32_t l = 0; l < config->layers; l++)
-        if (reef_layer_is_peer(config, l))
+        if (reef_layer_retrieves(config, l))
             lay_out_router(out, config, l, info->side, !info->sealed);
 }
 
@@ -288,7 +339,7 @@ static reef_status allocate_folded(reef_gen *gen, const reef_config *config, ree
     if (gen->folded_values == NULL)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for folded queries");
     for (uint32_t l = 0; l < config->layers; l++) {
-        if (!reef_layer_is_peer(config, l)) continue;
+        if (!reef_layer_retrieves(config, l)) continue;
         reef_router_params *folded = &gen->folded[l];
         folded->w_query = gen->folded_values + l * each;
         folded->query_bias = folded->w_query + config->d_model * width;
@@ -328,9 +379,9 @@ reef_status reef_gen_new(reef_gen **out,
     }
     lay_out(&(layout){.gen = gen, .averages = averages}, config, info);
 
-    reef_expert_shape experts = reef_gen_expert_shape(config);
     for (uint32_t l = 0; l < config->layers; l++) {
-        if (!reef_layer_is_peer(config, l)) continue;
+        if (!reef_layer_retrieves(config, l)) continue;
+        reef_expert_shape experts = reef_gen_expert_shape(config, l);
         status =
             allocate_peer(&gen->peers[l], gen, &experts, averages, config->recycle_after > 0, err);
         if (status != REEF_OK) goto cleanup;
@@ -339,7 +390,7 @@ reef_status reef_gen_new(reef_gen **out,
         status = allocate_folded(gen, config, err);
         if (status != REEF_OK) goto cleanup;
     }
-    status = reef_gate_init(&gen->gate, err);
+    if (!reef_config_is_layer(config)) status = reef_gate_init(&gen->gate, err);
     if (status != REEF_OK) goto cleanup;
     *out = gen;
     gen = NULL; // the caller owns it now
@@ -375,131 +426,11 @@ void reef_gen_free(reef_gen *gen) {
     free(gen);
 }
 
-// ---- initial values ------------------------------------------------------------------------------
-
-static void fill(float *out, size_t count, float value) {
-    for (size_t i = 0; i < count; i++) out[i] = value;
-}
+// ---- averages ------------------------------------------------------------------------------------
 
 static void copy(float *out, const float *in, size_t count) {
     memcpy(out, in, count * sizeof *out);
 }
-
-static void initialise_router(reef_gen *gen,
-                              const reef_config *config,
-                              uint32_t layer,
-                              const reef_gen *before,
-                              uint64_t seed) {
-    size_t D = config->d_model;
-    size_t width = (size_t)config->heads * config->d_key;
-    size_t keys = (size_t)gen->info.side * (config->d_key / 2);
-    uint64_t stream = (uint64_t)layer * STREAMS;
-    reef_router_params *router = &gen->weights.routers[layer];
-    float bound = 1.0f / sqrtf((float)config->d_key);
-    reef_random_uniform(keys, router->sub_keys_a, bound, seed, stream + STREAM_KEYS_A);
-    reef_random_uniform(keys, router->sub_keys_b, bound, seed, stream + STREAM_KEYS_B);
-    const reef_router_params *old = before != NULL ? &before->weights.routers[layer] : NULL;
-    if (old != NULL) {
-        copy(router->w_query, old->w_query, D * width);
-    } else {
-        reef_random_normal(D * width, router->w_query, 1.0f / sqrtf((float)D), seed,
-                           stream + STREAM_QUERY);
-    }
-    if (!config->batch_norm) return;
-    if (old != NULL) {
-        copy(router->bn_scale, old->bn_scale, width);
-        copy(router->bn_shift, old->bn_shift, width);
-        copy(router->bn_mean, old->bn_mean, width);
-        copy(router->bn_var, old->bn_var, width);
-    } else {
-        fill(router->bn_scale, width, 1.0f);
-        fill(router->bn_var, width, 1.0f);
-    }
-}
-
-// The vectors of a row alternate in memory: each is drawn from its own streams so that growing the grid
-// later continues the same sequence. w_gate is drawn like w_down: a silent w_up silences both.
-static void initialise_experts(reef_peer *peer,
-                               size_t from,
-                               const reef_config *config,
-                               uint32_t layer,
-                               float up,
-                               uint64_t seed) {
-    size_t D = config->d_model;
-    float down = 1.0f / sqrtf((float)D);
-    uint64_t base = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 1) << 33;
-    uint64_t base_gate = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 2) << 33;
-    for (size_t n = from; n < peer->expert_count; n++) {
-        float *row = peer->experts + n * peer->row_values;
-        reef_random_normal(D, row, down, seed, base + 2 * n);
-        if (up > 0.0f) reef_random_normal(D, row + D, up, seed, base + 2 * n + 1);
-        if (peer->row_values > 2 * D) reef_random_normal(D, row + 2 * D, down, seed, base_gate + n);
-    }
-}
-
-static void initialise_backbone(reef_gen *gen, const reef_config *config, uint64_t seed) {
-    size_t D = config->d_model, F = config->d_ffw, L = config->layers;
-    float by_width = 1.0f / sqrtf((float)D);
-    // Output projections are scaled down by the number of residual additions (Radford et al. 2019).
-    float residual = 1.0f / sqrtf(2.0f * (float)L);
-    uint64_t stream = (uint64_t)REEF_LAYER_COUNT_MAX * STREAMS;
-    reef_weights *weights = &gen->weights;
-    reef_random_normal((1 + (size_t)config->previous_bytes) * REEF_VOCAB * D, weights->embedding,
-                       0.1f, seed, stream++);
-    reef_random_normal((size_t)config->context * D, weights->position, 0.02f, seed, stream++);
-    reef_random_normal(D * REEF_VOCAB, weights->head, 0.5f * by_width, seed, stream++);
-    fill(weights->norm_scale, D, 1.0f);
-    for (uint32_t l = 0; l < L; l++) {
-        reef_block *block = &weights->blocks[l];
-        fill(block->norm1_scale, D, 1.0f);
-        fill(block->norm2_scale, D, 1.0f);
-        reef_random_normal(D * 3 * D, block->w_qkv, by_width, seed, stream++);
-        reef_random_normal(D * D, block->w_out, by_width * residual, seed, stream++);
-        if (reef_layer_is_peer(config, l)) continue;
-        reef_random_normal(D * F, block->w_ffw_in, by_width, seed, stream++);
-        reef_random_normal(F * D, block->w_ffw_out, residual / sqrtf((float)F), seed, stream++);
-    }
-}
-
-// down N(0, 1/in), up zero.
-static void initialise_adapters(reef_gen *gen, const reef_config *config, uint64_t seed) {
-    size_t count = (size_t)config->d_model * config->adapters;
-    float deviation = 1.0f / sqrtf((float)config->d_model);
-    uint64_t stream = (uint64_t)(REEF_LAYER_COUNT_MAX + 8) * STREAMS;
-    for (uint32_t l = 0; l < config->layers; l++) {
-        reef_random_normal(count, gen->weights.adapters_qkv[l].down, deviation, seed, stream++);
-        reef_random_normal(count, gen->weights.adapters_out[l].down, deviation, seed, stream++);
-    }
-    stream = (uint64_t)(REEF_LAYER_COUNT_MAX + 16) * STREAMS;
-    for (uint32_t l = 0; l < config->layers; l++, stream += 2) {
-        if (!reef_layer_adapts_ffw(config, l)) continue;
-        reef_random_normal(count, gen->weights.adapters_ffw_in[l].down, deviation, seed, stream);
-        reef_random_normal((size_t)config->d_ffw * config->adapters,
-                           gen->weights.adapters_ffw_out[l].down,
-                           1.0f / sqrtf((float)config->d_ffw), seed, stream + 1);
-    }
-}
-
-void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_gen *before) {
-    uint64_t seed = reef_random_bits(config->seed, 1, gen->info.generation);
-    bool first = gen->info.generation == 0;
-    assert(gen->open && (first || before != NULL));
-    if (first)
-        initialise_backbone(gen, config, seed);
-    else if (config->adapters > 0)
-        initialise_adapters(gen, config, seed);
-    // N(0, 1/(h k)) makes the sum over h heads and k experts unit scale; zero makes opening exact.
-    float up = first ? 1.0f / sqrtf((float)config->heads * (float)config->topk) : 0.0f;
-    for (uint32_t l = 0; l < config->layers; l++) {
-        if (!reef_layer_is_peer(config, l)) continue;
-        initialise_router(gen, config, l, first ? NULL : before, seed);
-        initialise_experts(&gen->peers[l], 0, config, l, up, seed);
-        memset(gen->peers[l].dirty, 1, gen->peers[l].expert_count);
-    }
-    reef_gen_average_reset(gen);
-}
-
-// ---- averages ------------------------------------------------------------------------------------
 
 static void exchange(float *a, float *b, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -550,7 +481,7 @@ void reef_gen_fold(reef_gen *gen, const reef_config *config) {
     gen->merged.fresh = false;
     reef_router_shape shape = reef_gen_shape(config, gen->info.side);
     for (uint32_t l = 0; l < config->layers; l++) {
-        if (!reef_layer_is_peer(config, l)) continue;
+        if (!reef_layer_retrieves(config, l)) continue;
         reef_router_fold(&shape, &gen->weights.routers[l], gen->folded[l].w_query,
                          gen->folded[l].query_bias);
     }
@@ -630,7 +561,7 @@ reef_status reef_gen_seal(
     copy_tensors(sealed, open, false);
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; l < config->layers; l++) {
-        if (!reef_layer_is_peer(config, l)) continue;
+        if (!reef_layer_retrieves(config, l)) continue;
         copy(sealed->weights.routers[l].w_query, open->folded[l].w_query, config->d_model * width);
         copy(sealed->weights.routers[l].query_bias, open->folded[l].query_bias, width);
         move_experts(&sealed->peers[l], &open->peers[l]);
@@ -676,9 +607,9 @@ reef_status reef_gen_grow(reef_gen **out,
     if (status != REEF_OK) return status;
     uint64_t seed = reef_random_bits(config->seed, 1, info.generation);
     for (uint32_t l = 0; l < config->layers; l++) {
-        if (!reef_layer_is_peer(config, l)) continue;
-        initialise_router(grown, config, l, open,
-                          seed); // fresh sub-keys; the old ones are copied below
+        if (!reef_layer_retrieves(config, l)) continue;
+        reef_gen_draw_router(grown, config, l, open,
+                             seed); // fresh sub-keys; the old ones are copied below
         reef_peer *peer = &grown->peers[l];
         const reef_peer *old = &open->peers[l];
         size_t N = old->expert_count, row = old->row_values;
@@ -690,13 +621,13 @@ reef_status reef_gen_grow(reef_gen **out,
         memcpy(peer->usage, old->usage, N * sizeof *old->usage);
         if (peer->used_before != NULL)
             memcpy(peer->used_before, old->used_before, N * sizeof *old->used_before);
-        initialise_experts(peer, N, config, l, 0.0f, seed);
+        reef_gen_draw_experts(peer, N, config, l, 0.0f, seed);
         memset(peer->dirty, 1, peer->expert_count);
     }
     reef_gen_average_reset(grown); // of new rows and sub-keys
     copy_row_averages(grown, open);
     copy_tensors(grown, open, true);
-    copy_gate(&grown->gate, &open->gate);
+    if (open->gate.weights != NULL) copy_gate(&grown->gate, &open->gate);
     grown->gate_leak = open->gate_leak;
     grown->gate_detect = open->gate_detect;
     *out = grown;

@@ -2,7 +2,7 @@
 // leaves behind.
 //
 // A net is a list of generations. Generation 0 owns the backbone; later ones own deltas of embedding
-// and head. Each owns one PEER layer (router and experts) per block whose FFW is 'p'. A generation in
+// and head. Each owns a router and a pool of experts per block whose FFW retrieves. A generation in
 // memory is either sealed (batch norm folded, nothing but values) or open (gradients, moments, averages,
 // flags, usage). Only the last may be open.
 #ifndef REEF_MODEL_H
@@ -10,7 +10,9 @@
 
 #include "adapter.h"
 #include "experts.h"
+#include "ffw.h"
 #include "merged.h"
+#include "moe.h"
 #include "pager.h"
 #include "reef_trainer.h"
 
@@ -34,6 +36,7 @@ typedef struct reef_block {
     float *norm2_scale, *norm2_shift; // (D)
     float *w_ffw_in;                  // (D, F) where the FFW is dense
     float *w_ffw_out;                 // (F, D)
+    reef_moe_params moe;              // where it is a mixture
 } reef_block;
 
 /** Views of a generation's tensors; a second one of the same layout views their gradients. */
@@ -45,7 +48,7 @@ typedef struct reef_weights {
     reef_adapter adapters_ffw_in[REEF_LAYER_COUNT_MAX];  // of w_ffw_in, where the FFW is dense
     reef_adapter adapters_ffw_out[REEF_LAYER_COUNT_MAX]; // of w_ffw_out
     float *position; // (T, D) generation 0; its delta in later ones, or NULL without adapt_position
-    // (D) of each PEER block, what is added to a factor of 1 on the sum of older generations' experts where
+    // (D) of each block that retrieves, what is added to a factor of 1 on the sum of older generations' experts where
     // this one fires; later generations with weigh_older, or NULL
     float *delta_older[REEF_LAYER_COUNT_MAX];
     // generation 0 only, but for the routers
@@ -54,7 +57,7 @@ typedef struct reef_weights {
     reef_router_params routers[REEF_LAYER_COUNT_MAX];
 } reef_weights;
 
-/** The PEER layer of one block in one generation. All empty where the block's FFW is dense. */
+/** The pool of experts of one block in one generation. All empty where the block's FFW retrieves nothing. */
 typedef struct reef_peer {
     size_t expert_count;   // N = side * side
     size_t row_values;     // of one expert
@@ -100,17 +103,12 @@ typedef struct reef_net {
     reef_gen **gens; // owned
 } reef_net;
 
-static inline bool reef_layer_is_peer(const reef_config *config, uint32_t layer) {
-    return config->ffw[config->ffw[1] == '\0' ? 0 : layer] == 'p';
-}
-
-/** Do later generations correct the dense FFW of that block? */
-static inline bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer) {
-    return config->adapters > 0 && config->adapt_ffw && !reef_layer_is_peer(config, layer);
-}
-
 reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side);
-reef_expert_shape reef_gen_expert_shape(const reef_config *config);
+/** Of a layer that retrieves: rows of kind k are values alone. */
+reef_expert_shape reef_gen_expert_shape(const reef_config *config, uint32_t layer);
+/** The longest rows of all layers that retrieve, for memory that they share. */
+reef_expert_shape reef_gen_expert_shape_largest(const reef_config *config);
+reef_moe_shape reef_gen_moe_shape(const reef_config *config);
 static inline size_t reef_rows_value_bytes(reef_dtype dtype) {
     return dtype == REEF_BF16 ? sizeof(reef_bf16) : sizeof(float);
 }
@@ -121,6 +119,8 @@ reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_out(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config);
+/** The largest rank of the four, of which scratch memory is made; 0 without adapters. */
+size_t reef_adapter_rank_max(const reef_config *config);
 
 /**
  * Memory for a generation; values zero. `info.side` decides the sizes, `info.sealed` the layout,
@@ -205,6 +205,7 @@ typedef struct reef_pass_layer {
     float *x_mid; // residual stream after attention
     float *norm2, *norm2_mean, *norm2_rstd;
     float *ffw_in, *ffw_act; // (rows, F) dense
+    reef_moe_tape moe;       // empty where no layer of the set is a mixture
     float *retain_d_y;       // (rows, D) gradient of the retain term; rows of retain windows only
     float *older;            // (rows, D) what older experts added, where the open generation fires
 } reef_pass_layer;

@@ -1,6 +1,7 @@
 // Records of a generation, all little-endian as this machine holds them:
 //
 //   tensors   NAME               the floats of the tensor; of an open generation their averages, if any
+//                                (of a layer by itself there are no gates)
 //             gate               bias, decay, start, threshold, leak, detect, prior, loss weight and
 //                                loss reference (9 floats; 7 where the loss has no weight)
 //             gate_weights       (4, 65536) floats
@@ -15,7 +16,7 @@
 //   flags     layer, block       one byte per expert
 //   usage     layer, block       count and score per expert, two uint64; what they grew by as a delta of
 //                                the time of the commit, see store/usage_windows.c
-//   reservoir slot               generation, size (uint32), stream offset (uint64), the bytes
+//   reservoir slot               see persist_reservoir.c
 //
 // Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows, the last one of
 // a layer shorter.
@@ -31,7 +32,6 @@
 #define GATE_FLOATS_NGRAM 7 // of gates that read no losses, as before there were any
 #define GATE_FLOATS_FIRST 6 // of gates that were fitted when the prior had one value for all
 #define GATE_PRIOR_FIRST 64.0f
-#define SLOT_HEADER_BYTES 16
 #define MOMENT_PLANES_MAX 3 // arrays of the weights' shape in a record of moments: with averages
 
 // ---- dense tensors -------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ static reef_status put_gate(reef_txn *txn, const reef_gen *gen, reef_error *err)
     double reference[2] = {gen->reference_median, gen->reference_spread};
     reef_status status =
         put_tensor(txn, g, "reference", REEF_BYTES, reference, sizeof reference, err);
-    if (status != REEF_OK || g == 0) return status;
+    if (status != REEF_OK || g == 0 || gen->gate.weights == NULL) return status;
     const reef_gate *gate = &gen->gate;
     float values[REEF_GATE_VALUES] = {gate->bias,      gate->decay,       gate->start,
                                       gate->threshold, gen->gate_leak,    gen->gate_detect,
@@ -112,7 +112,7 @@ static reef_status read_gate(reef_txn *txn, uint32_t records, reef_gen *gen, ree
     if (status != REEF_OK) return status;
     gen->reference_median = reference[0];
     gen->reference_spread = reference[1];
-    if (gen->info.generation == 0) return REEF_OK;
+    if (gen->info.generation == 0 || gen->gate.weights == NULL) return REEF_OK;
     float values[REEF_GATE_VALUES];
     reef_key key = tensor_key(REEF_DB_TENSORS, records, "gate");
     reef_view view;
@@ -327,8 +327,8 @@ static bool next_block(blocks *all, block *b) {
     return true;
 }
 
-static size_t row_values_of(const reef_config *config) {
-    reef_expert_shape shape = reef_gen_expert_shape(config);
+static size_t row_values_of(const reef_config *config, uint32_t layer) {
+    reef_expert_shape shape = reef_gen_expert_shape(config, layer);
     return reef_expert_row_values(&shape);
 }
 
@@ -337,7 +337,7 @@ static blocks blocks_of(const reef_config *config,
                         uint32_t layer,
                         const reef_peer *peer,
                         float *buffer) {
-    size_t row_values = row_values_of(config);
+    size_t row_values = row_values_of(config, layer);
     return (blocks){
         .records = records,
         .layer = layer,
@@ -427,9 +427,13 @@ static reef_status moments_buffer(float **out,
                                   const reef_config *config,
                                   const reef_gen *gen,
                                   reef_error *err) {
-    size_t row_values = row_values_of(config);
-    size_t floats =
-        reef_block_rows(row_values * sizeof(float)) * (MOMENT_PLANES_MAX * row_values + 1);
+    size_t floats = 0;
+    for (uint32_t l = 0; l < config->layers; l++) {
+        size_t row_values = row_values_of(config, l);
+        size_t layer =
+            reef_block_rows(row_values * sizeof(float)) * (MOMENT_PLANES_MAX * row_values + 1);
+        if (layer > floats) floats = layer;
+    }
     size_t tensor = MOMENT_PLANES_MAX * tensor_count_max(gen);
     *out = malloc((floats > tensor ? floats : tensor) * sizeof **out);
     if (*out == NULL)
@@ -690,86 +694,4 @@ reef_status reef_flags_read(reef_txn *txn,
                             uint8_t *flags,
                             reef_error *err) {
     return read_table(txn, REEF_DB_FLAGS, generation, layer, expert_count, 1, flags, err);
-}
-
-// ---- reservoir -----------------------------------------------------------------------------------
-
-typedef struct windows_visit {
-    reef_window_visit visit;
-    void *context;
-} windows_visit;
-
-static reef_status visit_window(void *context,
-                                const reef_key *key,
-                                const reef_view *view,
-                                reef_error *err) {
-    const windows_visit *to = context;
-    const uint8_t *payload = view->data;
-    uint32_t generation, size;
-    if (view->bytes < SLOT_HEADER_BYTES)
-        return reef_fail(err, REEF_CORRUPT, "slot %u of the reservoir has no header", key->block);
-    memcpy(&generation, payload, 4);
-    memcpy(&size, payload + 4, 4);
-    if (size > view->bytes - SLOT_HEADER_BYTES)
-        return reef_fail(err, REEF_CORRUPT, "slot %u of the reservoir is cut", key->block);
-    return to->visit(to->context, generation, payload + SLOT_HEADER_BYTES, size, err);
-}
-
-reef_status reef_reservoir_scan(reef_txn *txn,
-                                reef_window_visit visit,
-                                void *context,
-                                reef_error *err) {
-    windows_visit to = {visit, context};
-    return reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, visit_window, &to, err);
-}
-
-reef_status reef_persist_reservoir(reef_txn *txn,
-                                   const reef_reservoir *reservoir,
-                                   reef_error *err) {
-    reef_status status = REEF_OK;
-    uint8_t *payload = malloc(SLOT_HEADER_BYTES + reservoir->window_bytes);
-    if (payload == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a window of the reservoir");
-    for (size_t slot = 0; status == REEF_OK && slot < reservoir->slots; slot++) {
-        if (!reservoir->dirty[slot]) continue;
-        reef_key key = {.db = REEF_DB_RESERVOIR, .block = (uint32_t)slot};
-        uint32_t size = reservoir->sizes[slot];
-        if (size == 0) {
-            status = reef_record_delete(txn, &key, err);
-            continue;
-        }
-        memcpy(payload, &reservoir->generations[slot], 4);
-        memcpy(payload + 4, &size, 4);
-        memcpy(payload + 8, &reservoir->offsets[slot], 8);
-        memcpy(payload + SLOT_HEADER_BYTES, reservoir->bytes + slot * reservoir->window_bytes,
-               size);
-        status = reef_record_put(txn, &key, REEF_BYTES, payload, SLOT_HEADER_BYTES + size, err);
-    }
-    free(payload);
-    return status;
-}
-
-static reef_status load_slot(void *context,
-                             const reef_key *key,
-                             const reef_view *view,
-                             reef_error *err) {
-    reef_reservoir *reservoir = context;
-    const uint8_t *payload = view->data;
-    size_t slot = key->block;
-    uint32_t size = 0;
-    if (view->bytes >= SLOT_HEADER_BYTES) memcpy(&size, payload + 4, 4);
-    if (slot >= reservoir->slots || size == 0 || size > reservoir->window_bytes ||
-        view->bytes != SLOT_HEADER_BYTES + size)
-        return reef_fail(err, REEF_CORRUPT,
-                         "reservoir slot %zu holds %zu bytes, which is no window of this pool",
-                         slot, view->bytes);
-    reservoir->sizes[slot] = size;
-    memcpy(&reservoir->generations[slot], payload, 4);
-    memcpy(&reservoir->offsets[slot], payload + 8, 8);
-    memcpy(reservoir->bytes + slot * reservoir->window_bytes, payload + SLOT_HEADER_BYTES, size);
-    return REEF_OK;
-}
-
-reef_status reef_persist_load_reservoir(reef_txn *txn, reef_reservoir *reservoir, reef_error *err) {
-    return reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, load_slot, reservoir, err);
 }

@@ -44,7 +44,7 @@ const char *reef_policy_due(const reef_trainer *trainer) {
 
 static uint64_t peer_layers(const reef_config *config) {
     uint64_t count = 0;
-    for (uint32_t l = 0; l < config->layers; l++) count += reef_layer_is_peer(config, l);
+    for (uint32_t l = 0; l < config->layers; l++) count += reef_layer_retrieves(config, l);
     return count;
 }
 

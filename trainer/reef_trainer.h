@@ -19,7 +19,13 @@
 #define REEF_LAYER_COUNT_MAX 32
 #define REEF_VOCAB 256 // bytes
 
-typedef enum reef_ffw { REEF_FFW_PEER = 0, REEF_FFW_DENSE = 1 } reef_ffw;
+/** What the feed-forward network of a block is, and its letter in `ffw` of the configuration. */
+typedef enum reef_ffw {
+    REEF_FFW_PEER,  // p: single-neuron experts, retrieved by product keys (He 2024)
+    REEF_FFW_DENSE, // d: two matrices
+    REEF_FFW_MOE,   // m: a mixture of dense networks that choose their tokens (Zhou et al. 2022)
+    REEF_FFW_PKM,   // k: values, retrieved by product keys (Lample et al. 2019)
+} reef_ffw;
 
 // ---- configuration -------------------------------------------------------------------------------
 
@@ -29,23 +35,27 @@ typedef enum reef_ffw { REEF_FFW_PEER = 0, REEF_FFW_DENSE = 1 } reef_ffw;
  * its help; the CLI's options and the JSON keys come from it (d_model is --d-model and "d_model").
  */
 typedef struct reef_config {
-    char model[16]; // "lm" or "vector"
+    char model[16]; // "lm", "vector" or "layer"
     uint64_t seed;
     // sizes
     uint32_t layers, d_model, attention_heads, context; // L, D, A, T
     uint32_t previous_bytes;                            // embedded beside a token's own byte
     uint32_t batch;                                     // windows of T bytes of the stream per step
     uint32_t rehearse; // windows beside them, drawn from what the open generation has trained on
-    char ffw[REEF_LAYER_COUNT_MAX + 1]; // one letter per block: 'p' peer, 'd' dense; "p" = all
-    uint32_t d_ffw;                     // width of dense FFWs
-    uint32_t heads, topk, d_key;        // PEER: H, K, d_key
-    uint32_t side, side_new;            // of the first and of later generations
-    uint32_t adapters; // rank of later generations' corrections of attention; 0 for none
-    bool adapt_ffw;    // and of dense FFWs
-    bool adapt_position, weigh_older;
+    // One letter per block: 'p' peer, 'k' product-key memory, 'm' mixture of experts, 'd' dense; "p" = all
+    char ffw[REEF_LAYER_COUNT_MAX + 1];
+    uint32_t d_ffw;              // width of dense FFWs, and of each expert of a mixture
+    uint32_t heads, topk, d_key; // PEER and product-key memory: H, K, d_key
+    uint32_t side, side_new;     // of the first and of later generations
+    uint32_t adapters;           // rank of later generations' corrections of attention; 0 for none
+    bool adapt_ffw;              // and of dense FFWs
+    bool adapt_position, adapt_whole, weigh_older;
     bool batch_norm;
-    char expert[8]; // "gelu", "relu" or "glu"
-    char score[8];  // "softmax", "sigmoid" or "relu"
+    char expert[8];       // "gelu", "relu" or "glu"
+    char score[8];        // "softmax", "sigmoid" or "relu"
+    char subkeys[8];      // tables of sub-keys: "shared" by all heads, or "head": tables for each
+    uint32_t moe_experts; // E of a mixture of experts
+    float moe_capacity;   // each takes ceil(moe_capacity * T / E) tokens of a window of T
     // optimiser
     float learning_rate; // dense parameters, at the end of warm-up
     float expert_rate;   // factor for expert rows
@@ -110,9 +120,27 @@ static inline bool reef_config_is_vector(const reef_config *config) {
     return config->model[0] == 'v';
 }
 
+/** One PEER layer with nothing around it: see reef_layer.h. */
+static inline bool reef_config_is_layer(const reef_config *config) {
+    return config->model[0] == 'l' && config->model[1] == 'a';
+}
+
 static inline size_t reef_vector_record_bytes(const reef_config *config) {
     return REEF_VECTOR_LABEL_BYTES + (size_t)config->inputs * sizeof(float);
 }
+
+REEF_API reef_ffw reef_layer_ffw(const reef_config *config, uint32_t layer);
+REEF_API const char *reef_ffw_text(reef_ffw kind); // "peer", "dense", "moe", "pkm"
+/** Has the layer a pool of experts, that is rows of kind p or k? Not of vector models. */
+REEF_API bool reef_layer_retrieves(const reef_config *config, uint32_t layer);
+/** How many layers have one. Without any, generations after the first learn corrections alone. */
+REEF_API uint32_t reef_config_retrieving_layers(const reef_config *config);
+/** Parameters of a layer's feed-forward network that train, with a pool of `side` * `side` rows. */
+REEF_API uint64_t reef_layer_parameters(const reef_config *config, uint32_t layer, uint32_t side);
+/** Those that one token meets: of a mixture on average, where every expert takes its full capacity. */
+REEF_API double reef_layer_parameters_active(const reef_config *config,
+                                             uint32_t layer,
+                                             uint32_t side);
 
 /** One configurable field, for help, parsing and documents. */
 typedef struct reef_config_field {
@@ -134,6 +162,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
                                                      reef_error *err);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
+/** What a layer by itself has none of, such as attention, is set to nothing; other kinds stay as they are. */
+REEF_API void reef_config_reduce(reef_config *config);
 /** JSON text of the configuration, on the heap (free with free()); NULL when out of memory. */
 REEF_API char *reef_config_format(const reef_config *config);
 REEF_API REEF_MUST_CHECK reef_status reef_config_parse(reef_config *config,
@@ -148,6 +178,44 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_read(reef_txn *txn,
 REEF_API REEF_MUST_CHECK reef_status reef_pool_init(const char *path,
                                                     const reef_config *config,
                                                     reef_error *err);
+
+// ---- what training costs -------------------------------------------------------------------------
+
+// name in code, name for people
+#define REEF_FLOPS_PART_LIST(X)                                                                    \
+    X(EMBEDDING, "embedding")                                                                      \
+    X(ATTENTION, "attention")                                                                      \
+    X(DENSE, "dense")                                                                              \
+    X(MOE, "moe")                                                                                  \
+    X(PKM, "pkm")                                                                                  \
+    X(PEER, "peer")                                                                                \
+    X(ROUTER, "router")                                                                            \
+    X(HEAD, "head")
+
+typedef enum reef_flops_part {
+#define REEF_FLOPS_ENUM(upper, name) REEF_FLOPS_##upper,
+    REEF_FLOPS_PART_LIST(REEF_FLOPS_ENUM)
+#undef REEF_FLOPS_ENUM
+        REEF_FLOPS_PART_COUNT
+} reef_flops_part;
+
+/** FLOPs of training on one window, all layers of a kind together; `router` is that of moe, pkm and peer. */
+typedef struct reef_flops {
+    uint64_t forward[REEF_FLOPS_PART_COUNT], backward[REEF_FLOPS_PART_COUNT];
+    uint64_t forward_window, backward_window; // their sums
+    uint32_t window_tokens;                   // T, which they are divided by for
+    double token;                             // FLOPs of training per token
+    double step;                              // and per step: all windows, rehearsed ones too
+    uint64_t parameters;        // that training moves
+    uint64_t parameters_active; // and of those the ones that a token meets; of moe on average
+} reef_flops;
+
+/**
+ * What training costs while generation 0 is open, formula by formula as in docs/PAPER.md: a multiply and an add
+ * are 2 FLOPs; norms, softmax, activations, loss and optimiser are not counted. All zero for a vector model.
+ */
+REEF_API void reef_flops_count(const reef_config *config, reef_flops *out);
+REEF_API const char *reef_flops_part_text(reef_flops_part part);
 
 // ---- training ------------------------------------------------------------------------------------
 
@@ -490,6 +558,7 @@ typedef struct reef_generation_file {
 /** How to export. All-zero fields mean the default. */
 typedef struct reef_export_options {
     bool force;            // replace a file of that name
+    bool dry_run;          // write nothing; file_bytes is then 0
     bool (*stopped)(void); // asked for between records: true ends it, and leaves nothing
 } reef_export_options;
 
@@ -677,6 +746,22 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       reef_score *score,
                                                       void (*progress)(void *context, size_t done),
                                                       void *context,
+                                                      reef_error *err);
+
+/**
+ * Which experts a text uses, as in He 2024 section 3.3: z' of every expert over all tokens, gates carried along.
+ * For the paper's models, in which one block retrieves its experts.
+ *
+ * usage  (expert_count) added to
+ *
+ * Errors: INVALID unless exactly one block retrieves (p or k), the model has one generation, and expert_count is
+ * that block's.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_usage(reef_model *model,
+                                                      const uint8_t *bytes,
+                                                      size_t count,
+                                                      size_t expert_count,
+                                                      reef_usage *usage,
                                                       reef_error *err);
 
 /** What is known of the gate of one generation. */

@@ -50,11 +50,12 @@ reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err
 // ---- the decision --------------------------------------------------------------------------------
 
 static uint64_t row_bytes(const reef_config *config, const reef_generation *info) {
-    reef_expert_shape shape = reef_gen_expert_shape(config);
-    uint64_t layers = 0;
-    for (uint32_t l = 0; l < config->layers; l++) layers += reef_layer_is_peer(config, l);
-    return layers * info->side * info->side * reef_expert_row_values(&shape) *
-           reef_rows_value_bytes(info->dtype);
+    uint64_t values = 0; // of an expert in every layer
+    for (uint32_t l = 0; l < config->layers; l++) {
+        reef_expert_shape shape = reef_gen_expert_shape(config, l);
+        if (reef_layer_retrieves(config, l)) values += reef_expert_row_values(&shape);
+    }
+    return values * info->side * info->side * reef_rows_value_bytes(info->dtype);
 }
 
 static void decide(reef_residency *residency, uint64_t sealed_bytes) {

@@ -78,10 +78,11 @@ static void check_generation(const sizes *s, uint32_t records) {
         check_layer(s, &info, records, 0, (size_t)s->config.inputs + 1);
         return;
     }
-    reef_expert_shape shape = reef_gen_expert_shape(&s->config);
-    for (uint32_t l = 0; l < s->config.layers; l++)
-        if (reef_layer_is_peer(&s->config, l))
+    for (uint32_t l = 0; l < s->config.layers; l++) {
+        reef_expert_shape shape = reef_gen_expert_shape(&s->config, l);
+        if (reef_layer_retrieves(&s->config, l))
             check_layer(s, &info, records, l, reef_expert_row_values(&shape));
+    }
 }
 
 static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {

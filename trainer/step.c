@@ -383,7 +383,7 @@ static double gradient_norm(reef_workers *workers, reef_gen *gen) {
     return sqrt(sum);
 }
 
-static void update_dense(reef_trainer *trainer, reef_gen *gen) {
+void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen) {
     const reef_config *config = &trainer->net.config;
     float norm = (float)gradient_norm(trainer->workers, gen);
     dense_update update = {
@@ -396,15 +396,22 @@ static void update_dense(reef_trainer *trainer, reef_gen *gen) {
     reef_workers_run(trainer->workers, gen->tensor_count, update_tensor, &update);
 }
 
-static void update_query_statistics(reef_trainer *trainer, reef_gen *gen) {
+// What a layer is evaluated by, measured on the batch: statistics of queries, thresholds of mixtures.
+static void update_statistics(reef_trainer *trainer, reef_gen *gen) {
     const reef_config *config = &trainer->net.config;
+    const reef_pass *pass = &trainer->pass;
     reef_router_shape shape = reef_gen_shape(config, gen->info.side);
-    if (!config->batch_norm || gen->queries_frozen) return;
-    for (uint32_t l = 0; l < config->layers; l++)
-        if (reef_layer_is_peer(config, l))
+    reef_moe_shape moe = reef_gen_moe_shape(config);
+    if (gen->queries_frozen) return;
+    for (uint32_t l = 0; l < config->layers; l++) {
+        if (reef_layer_retrieves(config, l) && config->batch_norm)
             reef_router_update_stats(&shape, &gen->weights.routers[l],
-                                     &trainer->pass.peers[trainer->net.gen_count - 1][l].tape,
+                                     &pass->peers[trainer->net.gen_count - 1][l].tape,
                                      config->bn_momentum);
+        if (reef_layer_ffw(config, l) == REEF_FFW_MOE && gen->info.generation == 0)
+            reef_moe_update_thresholds(&moe, &gen->weights.blocks[l].moe, &pass->layers[l].moe,
+                                       config->bn_momentum);
+    }
 }
 
 void reef_step_backward(reef_trainer *trainer) {
@@ -421,11 +428,11 @@ void reef_step_backward(reef_trainer *trainer) {
         .clip = config->clip,
     };
     reef_strategy_update(trainer, &update);
-    update_query_statistics(trainer, gen);
+    update_statistics(trainer, gen);
     reef_pass_backward(&trainer->pass, &trainer->net, trainer->workers, &batch, &update);
     reef_strategy_gradients(trainer);
     double backward = reef_seconds();
-    update_dense(trainer, gen);
+    reef_step_update_dense(trainer, gen);
     trainer->seconds_backward += backward - start;
     trainer->seconds_update += reef_seconds() - backward;
 }

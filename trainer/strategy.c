@@ -44,8 +44,9 @@ static size_t trained_at(const reef_strategy *strategy,
                          const reef_config *config,
                          const reef_tensor *tensor) {
     bool sub_keys = strstr(tensor->name, ".sub_keys_") != NULL;
+    reef_router_shape shape = reef_gen_shape(config, strategy->grid_side);
     if (strategy->kind == REEF_STRATEGY_GRID && sub_keys)
-        return (size_t)strategy->grid_side * (config->d_key / 2);
+        return strategy->grid_side * reef_router_key_row(&shape);
     return tensor->count;
 }
 

@@ -57,7 +57,7 @@ static reef_status count_window(reef_trainer *trainer, reef_error *err) {
     reef_status status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
                                            REEF_PASS_EVALUATE, err);
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++)
-        if (reef_layer_is_peer(config, l)) count_layer(trainer, l);
+        if (reef_layer_retrieves(config, l)) count_layer(trainer, l);
     return status;
 }
 

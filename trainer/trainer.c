@@ -1,4 +1,5 @@
 // The one writer of a pool: the public handle over stream, steps and growth.
+#include "layer.h"
 #include "learner.h"
 #include "policy.h"
 #include "reef_fail_point.h"
@@ -28,6 +29,10 @@ static reef_status put_config(reef_txn *txn, const reef_config *config, reef_err
 static reef_status allocate(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
     if (reef_config_is_vector(config)) return reef_vector_start(trainer, err);
+    if (reef_config_is_layer(config)) {
+        reef_status made = reef_workers_new(&trainer->workers, trainer->options.threads, err);
+        return made == REEF_OK ? reef_layer_new(&trainer->layer, err) : made;
+    }
     size_t windows = reef_step_windows(config), rows = windows * config->context;
     trainer->strategy.kind = reef_strategy_kind_of(config);
     trainer->tokens = calloc(rows, 1);
@@ -43,7 +48,7 @@ static reef_status allocate(reef_trainer *trainer, reef_error *err) {
 }
 
 static reef_status start_firing(reef_trainer *trainer, reef_error *err) {
-    if (trainer->vector != NULL) return REEF_OK;
+    if (trainer->vector != NULL || trainer->layer != NULL) return REEF_OK;
     reef_status status = reef_step_reserve(trainer, trainer->net.gen_count, err);
     if (status == REEF_OK) status = reef_firing_init(&trainer->firing, &trainer->net, err);
     return status;
@@ -82,11 +87,14 @@ static reef_status write_first_commit(void *context, reef_store *store, reef_err
 }
 
 reef_status reef_pool_init(const char *path, const reef_config *config, reef_error *err) {
-    reef_status status = reef_config_check(config, err);
+    reef_config own = *config;
+    reef_config_reduce(&own);
+    reef_status status = reef_config_check(&own, err);
+    if (status == REEF_OK) status = reef_ffw_check_new(&own, err);
     if (status != REEF_OK) return status;
     reef_trainer *trainer = calloc(1, sizeof *trainer);
     if (trainer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool");
-    trainer->net.config = *config;
+    trainer->net.config = own;
     trainer->options.threads = 1;
     status = allocate(trainer, err);
     if (status == REEF_OK) status = first_generation(trainer, err);
@@ -171,7 +179,9 @@ static reef_status load(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = load_generations(trainer, txn, err);
     if (status == REEF_OK) status = start_firing(trainer, err);
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
-    if (status == REEF_OK && trainer->vector == NULL) status = load_language(trainer, txn, err);
+    if (status == REEF_OK && trainer->vector == NULL && trainer->layer == NULL)
+        status = load_language(trainer, txn, err);
+    if (trainer->layer != NULL) trainer->layer->fold_is_stale = true;
     if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
     if (status == REEF_OK) status = compare_kernels(trainer, txn, err);
     reef_txn_abort(txn);
@@ -210,6 +220,7 @@ void reef_trainer_close(reef_trainer *trainer) {
     reef_firing_release(&trainer->before);
     reef_residency_release(&trainer->residency);
     reef_vector_free(trainer->vector);
+    reef_layer_free(trainer->layer);
     reef_net_release(&trainer->net);
     reef_workers_free(trainer->workers);
     free(trainer->sources);
@@ -267,6 +278,11 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
                               size_t *steps,
                               reef_error *err) {
     size_t accepted = 0, done = 0;
+    if (trainer->layer != NULL)
+        return reef_fail(
+            err, REEF_INVALID,
+            "the pool holds a layer by itself, which has no stream; a program that uses "
+            "it through libreef trains it");
     reef_status status = reef_trainer_hold(trainer, err);
     reef_source *from = find_source(trainer, source);
     if (status == REEF_OK && from == NULL) status = add_source(trainer, source, &from, err);
@@ -316,6 +332,7 @@ static reef_status write_model(reef_trainer *trainer,
                                reef_error *err) {
     if (trainer->vector != NULL) return reef_vector_put(trainer, txn, err);
     reef_status status = put_generations(trainer, txn, unix_ms, err);
+    if (trainer->layer != NULL) return status;
     if (status == REEF_OK) status = reef_persist_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK) status = reef_strategy_put(trainer, txn, err);
     return status;
@@ -343,7 +360,8 @@ static void settle(reef_trainer *trainer, const reef_commit *commit) {
     } else {
         for (size_t g = 0; g < trainer->net.gen_count; g++)
             if (!trainer->net.gens[g]->stored) reef_persist_clean(trainer->net.gens[g]);
-        memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
+        if (trainer->reservoir.slots > 0)
+            memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
     }
     trainer->strategy.dirty = false;
     reef_state_forget_history(trainer);
@@ -480,6 +498,7 @@ reef_status reef_trainer_seal(reef_trainer *trainer,
                               reef_sealing *out,
                               reef_error *err) {
     if (trainer->vector != NULL) return seal_vector(trainer, seal_dtype, out, err);
+    if (trainer->layer != NULL) return reef_trainer_layer_seal(trainer, 0, seal_dtype, out, err);
     const reef_gen *open = reef_open_generation(trainer);
     reef_config config = trainer->net.config; // the pool's own stays as it is
     reef_sealing sealing;
@@ -521,11 +540,24 @@ static reef_status refuse_vector(const reef_trainer *trainer, const char *what, 
 }
 
 reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
     reef_status refused = refuse_vector(trainer, "added", err);
     if (refused != REEF_OK) return refused;
+    if (reef_config_retrieving_layers(config) == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool cannot grow to side %" PRIu32 ": its layers are of ffw %s, and "
+                         "only those of kind p and k have experts that grow",
+                         side, config->ffw);
+    if (reef_trainer_layer_collected(trainer) > 0)
+        return reef_fail(err, REEF_INVALID,
+                         "gradients are collected; take the step or discard them before it grows");
     const reef_opening opening = {.reason = "command", .gap = NAN, .distance = NAN};
     reef_status status = reef_policy_check_side(trainer, side, err);
     if (status == REEF_OK) status = reef_growth_enlarge(trainer, side, &opening, err);
+    if (status == REEF_OK && trainer->layer != NULL) {
+        trainer->layer->fold_is_stale = true;
+        trainer->layer->version++;
+    }
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }
 
@@ -578,9 +610,10 @@ static reef_status check_freeze(const reef_trainer *trainer,
     if (freeze->layer < -1 || freeze->layer >= (int32_t)config->layers)
         return reef_fail(err, REEF_INVALID, "layer %d is outside the model's 0 to %u",
                          freeze->layer, config->layers - 1);
-    if (freeze->layer >= 0 && !reef_layer_is_peer(config, (uint32_t)freeze->layer))
-        return reef_fail(err, REEF_INVALID, "layer %d has a dense feed-forward network, no experts",
-                         freeze->layer);
+    if (freeze->layer >= 0 && !reef_layer_retrieves(config, (uint32_t)freeze->layer))
+        return reef_fail(
+            err, REEF_INVALID, "layer %d is of kind %s: it has no experts that are retrieved",
+            freeze->layer, reef_ffw_text(reef_layer_ffw(config, (uint32_t)freeze->layer)));
     if (freeze->first > freeze->last)
         return reef_fail(err, REEF_INVALID, "experts %" PRIu64 " to %" PRIu64 " are no range",
                          freeze->first, freeze->last);

@@ -135,6 +135,7 @@ world_make() {
     must "$reef" compact "$early" # so that trainings of it do not, and all of their commits are of one kind
     must "$reef" train "$base" "$english" "$code_text" --threads 1 --cost-repeats 0
     must "$reef" snapshot create "$base" kept --threads 1
+    must "$reef" export pool "$base" "$work/compact" --no-verify # without free pages that a snapshot could take
     must "$reef" train "$base" "$english" "$code_text" "$more" --threads 1 --cost-repeats 0
     cp -r "$base" "$work/other"
     must "$reef" seal "$work/other" --threads 1
@@ -155,7 +156,7 @@ operation() {
     train) from=$early command=("$reef" train "$pool" "$english" "$code_text" --commit-steps 2 --threads 1 --cost-repeats 0) ;;
     daemon) from=$early command=("$reefd" --pool "$pool" --source "$code_text" --commit-steps 2 --threads 1 --quiet) ;;
     seal) command=("$reef" seal "$pool" --threads 1) ;;
-    snapshot) command=("$reef" snapshot create "$pool" new --threads 1) ;;
+    snapshot) from=$work/compact command=("$reef" snapshot create "$pool" new --threads 1) ;;
     remove) command=("$reef" snapshot remove "$pool" kept --threads 1) ;;
     compact) from=$work/aged command=("$reef" compact "$pool") ;;
     import) from=$early command=("$reef" import "$pool" "$imported" --threads 1) ;;

@@ -86,7 +86,7 @@ class Model:
         self.expert, self.score = self.c.get("expert", "gelu"), self.c.get("score", "softmax")
         for generation in self.generations:
             for layer, kind in enumerate(self.ffw):
-                if kind == "p":
+                if kind in "pk":
                     self._fold(generation, f"block{layer}.")
 
     def _fold(self, g, block):
@@ -137,6 +137,8 @@ class Model:
             if g.get(block + adapter + "_down") is not None:
                 rank = len(g.get(block + adapter + "_down")) // len(x)
                 add(y, times(times(x, g.get(block + adapter + "_down"), rank), g.get(block + adapter + "_up"), columns))
+            elif g.get(block + "delta_" + adapter) is not None:
+                add(y, times(x, g.get(block + "delta_" + adapter), columns))
         return y
 
     def _attend(self, xs, block, firing):
@@ -161,15 +163,29 @@ class Model:
         hidden = self._product(t, n, "w_ffw_in", self.c["d_ffw"], block, "ffw_in", firing)
         return self._product(t, [gelu(h) for h in hidden], "w_ffw_out", self.c["d_model"], block, "ffw_out", firing)
 
+    def _mixture(self, n, block):
+        """Every expert whose threshold the token's score reaches."""
+        c, first, y = self.c, self.generations[0], [0.0] * self.c["d_model"]
+        D, F, E = c["d_model"], c["d_ffw"], c["moe_experts"]
+        scores = softmax(times(n, first.get(block + "w_moe_router"), E))
+        for e, threshold in enumerate(first.get(block + "moe_threshold")):
+            if scores[e] >= threshold:
+                hidden = times(n, first.get(block + "w_moe_in")[e * D * F :], F)
+                out = times([gelu(h) for h in hidden], first.get(block + "w_moe_out")[e * F * D :], D)
+                add(y, [scores[e] * v for v in out])
+        return y
+
     def _experts(self, g, layer, n, y):
         D, H, K, half = self.c["d_model"], self.c["heads"], self.c["topk"], self.c["d_key"] // 2
         block = f"block{layer}."
         q = times(n, g.get(block + "w_query"), 2 * half * H)
         add(q, g.get(block + "query_bias"))
         tables = g.get(block + "sub_keys_a"), g.get(block + "sub_keys_b")
+        each = H if self.c.get("subkeys") == "head" else 1  # sub-keys in a row of a table
         for h in range(H):
+            at = [(i * each + h % each) * half for i in range(g.side)]
             halves = [
-                [sum(q[2 * half * h + half * p + d] * keys[i * half + d] for d in range(half)) for i in range(g.side)]
+                [sum(q[2 * half * h + half * p + d] * keys[at[i] + d] for d in range(half)) for i in range(g.side)]
                 for p, keys in enumerate(tables)
             ]
             pairs = [
@@ -178,6 +194,9 @@ class Model:
             best = sorted(pairs)[:K] # the lower id among equals
             for weight, (_, local) in zip(self._weights([-score for score, _ in best]), best):
                 row = g.row(layer, local)
+                if self.ffw[layer] == "k":
+                    add(y, [weight * v for v in row])
+                    continue
                 act = sum(u * v for u, v in zip(row[:D], n))
                 if self.expert == "glu":
                     act *= gelu(sum(u * v for u, v in zip(row[2 * D :], n)))
@@ -207,7 +226,10 @@ class Model:
             self._attend(xs, block, firing)
             for t, x in enumerate(xs):
                 n = norm(x, first.get(block + "norm2_scale"), first.get(block + "norm2_shift"))
-                add(x, self._dense(t, n, block, firing) if kind == "d" else self._peer(t, n, layer, firing))
+                if kind == "d":
+                    add(x, self._dense(t, n, block, firing))
+                else:
+                    add(x, self._mixture(n, block) if kind == "m" else self._peer(t, n, layer, firing))
         for t, x in enumerate(xs):
             y = norm(x, first.get("norm_scale"), first.get("norm_shift"))
             logits = times(y, first.get("head"), 256)

@@ -299,21 +299,22 @@ class Pool:
 
     # -- payloads --
 
-    def _block(self, side, block):
+    def _block(self, side, layer, block):
         """How many experts a block has."""
-        experts, rows = side * side, self.block_rows()
+        experts, rows = side * side, self.block_rows(layer)
         return min(rows, experts - block * rows)
 
     def check_payloads(self):
         """Sizes of a language model's records, and the members that every event has."""
-        c, values = self.configuration, self.row_values()
+        c = self.configuration
         side = {number: one["side"] for number, one in {**self.generations, **self.copies}.items()}
         for database in ("experts", "flags", "usage", "moments"):
             for record in self.records[database].values():
                 key, size = record.key, len(record.payload)
                 if "layer" not in key or key.get("level", 0) > 0:
                     continue
-                rows = self._block(side[key["generation"]], key["block"])
+                rows = self._block(side[key["generation"]], key["layer"], key["block"])
+                values = self.row_values(key["layer"])
                 arrays = 3 if c.get("average", 0) > 0 else 2
                 wanted = {
                     "experts": rows * values * (2 if record.dtype == "bf16" else 4),
@@ -335,18 +336,21 @@ class Pool:
 
     # -- experts --
 
-    def row_values(self):
-        return self.configuration["d_model"] * (3 if self.configuration.get("expert") == "glu" else 2)
+    def row_values(self, layer):
+        c = self.configuration
+        if (c["ffw"] * c["layers"])[layer] == "k":
+            return c["d_model"]
+        return c["d_model"] * (3 if c.get("expert") == "glu" else 2)
 
-    def block_rows(self):
+    def block_rows(self, layer):
         rows = 1
-        while rows * 2 * self.row_values() * 4 <= 131072:
+        while rows * 2 * self.row_values(layer) * 4 <= 131072:
             rows *= 2
         return rows
 
     def row(self, generation, layer, local):
         """An expert's values, whatever block they lie in."""
-        values, rows = self.row_values(), self.block_rows()
+        values, rows = self.row_values(layer), self.block_rows(layer)
         record = self.find("experts", generation, layer=layer, block=local // rows)[0]
         return record.floats()[local % rows * values :][:values]
 

@@ -57,14 +57,19 @@ static inline void plain_queries(const reef_router_shape *shape,
     }
 }
 
-/** Score of the key pair (i, j) for one head's query. */
+/** Score of the key pair (i, j) for the query of one head. */
 static inline double plain_score(const reef_router_shape *shape,
                                  const reef_router_params *params,
                                  const double *query, // (d_key)
+                                 size_t head,
                                  size_t i,
                                  size_t j) {
     const size_t half = shape->d_key / 2;
     double score = 0;
+    if (shape->head_keys) { // rows (S, H, half)
+        i = i * shape->head_count + head;
+        j = j * shape->head_count + head;
+    }
     for (size_t c = 0; c < half; c++) {
         score += query[c] * params->sub_keys_a[i * half + c];
         score += query[half + c] * params->sub_keys_b[j * half + c];
@@ -99,7 +104,8 @@ static inline void plain_gate(const reef_router_shape *shape,
     plain_queries(shape, params, norm, rows, x, query);
     for (size_t n = 0; n < rows * shape->head_count; n++) {
         for (size_t k = n * K; k < (n + 1) * K; k++)
-            gate[k] = plain_score(shape, params, query + n * shape->d_key, index_a[k], index_b[k]);
+            gate[k] = plain_score(shape, params, query + n * shape->d_key, n % shape->head_count,
+                                  index_a[k], index_b[k]);
         plain_score_function(shape->score, K, gate + n * K);
     }
 }

@@ -1,0 +1,47 @@
+// The inside of libreef: one handle over what the rooms offer. Everything behind it may change; reef/reef.h may
+// only grow.
+//
+//   lib_pool.c   make, open, close, commit, boundaries
+//   lib_info.c   what there is: generations, snapshots, usage
+//   lib_layer.c  one PEER layer
+//   lib_train.c  models of bytes
+#ifndef REEF_LIB_H
+#define REEF_LIB_H
+
+#include "reef_layer.h"
+#include "reef_trainer.h" // before reef.h, which takes the vocabulary of failure from it
+
+#include "reef/reef.h"
+
+#include <pthread.h>
+
+struct reef_pool {
+    pthread_mutex_t lock; // of one call at a time
+    reef_store *store;
+    reef_trainer *trainer; // NULL where it was opened for reading
+    reef_model *model; // the state that was opened; of a writer what was evaluated last, or NULL
+    reef_model_options model_options;
+    uint64_t model_commit; // of a writer's model
+    reef_config config;
+};
+
+/** The calls on a pool take turns, and BLAS is theirs while they compute. */
+void reef_lib_enter(reef_pool *pool);
+void reef_lib_leave(reef_pool *pool);
+
+/**
+ * Copy a struct of the caller's, of any version, into `own` (`own_bytes`), what it lacks zero.
+ * INVALID with `name` where its size is none.
+ */
+REEF_MUST_CHECK reef_status
+reef_lib_take(void *own, size_t own_bytes, const void *theirs, const char *name, reef_error *err);
+/** And `own` into the caller's, as much of it as that has; its size stays. */
+REEF_MUST_CHECK reef_status
+reef_lib_give(void *theirs, const void *own, size_t own_bytes, const char *name, reef_error *err);
+
+/** INVALID for a pool that was opened for reading, with what was to be done to it. */
+REEF_MUST_CHECK reef_status reef_lib_check_writer(const reef_pool *pool,
+                                                  const char *what,
+                                                  reef_error *err);
+
+#endif

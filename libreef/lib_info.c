@@ -1,0 +1,208 @@
+// What there is in a pool: sizes, generations, snapshots, usage.
+#include "lib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// In a short read transaction of the pool's last commit.
+static reef_status begin(reef_pool *pool, reef_txn **txn, reef_error *err) {
+    return reef_txn_begin(txn, pool->store, REEF_TXN_READ, err);
+}
+
+static uint32_t generation_count(const reef_pool *pool) {
+    return pool->trainer != NULL ? (uint32_t)reef_trainer_generation_count(pool->trainer)
+                                 : reef_model_generation_count(pool->model);
+}
+
+// A state that was opened knows its own; of vector models the pool does.
+static reef_status find_generation(reef_pool *pool,
+                                   uint32_t number,
+                                   reef_generation *out,
+                                   reef_error *err) {
+    reef_txn *txn = NULL;
+    if (number >= generation_count(pool))
+        return reef_fail(err, REEF_NOT_FOUND, "no generation %u: the state has 0 to %u", number,
+                         generation_count(pool) - 1);
+    const reef_generation *known = pool->trainer != NULL
+                                       ? reef_trainer_generation(pool->trainer, number)
+                                       : reef_model_generation(pool->model, number);
+    if (known != NULL) {
+        *out = *known;
+        return REEF_OK;
+    }
+    reef_status status = begin(pool, &txn, err);
+    if (status == REEF_OK) status = reef_generation_read(txn, number, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static reef_status read_commit(reef_pool *pool, reef_commit *out, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = begin(pool, &txn, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *err) {
+    const reef_config *config = &pool->config;
+    reef_commit commit;
+    reef_status status = read_commit(pool, &commit, err);
+    if (status != REEF_OK) return status;
+    *info = (reef_pool_info){
+        .model = config->model,
+        .expert = config->expert,
+        .score = config->score,
+        .writing = pool->trainer != NULL,
+        .layers = config->layers,
+        .d_model = config->d_model,
+        .heads = config->heads,
+        .topk = config->topk,
+        .d_key = config->d_key,
+        .generations = generation_count(pool),
+        .commit = commit.number,
+        .step = commit.step,
+        .position = commit.stream_bytes,
+    };
+    if (pool->trainer != NULL) {
+        reef_trainer_status now;
+        reef_trainer_status_read(pool->trainer, &now);
+        info->step = now.step;
+        info->position = now.stream_bytes;
+        info->collected = reef_trainer_layer_collected(pool->trainer);
+    }
+    for (uint32_t g = 0; status == REEF_OK && g < info->generations; g++) {
+        reef_generation generation;
+        status = find_generation(pool, g, &generation, err);
+        if (status == REEF_OK) info->experts += (uint64_t)generation.side * generation.side;
+    }
+    return status;
+}
+
+reef_status reef_pool_read_info(reef_pool *pool, reef_pool_info *out, reef_error *err) {
+    reef_pool_info info;
+    reef_lib_enter(pool);
+    reef_status status = fill_info(pool, &info, err);
+    reef_lib_leave(pool);
+    return status == REEF_OK ? reef_lib_give(out, &info, sizeof info, "reef_pool_info", err)
+                             : status;
+}
+
+reef_status reef_pool_read_generation(reef_pool *pool,
+                                      uint32_t generation,
+                                      reef_generation_info *out,
+                                      reef_error *err) {
+    reef_generation found = {0};
+    reef_lib_enter(pool);
+    reef_status status = find_generation(pool, generation, &found, err);
+    reef_lib_leave(pool);
+    if (status != REEF_OK) return status;
+    const reef_generation_info info = {
+        .generation = generation,
+        .side = found.side,
+        .sealed = found.sealed,
+        .experts = (uint64_t)found.side * found.side,
+        .first_expert = found.first_id,
+        .opened_step = found.opened_step,
+        .sealed_step = found.sealed_step,
+        .opened_at = found.opened_at,
+        .sealed_at = found.sealed_at,
+    };
+    return reef_lib_give(out, &info, sizeof info, "reef_generation_info", err);
+}
+
+// ---- snapshots -----------------------------------------------------------------------------------
+
+typedef struct search {
+    size_t index, at;
+    bool found;
+    reef_snapshot snapshot;
+} search;
+
+static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    search *s = context;
+    (void)err;
+    if (s->at++ != s->index) return REEF_OK;
+    s->found = true;
+    s->snapshot = *snapshot;
+    return REEF_OK;
+}
+
+reef_status reef_pool_read_snapshot(reef_pool *pool,
+                                    size_t index,
+                                    reef_snapshot_info *out,
+                                    reef_error *err) {
+    search s = {.index = index};
+    reef_txn *txn = NULL;
+    reef_lib_enter(pool);
+    reef_status status = begin(pool, &txn, err);
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &s, err);
+    reef_txn_abort(txn);
+    reef_lib_leave(pool);
+    if (status != REEF_OK) return status;
+    if (!s.found)
+        return reef_fail(err, REEF_NOT_FOUND, "no snapshot %zu: the pool has %zu", index, s.at);
+    reef_snapshot_info info = {
+        .commit = s.snapshot.commit,
+        .step = s.snapshot.step,
+        .position = s.snapshot.stream_bytes,
+        .unix_ms = s.snapshot.unix_ms,
+        .generations = s.snapshot.open_generation + 1,
+    };
+    snprintf(info.name, sizeof info.name, "%s", s.snapshot.name);
+    return reef_lib_give(out, &info, sizeof info, "reef_snapshot_info", err);
+}
+
+// ---- usage ---------------------------------------------------------------------------------------
+
+static reef_status check_usage(
+    reef_pool *pool, uint32_t generation, uint32_t layer, size_t count, reef_error *err) {
+    reef_generation found;
+    reef_status status = find_generation(pool, generation, &found, err);
+    if (status != REEF_OK) return status;
+    if (reef_config_is_vector(&pool->config))
+        return reef_fail(err, REEF_INVALID,
+                         "a vector model has no usage: every expert sees every input");
+    if (layer >= pool->config.layers)
+        return reef_fail(err, REEF_NOT_FOUND, "no layer %u: the model has 0 to %u", layer,
+                         pool->config.layers - 1);
+    if ((uint64_t)found.side * found.side == count) return REEF_OK;
+    return reef_fail(err, REEF_INVALID, "generation %u has %llu experts, but the array has %zu",
+                     generation, (unsigned long long)found.side * found.side, count);
+}
+
+static reef_status read_usage(reef_pool *pool,
+                              uint32_t generation,
+                              uint32_t layer,
+                              size_t count,
+                              reef_usage *usage,
+                              reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = begin(pool, &txn, err);
+    if (status == REEF_OK) status = reef_usage_read(txn, generation, layer, count, usage, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_pool_usage(reef_pool *pool,
+                            uint32_t generation,
+                            uint32_t layer,
+                            uint64_t *counts,
+                            double *scores,
+                            size_t count,
+                            reef_error *err) {
+    reef_usage *usage = calloc(count + 1, sizeof *usage);
+    if (usage == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", count);
+    reef_lib_enter(pool);
+    reef_status status = check_usage(pool, generation, layer, count, err);
+    if (status == REEF_OK) status = read_usage(pool, generation, layer, count, usage, err);
+    reef_lib_leave(pool);
+    for (size_t n = 0; status == REEF_OK && n < count; n++) {
+        counts[n] = usage[n].count;
+        if (scores != NULL) scores[n] = (double)usage[n].score / (double)REEF_USAGE_SCORE_ONE;
+    }
+    free(usage);
+    return status;
+}

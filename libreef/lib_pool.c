@@ -1,0 +1,242 @@
+// Pools as handles: make, open, close, commit, boundaries.
+#include "lib.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The numbers are part of the ABI: programs that were built long ago compare with them.
+_Static_assert(REEF_OK == 0 && REEF_INVALID == 1 && REEF_NOT_FOUND == 2 && REEF_CORRUPT == 3 &&
+                   REEF_VERSION == 4 && REEF_FULL == 5 && REEF_BUSY == 6 && REEF_NO_MEMORY == 7 &&
+                   REEF_IO == 8,
+               "as in reef/reef.h");
+_Static_assert(sizeof(reef_error) == sizeof(reef_status) + 256, "as in reef/reef.h");
+
+const char *reef_library_version(void) {
+    return REEF_VERSION_TEXT;
+}
+
+// ---- structs of any version ----------------------------------------------------------------------
+
+static reef_status size_of(const void *theirs, const char *name, size_t *out, reef_error *err) {
+    memcpy(out, theirs, sizeof *out); // the first field of all of them
+    if (*out >= sizeof(size_t) && *out < 65536) return REEF_OK;
+    return reef_fail(err, REEF_INVALID, "%s has size %zu; set it to sizeof(%s)", name, *out, name);
+}
+
+reef_status reef_lib_take(
+    void *own, size_t own_bytes, const void *theirs, const char *name, reef_error *err) {
+    size_t bytes;
+    memset(own, 0, own_bytes);
+    if (theirs == NULL) return REEF_OK;
+    reef_status status = size_of(theirs, name, &bytes, err);
+    if (status == REEF_OK) memcpy(own, theirs, bytes < own_bytes ? bytes : own_bytes);
+    return status;
+}
+
+reef_status reef_lib_give(
+    void *theirs, const void *own, size_t own_bytes, const char *name, reef_error *err) {
+    size_t bytes, first = sizeof bytes;
+    reef_status status = size_of(theirs, name, &bytes, err);
+    if (status != REEF_OK) return status;
+    size_t shared = bytes < own_bytes ? bytes : own_bytes;
+    memcpy((char *)theirs + first, (const char *)own + first, shared - first);
+    if (bytes > shared) memset((char *)theirs + shared, 0, bytes - shared);
+    return REEF_OK;
+}
+
+// ---- make ----------------------------------------------------------------------------------------
+
+static void set_number(uint32_t *field, uint32_t value) {
+    if (value > 0) *field = value;
+}
+
+static void set_rate(float *field, float value) {
+    if (value != 0.0f) *field = value;
+}
+
+static reef_status set_word(reef_config *config,
+                            const char *name,
+                            const char *value,
+                            reef_error *err) {
+    return value == NULL ? REEF_OK : reef_config_set(config, name, value, err);
+}
+
+static reef_status layer_config(reef_config *config,
+                                const reef_layer_options *options,
+                                reef_error *err) {
+    reef_config_default(config);
+    reef_status status = reef_config_set(config, "model", "layer", err);
+    if (status == REEF_OK) status = set_word(config, "expert", options->expert, err);
+    if (status == REEF_OK) status = set_word(config, "score", options->score, err);
+    if (status == REEF_OK) status = set_word(config, "seal_dtype", options->seal_dtype, err);
+    if (status == REEF_OK && options->d_model == 0)
+        status = reef_fail(err, REEF_INVALID, "a layer needs d_model, the width of a row; it is 0");
+    config->d_model = options->d_model;
+    set_number(&config->heads, options->heads);
+    set_number(&config->topk, options->topk);
+    set_number(&config->d_key, options->d_key);
+    set_number(&config->side, options->side);
+    config->side_new = config->side;
+    set_number(&config->side_new, options->side_new);
+    config->batch_norm = options->no_batch_norm == 0;
+    if (options->seed > 0) config->seed = options->seed;
+    config->experts_max = options->experts_max;
+    set_rate(&config->learning_rate, options->learning_rate);
+    set_rate(&config->expert_rate, options->expert_rate);
+    set_rate(&config->beta1, options->beta1);
+    set_rate(&config->beta2, options->beta2);
+    set_rate(&config->epsilon, options->epsilon);
+    set_rate(&config->clip, options->clip);
+    if (config->clip < 0.0f) config->clip = 0.0f; // which is none
+    return status;
+}
+
+reef_status reef_pool_create_layer(const char *path,
+                                   const reef_layer_options *options,
+                                   reef_error *err) {
+    reef_layer_options own;
+    reef_config config;
+    reef_status status = reef_lib_take(&own, sizeof own, options, "reef_layer_options", err);
+    if (status == REEF_OK) status = layer_config(&config, &own, err);
+    return status == REEF_OK ? reef_pool_init(path, &config, err) : status;
+}
+
+static reef_status set_text(reef_config *config, const char *setting, reef_error *err) {
+    char name[64];
+    const char *equals = strchr(setting, '=');
+    if (equals == NULL || equals == setting || (size_t)(equals - setting) >= sizeof name)
+        return reef_fail(err, REEF_INVALID, "'%.64s' is no setting of the form name=value",
+                         setting);
+    memcpy(name, setting, (size_t)(equals - setting));
+    name[equals - setting] = '\0';
+    return reef_config_set(config, name, equals + 1, err);
+}
+
+reef_status reef_pool_create_model(const char *path, const char *const *settings, reef_error *err) {
+    reef_config config;
+    reef_config_default(&config);
+    for (; settings != NULL && *settings != NULL; settings++) {
+        reef_status status = set_text(&config, *settings, err);
+        if (status != REEF_OK) return status;
+    }
+    return reef_pool_init(path, &config, err);
+}
+
+// ---- open and close ------------------------------------------------------------------------------
+
+void reef_lib_enter(reef_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    reef_gemm_claim();
+}
+
+void reef_lib_leave(reef_pool *pool) {
+    reef_gemm_give_back();
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static reef_status load(reef_pool *pool,
+                        const char *path,
+                        const reef_pool_options *options,
+                        reef_error *err) {
+    const reef_trainer_options training = {.threads = options->threads,
+                                           .memory_bytes = options->memory_bytes};
+    reef_status status = reef_store_open(&pool->store, path,
+                                         &(reef_store_options){.write = options->write != 0}, err);
+    if (status != REEF_OK) return status;
+    if (options->write) {
+        status = reef_trainer_open(&pool->trainer, pool->store, &training, err);
+        if (status == REEF_OK) pool->config = *reef_trainer_config(pool->trainer);
+        return status;
+    }
+    status = reef_model_open(&pool->model, pool->store, options->as_of, &pool->model_options, err);
+    if (status == REEF_OK) pool->config = *reef_model_config(pool->model);
+    return status;
+}
+
+reef_status reef_pool_open(reef_pool **out,
+                           const char *path,
+                           const reef_pool_options *options,
+                           reef_error *err) {
+    reef_pool_options own;
+    *out = NULL;
+    reef_status status = reef_lib_take(&own, sizeof own, options, "reef_pool_options", err);
+    if (status != REEF_OK) return status;
+    if (own.write && own.as_of != NULL && strcmp(own.as_of, "now") != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "pool %.100s cannot be opened for writing as of %.40s: earlier states are "
+                         "for reading, and only `reef snapshot restore` goes back to one",
+                         path, own.as_of);
+    reef_pool *pool = calloc(1, sizeof *pool);
+    if (pool == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool");
+    pthread_mutex_init(&pool->lock, NULL);
+    pool->model_options =
+        (reef_model_options){.threads = own.threads, .memory_bytes = own.memory_bytes};
+    reef_gemm_claim();
+    status = load(pool, path, &own, err);
+    reef_gemm_give_back();
+    if (status == REEF_OK) {
+        *out = pool;
+        pool = NULL; // the caller owns it now
+    }
+    reef_pool_close(pool);
+    return status;
+}
+
+void reef_pool_close(reef_pool *pool) {
+    if (pool == NULL) return;
+    reef_trainer_close(pool->trainer);
+    reef_model_close(pool->model);
+    if (pool->store != NULL) reef_store_close(pool->store);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+reef_status reef_lib_check_writer(const reef_pool *pool, const char *what, reef_error *err) {
+    if (pool->trainer != NULL) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "cannot %s: pool %.120s was opened for reading; open it with write set", what,
+                     reef_store_path(pool->store));
+}
+
+// ---- commit and boundaries -----------------------------------------------------------------------
+
+reef_status reef_pool_commit(reef_pool *pool, uint64_t *commit, reef_error *err) {
+    reef_commit done = {0};
+    reef_lib_enter(pool);
+    reef_status status = reef_lib_check_writer(pool, "commit", err);
+    if (status == REEF_OK) status = reef_trainer_commit(pool->trainer, &done, err);
+    if (status == REEF_OK && commit != NULL) *commit = done.number;
+    reef_lib_leave(pool);
+    return status;
+}
+
+reef_status reef_pool_seal(reef_pool *pool, uint32_t side, reef_error *err) {
+    reef_lib_enter(pool);
+    reef_status status = reef_lib_check_writer(pool, "seal", err);
+    bool layer = reef_config_is_layer(&pool->config);
+    if (status == REEF_OK && side > 0 && !layer)
+        status =
+            reef_fail(err, REEF_INVALID,
+                      "side %u: the next generation of a model is as large as its side_new", side);
+    if (status == REEF_OK)
+        status = layer ? reef_trainer_layer_seal(pool->trainer, side, NULL, NULL, err)
+                       : reef_trainer_seal(pool->trainer, NULL, NULL, err);
+    reef_lib_leave(pool);
+    return status;
+}
+
+reef_status reef_pool_grow(reef_pool *pool, uint32_t side, reef_error *err) {
+    reef_lib_enter(pool);
+    reef_status status = reef_lib_check_writer(pool, "grow", err);
+    if (status == REEF_OK) status = reef_trainer_grow(pool->trainer, side, err);
+    reef_lib_leave(pool);
+    return status;
+}
+
+reef_status reef_pool_snapshot(reef_pool *pool, const char *name, reef_error *err) {
+    reef_lib_enter(pool);
+    reef_status status = reef_lib_check_writer(pool, "make a snapshot", err);
+    if (status == REEF_OK) status = reef_trainer_snapshot(pool->trainer, name, NULL, err);
+    reef_lib_leave(pool);
+    return status;
+}

@@ -1,0 +1,329 @@
+/*
+ * libreef: pools of tiny experts that grow in generations and do not forget, for programs of your own.
+ *
+ * A pool is a directory. It holds a model (of bytes, as `reefd` trains it) or a single PEER layer, to stand in a
+ * network of yours. Exactly one generation is open and learns; sealing it opens the next, and what is sealed never
+ * changes again: the function as of a generation is the same for ever, to the bit.
+ *
+ * Everything that can fail returns a reef_status and, where `err` is not NULL, fills it with a message that says
+ * what was tried, on what, and why it failed. Handles are opaque and end with the function that their maker names;
+ * there is no other state. Structs that may grow begin with their size, `sizeof` of the struct you compiled with:
+ * a newer library reads and writes no more of them. Fields that are zero mean the default.
+ *
+ * Threads: any number of pools at once, and one call at a time on each pool (further ones wait). Results do not
+ * depend on how many threads compute them.
+ */
+#ifndef REEF_H
+#define REEF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- failure ------------------------------------------------------------------------------------ */
+
+#ifndef REEF_ERROR_H /* the library's own sources have these from the room of the store */
+
+#define REEF_API __attribute__((visibility("default")))
+#define REEF_MUST_CHECK __attribute__((warn_unused_result))
+
+typedef enum reef_status {
+    REEF_OK = 0,
+    REEF_INVALID = 1,   /* what was asked for makes no sense */
+    REEF_NOT_FOUND = 2, /* no such pool, generation, snapshot */
+    REEF_CORRUPT = 3,   /* the pool is damaged: `reef verify` */
+    REEF_VERSION = 4,   /* the pool is of another format */
+    REEF_FULL = 5,      /* the disk, or a bound of the pool */
+    REEF_BUSY = 6,      /* another writer has it; try again */
+    REEF_NO_MEMORY = 7,
+    REEF_IO = 8
+} reef_status;
+
+typedef struct reef_error {
+    reef_status status;
+    char message[256]; /* lower case, no full stop */
+} reef_error;
+
+/** The status in words, such as "not found". */
+REEF_API const char *reef_status_text(reef_status status);
+
+#endif
+
+/** Version of the library, such as "0.1.0". */
+REEF_API const char *reef_library_version(void);
+
+/* ---- pools -------------------------------------------------------------------------------------- */
+
+typedef struct reef_pool reef_pool;
+
+/** A PEER layer: side * side experts that all rows of d_model values choose from. */
+typedef struct reef_layer_options {
+    size_t size;            /* sizeof(reef_layer_options) */
+    uint32_t d_model;       /* width of a row; has no default */
+    uint32_t heads, topk;   /* retrieval heads, 8; experts that each retrieves for a row, 16 */
+    uint32_t d_key;         /* width of a head's query, even; 64 */
+    uint32_t side;          /* sub-keys a side of the first generation, 64 */
+    uint32_t side_new;      /* and of later ones; `side` */
+    const char *expert;     /* "gelu" (default), "relu" or "glu" */
+    const char *score;      /* "softmax" (default), "sigmoid" or "relu" */
+    const char *seal_dtype; /* of sealed rows: "f32" (default) or "bf16" */
+    int32_t no_batch_norm;  /* 1: queries as they are */
+    uint64_t seed;          /* everything random follows from it; 1 */
+    uint64_t experts_max;   /* of all generations together; 0: no bound */
+    /* Adam. Experts learn expert_rate times as fast. clip bounds the norm of the router's gradient and of each
+     * expert's; negative: none. */
+    float learning_rate, expert_rate, beta1, beta2, epsilon, clip;
+} reef_layer_options;
+
+/**
+ * Make a pool of one PEER layer in directory `path`, drawn from the seed.
+ * Errors: INVALID the path exists, or sizes do not fit together; FULL; IO; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_create_layer(const char *path,
+                                                            const reef_layer_options *options,
+                                                            reef_error *err);
+
+/**
+ * Make a pool by settings, as `reef init` does: a model of bytes unless "model" says otherwise.
+ *
+ * settings  "name=value" each, ended by NULL, names as in `reef init --help` ("d_model=128"); NULL: defaults
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_create_model(const char *path,
+                                                            const char *const *settings,
+                                                            reef_error *err);
+
+typedef struct reef_pool_options {
+    size_t size;       /* sizeof(reef_pool_options) */
+    int32_t write;     /* 1: to train; a pool has one writer at a time */
+    const char *as_of; /* reading: "now" or NULL, a generation ("0"), or a snapshot's name */
+    uint32_t threads;  /* that compute; 0: one per core */
+    uint64_t
+        memory_bytes; /* what the process may hold; rows of larger pools are read in place. 0: the machine's */
+} reef_pool_options;
+
+/**
+ * Open the pool in directory `path`, for reading where `options` is NULL. A state that was opened for reading stays
+ * as it is whatever a writer does; a writer sees what it trained, committed or not.
+ * Errors: NOT_FOUND; BUSY another process writes; VERSION; CORRUPT; INVALID; IO; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_open(reef_pool **out,
+                                                    const char *path,
+                                                    const reef_pool_options *options,
+                                                    reef_error *err);
+/** What was trained since the last commit is forgotten. Accepts NULL. Tapes of the pool end before it. */
+REEF_API void reef_pool_close(reef_pool *pool);
+
+typedef struct reef_pool_info {
+    size_t size;       /* sizeof(reef_pool_info), set by the caller */
+    const char *model; /* "layer", "lm" or "vector"; as the next two good while the pool is open */
+    const char *expert, *score;
+    int32_t writing;
+    uint32_t layers; /* blocks; 1 of a layer */
+    uint32_t d_model, heads, topk, d_key;
+    uint32_t generations; /* the last one is open, unless the state is as of an earlier one */
+    uint64_t experts;     /* of all generations, in one layer */
+    uint64_t commit;      /* number of the pool's last one */
+    uint64_t step;        /* of training, of that commit or so far */
+    uint64_t position;    /* bytes trained; rows, of a layer */
+    uint64_t collected;   /* rows of a layer whose gradients wait for a step */
+} reef_pool_info;
+REEF_API REEF_MUST_CHECK reef_status reef_pool_read_info(reef_pool *pool,
+                                                         reef_pool_info *out,
+                                                         reef_error *err);
+
+typedef struct reef_generation_info {
+    size_t size; /* sizeof(reef_generation_info), set by the caller */
+    uint32_t generation, side;
+    int32_t sealed;
+    uint64_t experts;      /* side * side, in each layer */
+    uint64_t first_expert; /* id of its first one in the pool */
+    uint64_t opened_step, sealed_step;
+    uint64_t opened_at, sealed_at; /* positions */
+} reef_generation_info;
+/** NOT_FOUND where the state has no such generation. */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_read_generation(reef_pool *pool,
+                                                               uint32_t generation,
+                                                               reef_generation_info *out,
+                                                               reef_error *err);
+
+/** Everything trained so far onto the disk, as a whole or not at all. `commit` its number; may be NULL. */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_commit(reef_pool *pool,
+                                                      uint64_t *commit,
+                                                      reef_error *err);
+/**
+ * Seal the open generation for good and open the next. Commits.
+ * side  of the next one; 0: as configured. Of a layer only.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_seal(reef_pool *pool,
+                                                    uint32_t side,
+                                                    reef_error *err);
+/** More experts for the open generation, to side * side; old ones keep ids and values, new ones add nothing. Commits. */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_grow(reef_pool *pool,
+                                                    uint32_t side,
+                                                    reef_error *err);
+/** Commit, and keep the state under a name that as_of takes. */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_snapshot(reef_pool *pool,
+                                                        const char *name,
+                                                        reef_error *err);
+
+typedef struct reef_snapshot_info {
+    size_t size; /* sizeof(reef_snapshot_info), set by the caller */
+    char name[72];
+    uint64_t commit, step, position, unix_ms;
+    uint32_t generations;
+} reef_snapshot_info;
+/** Snapshot number `index` from 0 on, in the order of names; NOT_FOUND after the last. */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_read_snapshot(reef_pool *pool,
+                                                             size_t index,
+                                                             reef_snapshot_info *out,
+                                                             reef_error *err);
+
+/**
+ * How often each expert was chosen in training, up to the last commit.
+ *
+ * layer   of a model's blocks; 0 of a layer
+ * counts  (count) written, by local id
+ * scores  (count) sums of the weights it was chosen with; may be NULL
+ * count   experts of the generation; INVALID where they are not so many
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_usage(reef_pool *pool,
+                                                     uint32_t generation,
+                                                     uint32_t layer,
+                                                     uint64_t *counts,
+                                                     double *scores,
+                                                     size_t count,
+                                                     reef_error *err);
+
+/* ---- a layer ------------------------------------------------------------------------------------ */
+
+/** What one forward leaves for its backward. Its memory is kept for the next forward. */
+typedef struct reef_tape reef_tape;
+REEF_API REEF_MUST_CHECK reef_status reef_tape_new(reef_tape **out, reef_error *err);
+REEF_API void reef_tape_free(reef_tape *tape); /* accepts NULL */
+
+/** Which part of the layer a forward computes, and how. All but `size` zero: all of it, as it is evaluated. */
+typedef struct reef_layer_call {
+    size_t size;          /* sizeof(reef_layer_call) */
+    uint32_t generations; /* the first so many, as of generation `generations - 1`; 0: all */
+    int32_t train; /* 1: the open one uses the batch's statistics, and learns from the backward */
+    const uint8_t
+        *mask; /* (generations, rows) or NULL: where 0, that generation takes no part in that row */
+} reef_layer_call;
+
+/**
+ * y = the sum of what the chosen generations add at x (there is no residual: add x yourself).
+ *
+ * call  NULL: all generations, evaluated
+ * x     (rows, d_model) row-major floats; read in place
+ * y     (rows, d_model) written; not the memory of x
+ * tape  filled; NULL where no backward follows (train needs one)
+ *
+ * What is evaluated has, for a row, the same bits whatever other rows are beside it.
+ * Errors: INVALID x has values that are not finite, no such generation, training a pool open for reading.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_layer_forward(reef_pool *pool,
+                                                        const reef_layer_call *call,
+                                                        size_t rows,
+                                                        const float *x,
+                                                        float *y,
+                                                        reef_tape *tape,
+                                                        reef_error *err);
+/**
+ * d_x (written) from d_y, both (rows, d_model), with the x of the tape's forward; uses the tape's content up. After a forward
+ * that trains, gradients of the open generation are collected until reef_layer_step: nothing changes before it, and
+ * many batches give the step of one. The choice of experts is held fixed.
+ *
+ * Errors: INVALID the tape has no forward, or a step or boundary has come between; FULL too many rows wait.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_layer_backward(reef_pool *pool,
+                                                         reef_tape *tape,
+                                                         const float *x,
+                                                         const float *d_y,
+                                                         float *d_x,
+                                                         reef_error *err);
+/**
+ * One step of the pool's optimiser on what was collected. Nothing happens where nothing was.
+ * learning_rate  0: the pool's own
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_layer_step(reef_pool *pool,
+                                                     float learning_rate,
+                                                     reef_error *err);
+/** Forget what was collected. */
+REEF_API REEF_MUST_CHECK reef_status reef_layer_discard(reef_pool *pool, reef_error *err);
+
+/**
+ * Parameters by name, row-major: "w_down", "w_up" and with glu "w_gate" (experts, d_model), by local id; "w_query"
+ * (d_model, heads * d_key); "sub_keys_a", "sub_keys_b" (side, d_key / 2). An open generation with batch norm also has
+ * "bn_scale", "bn_shift", "bn_mean", "bn_var" (heads * d_key); a sealed one has that folded into w_query and
+ * "query_bias" (heads * d_key).
+ *
+ * count  values in the array; INVALID where there are not so many
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_layer_read(reef_pool *pool,
+                                                     uint32_t generation,
+                                                     const char *name,
+                                                     float *out,
+                                                     size_t count,
+                                                     reef_error *err);
+/** Set a parameter of the open generation; its moments begin anew. */
+REEF_API REEF_MUST_CHECK reef_status reef_layer_write(
+    reef_pool *pool, const char *name, const float *values, size_t count, reef_error *err);
+/** The gradient of a parameter of the open generation that waits for the step. */
+REEF_API REEF_MUST_CHECK reef_status
+reef_layer_gradient(reef_pool *pool, const char *name, float *out, size_t count, reef_error *err);
+
+/** Local id of the expert whose key is row i of sub_keys_a and row j of sub_keys_b, and back. */
+REEF_API uint32_t reef_expert_id_of(uint32_t i, uint32_t j);
+REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
+
+/* ---- a model of bytes --------------------------------------------------------------------------- */
+
+/**
+ * Train on the next `count` bytes of a stream, as far as whole batches reach; the rest waits for the next call. How
+ * the stream is cut into calls changes nothing. A boundary that is found on the way seals by itself.
+ * source  names the stream: reef_pool_cursor says how many of its bytes were taken
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_train(
+    reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_pool_cursor(reef_pool *pool,
+                                                      const char *source,
+                                                      uint64_t *bytes,
+                                                      reef_error *err);
+
+typedef struct reef_training_info {
+    size_t size; /* sizeof(reef_training_info), set by the caller */
+    uint64_t step, position, waiting,
+        skipped;          /* bytes trained; accepted; of domains known already */
+    uint32_t generation;  /* the open one */
+    double bits_per_byte; /* before training on it: median of the last batches; NaN: none so far */
+    double last_bits_per_byte; /* of the last one */
+    double learning_rate;
+} reef_training_info;
+REEF_API REEF_MUST_CHECK reef_status reef_pool_read_training(reef_pool *pool,
+                                                             reef_training_info *out,
+                                                             reef_error *err);
+
+typedef struct reef_evaluation {
+    size_t size;    /* sizeof(reef_evaluation), set by the caller */
+    uint64_t bytes; /* scored: all but the first */
+    double bits, bits_per_byte;
+} reef_evaluation;
+/**
+ * Loss of a text under the state that was opened; a writer commits first.
+ * bits  (count) or NULL: written; the surprise of each byte
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_evaluate(reef_pool *pool,
+                                                        const void *bytes,
+                                                        size_t count,
+                                                        float *bits,
+                                                        reef_evaluation *out,
+                                                        reef_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,139 @@
+"""libreef through ctypes: the functions and structs of reef/reef.h, and statuses as exceptions.
+
+Calls let go of Python's lock while they compute.
+"""
+
+import ctypes
+import ctypes.util
+import os
+from ctypes import (POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t,
+                    c_uint32, c_uint64, c_void_p, sizeof)
+
+from .errors import BY_STATUS, ReefError
+
+
+class Sized(Structure):
+    """A struct that begins with its size, which tells the library how much of it there is."""
+
+    def __init__(self, **fields):
+        super().__init__(sizeof(type(self)), **fields)
+
+
+class LayerOptions(Sized):
+    _fields_ = [("size", c_size_t), ("d_model", c_uint32), ("heads", c_uint32), ("topk", c_uint32),
+                ("d_key", c_uint32), ("side", c_uint32), ("side_new", c_uint32), ("expert", c_char_p),
+                ("score", c_char_p), ("seal_dtype", c_char_p), ("no_batch_norm", c_int32), ("seed", c_uint64),
+                ("experts_max", c_uint64), ("learning_rate", c_float), ("expert_rate", c_float),
+                ("beta1", c_float), ("beta2", c_float), ("epsilon", c_float), ("clip", c_float)]
+
+
+class PoolOptions(Sized):
+    _fields_ = [("size", c_size_t), ("write", c_int32), ("as_of", c_char_p), ("threads", c_uint32),
+                ("memory_bytes", c_uint64)]
+
+
+class PoolInfo(Sized):
+    _fields_ = [("size", c_size_t), ("model", c_char_p), ("expert", c_char_p), ("score", c_char_p),
+                ("writing", c_int32), ("layers", c_uint32), ("d_model", c_uint32), ("heads", c_uint32),
+                ("topk", c_uint32), ("d_key", c_uint32), ("generations", c_uint32), ("experts", c_uint64),
+                ("commit", c_uint64), ("step", c_uint64), ("position", c_uint64), ("collected", c_uint64)]
+
+
+class GenerationInfo(Sized):
+    _fields_ = [("size", c_size_t), ("generation", c_uint32), ("side", c_uint32), ("sealed", c_int32),
+                ("experts", c_uint64), ("first_expert", c_uint64), ("opened_step", c_uint64),
+                ("sealed_step", c_uint64), ("opened_at", c_uint64), ("sealed_at", c_uint64)]
+
+
+class SnapshotInfo(Sized):
+    _fields_ = [("size", c_size_t), ("name", c_char * 72), ("commit", c_uint64), ("step", c_uint64),
+                ("position", c_uint64), ("unix_ms", c_uint64), ("generations", c_uint32)]
+
+
+class LayerCall(Sized):
+    _fields_ = [("size", c_size_t), ("generations", c_uint32), ("train", c_int32), ("mask", c_void_p)]
+
+
+class TrainingInfo(Sized):
+    _fields_ = [("size", c_size_t), ("step", c_uint64), ("position", c_uint64), ("waiting", c_uint64),
+                ("skipped", c_uint64), ("generation", c_uint32), ("bits_per_byte", c_double),
+                ("last_bits_per_byte", c_double), ("learning_rate", c_double)]
+
+
+class EvaluationResult(Sized):
+    _fields_ = [("size", c_size_t), ("bytes", c_uint64), ("bits", c_double), ("bits_per_byte", c_double)]
+
+
+class Error(Structure):
+    _fields_ = [("status", c_int), ("message", c_char * 256)]
+
+
+# Functions that return a status, without the error that all of them end with.
+_CHECKED = {
+    "reef_pool_create_layer": [c_char_p, POINTER(LayerOptions)],
+    "reef_pool_create_model": [c_char_p, POINTER(c_char_p)],
+    "reef_pool_open": [POINTER(c_void_p), c_char_p, POINTER(PoolOptions)],
+    "reef_pool_read_info": [c_void_p, POINTER(PoolInfo)],
+    "reef_pool_read_generation": [c_void_p, c_uint32, POINTER(GenerationInfo)],
+    "reef_pool_commit": [c_void_p, POINTER(c_uint64)],
+    "reef_pool_seal": [c_void_p, c_uint32],
+    "reef_pool_grow": [c_void_p, c_uint32],
+    "reef_pool_snapshot": [c_void_p, c_char_p],
+    "reef_pool_read_snapshot": [c_void_p, c_size_t, POINTER(SnapshotInfo)],
+    "reef_pool_usage": [c_void_p, c_uint32, c_uint32, c_void_p, c_void_p, c_size_t],
+    "reef_tape_new": [POINTER(c_void_p)],
+    "reef_layer_forward": [c_void_p, POINTER(LayerCall), c_size_t, c_void_p, c_void_p, c_void_p],
+    "reef_layer_backward": [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p],
+    "reef_layer_step": [c_void_p, c_float],
+    "reef_layer_discard": [c_void_p],
+    "reef_layer_read": [c_void_p, c_uint32, c_char_p, c_void_p, c_size_t],
+    "reef_layer_write": [c_void_p, c_char_p, c_void_p, c_size_t],
+    "reef_layer_gradient": [c_void_p, c_char_p, c_void_p, c_size_t],
+    "reef_pool_train": [c_void_p, c_char_p, c_void_p, c_size_t],
+    "reef_pool_cursor": [c_void_p, c_char_p, POINTER(c_uint64)],
+    "reef_pool_read_training": [c_void_p, POINTER(TrainingInfo)],
+    "reef_pool_evaluate": [c_void_p, c_void_p, c_size_t, c_void_p, POINTER(EvaluationResult)],
+}
+# And the others: result, arguments.
+_PLAIN = {
+    "reef_library_version": (c_char_p, []),
+    "reef_pool_close": (None, [c_void_p]),
+    "reef_tape_free": (None, [c_void_p]),
+    "reef_expert_id_of": (c_uint32, [c_uint32, c_uint32]),
+    "reef_expert_pair_of": (None, [c_uint32, POINTER(c_uint32), POINTER(c_uint32)]),
+}
+
+
+def _load():
+    tried = []
+    for name in (os.environ.get("REEF_LIBRARY"), "libreef.so.0", ctypes.util.find_library("reef")):
+        if not name:
+            continue
+        try:
+            return ctypes.CDLL(name)
+        except OSError as reason:
+            tried.append(f"{name}: {reason}")
+    raise ImportError("libreef was not found; install it (cmake --install), or name the file in the "
+                      "environment variable REEF_LIBRARY. Tried " + "; ".join(tried))
+
+
+lib = _load()
+for _name, _arguments in _CHECKED.items():
+    _function = getattr(lib, _name)
+    _function.restype, _function.argtypes = c_int, _arguments + [POINTER(Error)]
+for _name, (_result, _arguments) in _PLAIN.items():
+    _function = getattr(lib, _name)
+    _function.restype, _function.argtypes = _result, _arguments
+
+
+def check(function, *arguments):
+    """Call a function that returns a status; a failure becomes its exception."""
+    error = Error()
+    status = function(*arguments, byref(error))
+    if status != 0:
+        raise BY_STATUS.get(status, ReefError)(error.message.decode(errors="replace"))
+
+
+def library_version():
+    """Version of libreef, such as "0.1.0"."""
+    return lib.reef_library_version().decode()

@@ -1,0 +1,229 @@
+"""Layers in and out: safetensors and .npy files, and PEER layers that PyTorch trained.
+
+A file or directory holds one generation: w_down, w_up, with glu w_gate, sub_keys_a, sub_keys_b, w_query, what there
+is of batch norm or its folded query_bias, and usage_count and usage_score, all as in reef/reef.h.
+"""
+
+import json
+import os
+
+import numpy as np
+
+from .errors import CorruptError, InvalidError, MissingError
+from .pool import create_layer, expert_ids
+
+_TYPES = {"F32": np.float32, "F64": np.float64, "U64": np.uint64, "F16": np.float16, "I64": np.int64}
+_NORM = ("bn_scale", "bn_shift", "bn_mean", "bn_var")
+_EPSILON = np.float32(1e-5)  # that batch norm adds to the variance
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def write_safetensors(path, arrays, metadata=None):
+    """Arrays by name, in the safetensors format."""
+    header, at, parts = {}, 0, []
+    if metadata:
+        header["__metadata__"] = {name: str(value) for name, value in metadata.items()}
+    for name, array in arrays.items():
+        array = np.ascontiguousarray(array)
+        code = next((code for code, kind in _TYPES.items() if array.dtype == kind), None)
+        if code is None:
+            raise InvalidError(f"{name} is of {array.dtype}, which is not written; give one of {', '.join(_TYPES)}")
+        header[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        parts.append(array)
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in parts:
+            file.write(array.tobytes())
+
+
+def read_safetensors(path):
+    """(arrays by name, metadata) of a file in the safetensors format."""
+    with open(path, "rb") as file:
+        data = file.read()
+    size = int.from_bytes(data[:8], "little")
+    try:
+        header = json.loads(data[8:8 + size])
+        metadata = header.pop("__metadata__", {})
+        body, arrays = data[8 + size:], {}
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            if entry["dtype"] not in _TYPES:
+                raise InvalidError(f"{name} in {path} is of type {entry['dtype']}; only {', '.join(_TYPES)} are read")
+            if not 0 <= begin <= end <= len(body):
+                raise ValueError(f"{name} reaches beyond the end")
+            flat = np.frombuffer(body[begin:end], _TYPES[entry["dtype"]])
+            arrays[name] = flat.reshape(entry["shape"]).copy()
+    except InvalidError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as reason:
+        raise CorruptError(f"{path} is no file in the safetensors format: {reason}") from reason
+    return arrays, metadata
+
+
+def save(layer, path, generation=None):
+    """Write one generation (None: the last) to ``path``: a safetensors file where it ends so, else a new directory
+    with one .npy file for each array.
+    """
+    number = layer.info.generations - 1 if generation is None else generation
+    arrays = {}
+    for name in ("w_down", "w_up", "w_gate", "sub_keys_a", "sub_keys_b", "w_query", "query_bias") + _NORM:
+        try:
+            arrays[name] = layer.read(name, number)
+        except MissingError:
+            continue  # not of this kind of layer
+    arrays["usage_count"], arrays["usage_score"] = layer.usage(number)
+    info, path = layer.info, os.fspath(path)
+    about = {"reef": "layer", "expert": info.expert, "score": info.score, "heads": info.heads, "topk": info.topk,
+             "generation": number}
+    if path.endswith(".safetensors"):
+        write_safetensors(path, arrays, about)
+        return
+    os.mkdir(path)
+    for name, array in arrays.items():
+        np.save(os.path.join(path, name + ".npy"), array)
+
+
+def load(path):
+    """Arrays by name that ``save`` wrote, or that lie in a safetensors file or a directory of .npy files."""
+    path = os.fspath(path)
+    if not os.path.isdir(path):
+        return read_safetensors(path)[0]
+    names = sorted(name[:-4] for name in os.listdir(path) if name.endswith(".npy"))
+    return {name: np.load(os.path.join(path, name + ".npy")) for name in names}
+
+
+def restore(layer, arrays):
+    """Give the open generation of a layer of the same sizes the parameters that ``load`` read; usage is left out.
+
+    Those of a sealed generation, whose batch norm is folded, become a batch norm that does the same in evaluation.
+    """
+    arrays = {name: array for name, array in arrays.items() if not name.startswith("usage_")}
+    bias = arrays.pop("query_bias", None)
+    has_norm = _has(layer, "bn_scale")
+    if bias is not None and has_norm:
+        ones = np.ones_like(bias)
+        arrays.update(bn_scale=ones, bn_shift=bias, bn_mean=0 * bias, bn_var=ones - _EPSILON)
+    elif bias is not None and bias.any():
+        raise InvalidError("the queries have a bias, and the layer has no batch norm that could hold it; make it "
+                           "with batch_norm")
+    if not has_norm and any(name in arrays for name in _NORM):
+        raise InvalidError("the queries have a batch norm, but the layer has none; make it with batch_norm")
+    unknown = sorted(name for name in arrays if not _has(layer, name))
+    if unknown:
+        raise InvalidError(f"the layer has no {', '.join(unknown)}")
+    for name, array in arrays.items():
+        layer.write(name, array)
+
+
+def _has(layer, name):
+    try:
+        layer.read(name)
+    except MissingError:
+        return False
+    return True
+
+
+# ---- layers that PyTorch trained -----------------------------------------------------------------
+
+# What the experts' vectors are called, and how their rows go: expert i * side + j has the key (i, j).
+_DOWN = ("weight_down_embed.weight", "w_down_embed.weight", "w_down.weight", "w_down", "down_embed.weight")
+_UP = ("weight_up_embed.weight", "w_up_embed.weight", "w_up.weight", "w_up", "up_embed.weight")
+_GATE = ("weight_gate_embed.weight", "w_gate_embed.weight", "w_gate.weight", "w_gate")
+# (features, d_model). Those of Sequential modules number halves before heads: features (2, heads, width).
+_QUERY_BY_HALF = ("to_queries.0.weight", "to_queries.weight")
+_QUERY_BY_HEAD = ("query_proj.weight", "query.weight", "to_query.weight", "query_network.weight", "w_query.weight")
+_KEYS = ("keys", "sub_keys", "product_keys", "keys.weight")
+_KEY_PAIRS = (("sub_keys_a", "sub_keys_b"), ("sub_keys.0", "sub_keys.1"), ("keys.0", "keys.1"),
+              ("keys1", "keys2"), ("sub_keys1", "sub_keys2"))
+
+
+def import_peer(path, state, *, topk, heads, score="softmax", activation=None, query_order=None, prefix="",
+                strict=True, **options):
+    """Make a pool of a layer from the tensors of a PEER layer of PyTorch, open for writing.
+
+    state        its ``state_dict()``, or any mapping of names to tensors or arrays; a path of a safetensors file
+    topk, heads  which its tensors do not say
+    score        what it makes of scores: "softmax" (competing), "sigmoid" or "relu"
+    activation   of its experts: "gelu" (Reef's is the tanh form), "relu"; "glu" is seen by itself
+    query_order  of its query features: "half, head" or "head, half"; None: as implementations of its names have it
+    prefix       of the layer's names in a larger model, such as "layers.3.peer."
+    strict       False: tensors of the layer that are not understood, such as a norm of the input, are left out
+    options      as of ``create_layer``
+
+    Names: weight_down_embed / w_down_embed / w_down, the same with up and gate, keys / sub_keys (also in two), and
+    to_queries / query_proj / query. Keys that heads share are (side, 2, width), (2, side, width) or two of (side,
+    width); those of each head, (heads, side, 2, width), only where all heads have the same ones: Reef's share them.
+    """
+    if isinstance(state, (str, os.PathLike)):
+        state = load(state)
+    given = {name[len(prefix):]: _array(value) for name, value in state.items() if name.startswith(prefix)}
+    _, down = _take(given, _DOWN, "experts' w_down")
+    _, up = _take(given, _UP, "experts' w_up")
+    _, gate = _take(given, _GATE, None)
+    side = round(len(down) ** 0.5)
+    if side * side != len(down) or up.shape != down.shape or down.ndim != 2:
+        raise InvalidError(f"w_down has shape {down.shape} and w_up {up.shape}; both must be (side * side, d_model)")
+    keys = _take_keys(given, side)
+    query_name, query = _take(given, _QUERY_BY_HALF + _QUERY_BY_HEAD, "query projection")
+    width, d_model = keys[0].shape[1], down.shape[1]
+    if query.shape != (2 * heads * width, d_model):
+        raise InvalidError(f"{query_name} has shape {query.shape}; with {heads} heads and keys of {width} it must be "
+                           f"({2 * heads * width}, {d_model})")
+    if given and strict:
+        raise InvalidError(f"what are {', '.join(sorted(given))}? strict=False leaves them out")
+    by_half = query_name in _QUERY_BY_HALF if query_order is None else query_order.replace(" ", "") == "half,head"
+    query = query.reshape((2, heads, width, d_model) if by_half else (heads, 2, width, d_model))
+    query = query.transpose((3, 1, 0, 2) if by_half else (3, 0, 1, 2)).reshape(d_model, -1)
+    layer = create_layer(path, d_model, heads=heads, topk=topk, d_key=2 * width, side=side, score=score,
+                         expert="glu" if gate is not None else activation, batch_norm=False, **options)
+    order = np.empty(side * side, np.int64)
+    order[expert_ids(side).ravel()] = np.arange(side * side)  # of each id, where PyTorch has it
+    for name, values in (("w_down", down), ("w_up", up), ("w_gate", gate)):
+        if values is not None:
+            layer.write(name, values[order])
+    layer.write("w_query", query)
+    layer.write("sub_keys_a", keys[0])
+    layer.write("sub_keys_b", keys[1])
+    layer.commit()
+    return layer
+
+
+def _array(value):
+    """A tensor or an array, as float32."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().float().numpy()
+    return np.asarray(value, np.float32)
+
+
+def _take(given, names, what):
+    for name in names:
+        if name in given:
+            return name, given.pop(name)
+    if what is None:
+        return None, None
+    raise InvalidError(f"the {what} is not among {', '.join(sorted(given)) or 'no tensors'}; it may be called "
+                       f"{', '.join(names)}")
+
+
+def _take_keys(given, side):
+    """Both tables, (side, width) each."""
+    for a, b in _KEY_PAIRS:
+        if a in given and b in given:
+            return given.pop(a), given.pop(b)
+    name, keys = _take(given, _KEYS, "sub-keys")
+    if keys.ndim == 4 and keys.shape[1:3] == (side, 2):  # of each head
+        if not (keys == keys[:1]).all():
+            raise InvalidError(f"{name} has other keys for each of {len(keys)} heads; heads of a Reef layer share "
+                               "theirs, so only a layer whose heads do, or of one head, can be imported")
+        keys = keys[0]
+    if keys.ndim == 3 and keys.shape[:2] == (side, 2):
+        return keys[:, 0], keys[:, 1]
+    if keys.ndim == 3 and keys.shape[:2] == (2, side):
+        return keys[0], keys[1]
+    raise InvalidError(f"{name} has shape {keys.shape}; with {side} keys a side it must be (heads, {side}, 2, width), "
+                       f"({side}, 2, width) or (2, {side}, width)")

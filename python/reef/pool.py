@@ -1,0 +1,419 @@
+"""Pools: models of bytes, and PEER layers on NumPy arrays."""
+
+import collections.abc
+import ctypes
+import os
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import _library as _c
+from .errors import InvalidError, MissingError
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a pool is. ``position`` counts the bytes trained, of a layer the rows."""
+
+    model: str
+    expert: str
+    score: str
+    writing: bool
+    layers: int
+    d_model: int
+    heads: int
+    topk: int
+    d_key: int
+    generations: int
+    experts: int
+    commit: int
+    step: int
+    position: int
+    collected: int
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generation; it has ``side * side`` experts in each layer."""
+
+    generation: int
+    side: int
+    sealed: bool
+    experts: int
+    first_expert: int
+    opened_step: int
+    sealed_step: int
+    opened_at: int
+    sealed_at: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A named state that ``as_of`` takes."""
+
+    name: str
+    commit: int
+    step: int
+    position: int
+    unix_ms: int
+    generations: int
+
+
+@dataclass(frozen=True)
+class Training:
+    """Where training stands. Losses are those before training on the bytes; NaN before the first batch."""
+
+    step: int
+    position: int
+    waiting: int
+    skipped: int
+    generation: int
+    bits_per_byte: float
+    last_bits_per_byte: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Loss of a text; ``surprise`` has the bits of each byte where they were asked for."""
+
+    bytes: int
+    bits: float
+    bits_per_byte: float
+    surprise: object = None
+
+
+def _plain(value):
+    if isinstance(value, bytes):
+        return value.decode()
+    return value
+
+
+def _fill(kind, struct, **converted):
+    """A dataclass from the fields of a struct that it names."""
+    values = {name: _plain(getattr(struct, name)) for name in kind.__dataclass_fields__
+              if hasattr(struct, name)}
+    return kind(**{**values, **converted})
+
+
+def _path(path):
+    return os.fsencode(os.fspath(path))
+
+
+def _optional(text):
+    return None if text is None else str(text).encode()
+
+
+# ---- make and open -------------------------------------------------------------------------------
+
+
+def create(path, *, threads=0, **settings):
+    """Make a model of bytes in directory ``path``, and open it for writing.
+
+    Settings are those of ``reef init`` by name, such as ``d_model=128``.
+    """
+    words = [f"{name}={_setting(value)}".encode() for name, value in settings.items()]
+    array = (ctypes.c_char_p * (len(words) + 1))(*words, None)
+    _c.check(_c.lib.reef_pool_create_model, _path(path), array)
+    return open(path, write=True, threads=threads)
+
+
+def _setting(value):
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def create_layer(path, d_model, *, heads=0, topk=0, d_key=0, side=0, side_new=0, expert=None, score=None,
+                 seal_dtype=None, batch_norm=True, seed=0, experts_max=0, learning_rate=0.0, expert_rate=0.0,
+                 beta1=0.0, beta2=0.0, epsilon=0.0, clip=0.0, threads=0):
+    """Make a pool of one PEER layer, and open it for writing. What is zero or None is the default."""
+    options = _c.LayerOptions(d_model=d_model, heads=heads, topk=topk, d_key=d_key, side=side,
+                              side_new=side_new, expert=_optional(expert), score=_optional(score),
+                              seal_dtype=_optional(seal_dtype), no_batch_norm=not batch_norm, seed=seed,
+                              experts_max=experts_max, learning_rate=learning_rate, expert_rate=expert_rate,
+                              beta1=beta1, beta2=beta2, epsilon=epsilon, clip=clip)
+    _c.check(_c.lib.reef_pool_create_layer, _path(path), ctypes.byref(options))
+    return open(path, write=True, threads=threads)
+
+
+def open(path, *, write=False, as_of=None, threads=0, memory_bytes=0):
+    """Open a pool: a ``Layer`` or a ``Model``, by what it holds.
+
+    Read without ``write``, as of now, of a generation (``as_of=0``) or of a snapshot by name; the state stays as
+    it is whatever a writer does. A writer sees what it trained.
+    """
+    handle = ctypes.c_void_p()
+    options = _c.PoolOptions(write=bool(write), as_of=_optional(as_of), threads=threads,
+                             memory_bytes=memory_bytes)
+    _c.check(_c.lib.reef_pool_open, ctypes.byref(handle), _path(path), ctypes.byref(options))
+    info = _c.PoolInfo()
+    try:
+        _c.check(_c.lib.reef_pool_read_info, handle, ctypes.byref(info))
+    except Exception:
+        _c.lib.reef_pool_close(handle)
+        raise
+    return (Layer if info.model == b"layer" else Model)(handle, path, info)
+
+
+class Pool:
+    """What both kinds of pools have. A context manager; ``close`` forgets what was not committed."""
+
+    def __init__(self, handle, path, info):
+        self.path = path
+        self.d_model = info.d_model
+        self.writing = bool(info.writing)
+        self._pointer = handle
+        self._close = weakref.finalize(self, _c.lib.reef_pool_close, handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __repr__(self):
+        return f"<reef.{type(self).__name__} {os.fspath(self.path)!r}{'' if self._close.alive else ', closed'}>"
+
+    @property
+    def _handle(self):
+        if not self._close.alive:
+            raise InvalidError(f"pool {self.path} was closed")
+        return self._pointer
+
+    def close(self):
+        """Let go of the pool."""
+        self._close()
+
+    @property
+    def info(self):
+        """Sizes and counts, an ``Info``."""
+        info = _c.PoolInfo()
+        _c.check(_c.lib.reef_pool_read_info, self._handle, ctypes.byref(info))
+        return _fill(Info, info, writing=bool(info.writing))
+
+    @property
+    def generations(self):
+        """All generations, a list of ``Generation``; the last one is open unless the state is an earlier one."""
+        found = []
+        for number in range(self.info.generations):
+            info = _c.GenerationInfo()
+            _c.check(_c.lib.reef_pool_read_generation, self._handle, number, ctypes.byref(info))
+            found.append(_fill(Generation, info, sealed=bool(info.sealed)))
+        return found
+
+    @property
+    def snapshots(self):
+        """All snapshots, a list of ``Snapshot`` in the order of names."""
+        found = []
+        while True:
+            info = _c.SnapshotInfo()
+            try:
+                _c.check(_c.lib.reef_pool_read_snapshot, self._handle, len(found), ctypes.byref(info))
+            except MissingError:
+                return found
+            found.append(_fill(Snapshot, info))
+
+    def commit(self):
+        """Everything trained so far onto the disk. Returns the number of the commit."""
+        number = ctypes.c_uint64()
+        _c.check(_c.lib.reef_pool_commit, self._handle, ctypes.byref(number))
+        return number.value
+
+    def seal(self, side=0):
+        """Seal the open generation for good, and open the next, of ``side`` (a layer's; 0: as configured)."""
+        _c.check(_c.lib.reef_pool_seal, self._handle, side)
+
+    def grow(self, side):
+        """More experts for the open generation, to ``side * side``."""
+        _c.check(_c.lib.reef_pool_grow, self._handle, side)
+
+    def snapshot(self, name):
+        """Commit, and keep the state under a name."""
+        _c.check(_c.lib.reef_pool_snapshot, self._handle, str(name).encode())
+
+    def usage(self, generation, layer=0):
+        """How often each expert was chosen in training up to the last commit: (counts, scores), by local id."""
+        experts = self._generation(generation).experts
+        counts, scores = np.zeros(experts, np.uint64), np.zeros(experts, np.float64)
+        _c.check(_c.lib.reef_pool_usage, self._handle, generation, layer, counts.ctypes.data,
+                 scores.ctypes.data, experts)
+        return counts, scores
+
+    def _generation(self, number):
+        info = _c.GenerationInfo()
+        _c.check(_c.lib.reef_pool_read_generation, self._handle, number, ctypes.byref(info))
+        return info
+
+
+# ---- models of bytes -----------------------------------------------------------------------------
+
+
+class Model(Pool):
+    """A pool with a model of bytes."""
+
+    def train(self, data, source="python"):
+        """Train on bytes, or on an iterable of bytes such as an open file: the next ones of that source.
+
+        How they are cut changes nothing. What is left of a batch waits for the next call. Returns ``training``.
+        """
+        if isinstance(data, str):
+            raise TypeError("a model is trained on bytes; encode the text")
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            data = (data,)
+        if not isinstance(data, collections.abc.Iterable):
+            raise TypeError(f"cannot train on {type(data).__name__}; give bytes, or an iterable of bytes")
+        name = str(source).encode()
+        for chunk in data:
+            if not isinstance(chunk, (bytes, bytearray, memoryview)):
+                raise TypeError(f"cannot train on a chunk that is {type(chunk).__name__}; give bytes")
+            view = np.frombuffer(chunk, np.uint8)
+            _c.check(_c.lib.reef_pool_train, self._handle, name, view.ctypes.data, view.size)
+        return self.training
+
+    def cursor(self, source="python"):
+        """How many bytes of a source were taken: where to read on."""
+        taken = ctypes.c_uint64()
+        _c.check(_c.lib.reef_pool_cursor, self._handle, str(source).encode(), ctypes.byref(taken))
+        return taken.value
+
+    @property
+    def training(self):
+        """Where training stands, a ``Training``."""
+        info = _c.TrainingInfo()
+        _c.check(_c.lib.reef_pool_read_training, self._handle, ctypes.byref(info))
+        return _fill(Training, info)
+
+    def evaluate(self, text, surprise=False):
+        """Loss of a text (bytes) as of the state that was opened, an ``Evaluation``. A writer commits first."""
+        view = np.frombuffer(text, np.uint8)
+        bits = np.empty(view.size, np.float32) if surprise else None
+        result = _c.EvaluationResult()
+        _c.check(_c.lib.reef_pool_evaluate, self._handle, view.ctypes.data, view.size,
+                 None if bits is None else bits.ctypes.data, ctypes.byref(result))
+        return _fill(Evaluation, result, surprise=bits)
+
+
+# ---- one layer -----------------------------------------------------------------------------------
+
+
+class Tape:
+    """What one forward leaves for its backward; its memory is kept for the next."""
+
+    def __init__(self):
+        self.handle = ctypes.c_void_p()
+        _c.check(_c.lib.reef_tape_new, ctypes.byref(self.handle))
+        weakref.finalize(self, _c.lib.reef_tape_free, self.handle)
+
+
+class Layer(Pool):
+    """A pool of one PEER layer: forward and backward on float32 arrays of (rows, d_model), in place."""
+
+    def forward(self, x, *, generations=0, mask=None, train=False, tape=None, out=None):
+        """y at x: the sum of what the first ``generations`` (0: all) add, or of those that a ``mask`` of
+        (generations, rows) lets take part. ``train`` lets the open one learn from the backward of ``tape``.
+        """
+        self._check("x", x)
+        if out is None:
+            out = np.empty_like(x)
+        self._check("out", out, x.shape, writable=True)
+        self.forward_at(len(x), x.ctypes.data, out.ctypes.data, generations, self._mask(mask, generations, len(x)),
+                        train, tape)
+        return out
+
+    def forward_at(self, rows, x, y, generations=0, mask=None, train=False, tape=None):
+        """The same on addresses of float32 rows; nothing is checked but what the library checks."""
+        call = _c.LayerCall(generations=generations, train=train, mask=None if mask is None else mask.ctypes.data)
+        _c.check(_c.lib.reef_layer_forward, self._handle, ctypes.byref(call), rows, x, y,
+                 None if tape is None else tape.handle)
+
+    def backward(self, tape, x, d_y, out=None):
+        """d_x from d_y, with the x of the tape's forward. Gradients of one that trains wait for ``step``."""
+        self._check("x", x)
+        self._check("d_y", d_y, x.shape)
+        if out is None:
+            out = np.empty_like(x)
+        self._check("out", out, x.shape, writable=True)
+        self.backward_at(tape, x.ctypes.data, d_y.ctypes.data, out.ctypes.data)
+        return out
+
+    def backward_at(self, tape, x, d_y, d_x):
+        """The same on addresses."""
+        _c.check(_c.lib.reef_layer_backward, self._handle, tape.handle, x, d_y, d_x)
+
+    def step(self, learning_rate=0.0):
+        """One step of the pool's optimiser on what the backwards collected; 0: at the pool's own rate."""
+        _c.check(_c.lib.reef_layer_step, self._handle, learning_rate)
+
+    def discard(self):
+        """Forget what the backwards collected."""
+        _c.check(_c.lib.reef_layer_discard, self._handle)
+
+    def read(self, name, generation=None):
+        """A parameter of a generation (None: the last) as an array; names as in reef/reef.h, such as "w_down"."""
+        number = self.info.generations - 1 if generation is None else generation
+        out = np.empty(self._shape(name, number), np.float32)
+        _c.check(_c.lib.reef_layer_read, self._handle, number, name.encode(), out.ctypes.data, out.size)
+        return out
+
+    def write(self, name, values):
+        """Set a parameter of the open generation; what the optimiser knows of it begins anew."""
+        shape = self._shape(name, self.info.generations - 1)
+        values = np.ascontiguousarray(values, np.float32)
+        if values.shape != shape:
+            raise InvalidError(f"{name} has shape {shape}, not {values.shape}")
+        _c.check(_c.lib.reef_layer_write, self._handle, name.encode(), values.ctypes.data, values.size)
+
+    def gradient(self, name):
+        """The gradient of a parameter of the open generation that waits for the step."""
+        out = np.empty(self._shape(name, self.info.generations - 1), np.float32)
+        _c.check(_c.lib.reef_layer_gradient, self._handle, name.encode(), out.ctypes.data, out.size)
+        return out
+
+    def _shape(self, name, generation):
+        info, found = self.info, self._generation(generation)
+        width = info.heads * info.d_key
+        if name in ("w_down", "w_up", "w_gate"):
+            return (found.experts, info.d_model)
+        if name in ("sub_keys_a", "sub_keys_b"):
+            return (found.side, info.d_key // 2)
+        return (info.d_model, width) if name == "w_query" else (width,)
+
+    def _check(self, name, array, shape=None, writable=False):
+        if not isinstance(array, np.ndarray) or array.dtype != np.float32:
+            raise TypeError(f"{name} is {_kind(array)}; give a NumPy array of float32")
+        if array.ndim != 2 or array.shape[1] != self.d_model:
+            raise InvalidError(f"{name} has shape {array.shape}; give (rows, {self.d_model})")
+        if shape is not None and array.shape != shape:
+            raise InvalidError(f"{name} has shape {array.shape}, but x has {shape}")
+        if not array.flags.c_contiguous:
+            raise InvalidError(f"{name} is not contiguous; numpy.ascontiguousarray makes a copy that is")
+        if writable and not array.flags.writeable:
+            raise InvalidError(f"{name} cannot be written to")
+
+    def _mask(self, mask, generations, rows):
+        return None if mask is None else check_mask(mask, generations or self.info.generations, rows)
+
+
+def check_mask(mask, generations, rows):
+    """A mask as bytes of (generations, rows)."""
+    mask = np.ascontiguousarray(mask)
+    if mask.dtype == np.bool_:
+        mask = mask.view(np.uint8)
+    if mask.dtype != np.uint8 or mask.shape != (generations, rows):
+        raise InvalidError(f"the mask is {_kind(mask)} of shape {mask.shape}; give bool or uint8 of "
+                           f"({generations}, {rows}): a row of the mask for each generation")
+    return mask
+
+
+def _kind(value):
+    return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+
+
+def expert_ids(side):
+    """Local ids of experts by their keys: element (i, j) is that of row i of sub_keys_a and row j of sub_keys_b.
+
+    Ids go in shells, so that a grid grows without changing any.
+    """
+    i, j = np.mgrid[0:side, 0:side]
+    shell = np.maximum(i, j)
+    return (shell * shell + np.where(i == shell, shell + (shell - j), i)).astype(np.uint32)

@@ -1,0 +1,42 @@
+"""The Python of docs/LIBRARY.md runs as it stands."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import reef
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "LIBRARY.md"
+
+
+@pytest.fixture
+def programs():
+    return re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def test_models(programs, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("english.txt").write_text("to be or not to be, that is the question. " * 200, encoding="utf-8")
+    Path("source.c").write_text("int main(void) { return 0; }\n" * 200, encoding="utf-8")
+    exec(compile(programs[0], DOCUMENT, "exec"), {})
+    assert float(capsys.readouterr().out) < 8
+    assert os.path.isdir("pool")
+
+
+def test_pytorch(programs, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch", reason="python3-torch is not installed")
+    monkeypatch.chdir(tmp_path)
+    batches = [(torch.rand(20, 784), torch.randint(0, 10, (20,))) for _ in range(3)]
+    names = {"batches": batches}
+    exec(compile(programs[1], DOCUMENT, "exec"), names)
+    assert [g.sealed for g in names["peer"].pool.generations] == [True, False]
+    names["peer"].pool.close()
+
+
+def test_interchange(programs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reef.create_layer("pool", 8, side=16).close()
+    exec(compile(programs[2], DOCUMENT, "exec"), {})
+    assert os.path.exists("layer.safetensors") and os.path.isdir("arrays")

@@ -1,0 +1,146 @@
+"""Layers in files, and layers that PyTorch trained."""
+
+import numpy as np
+import pytest
+
+import reef
+import reef.interchange as interchange
+
+SIZES = dict(heads=2, topk=3, d_key=6, side=5, side_new=5, seed=3, threads=1)
+
+
+def trained(path, **options):
+    layer = reef.create_layer(path, 7, **{**SIZES, **options})
+    tape, draw = reef.Tape(), np.random.default_rng(1)
+    for _ in range(10):
+        x = draw.uniform(-1, 1, (75, 7)).astype(np.float32)
+        layer.backward(tape, x, layer.forward(x, train=True, tape=tape) + x)
+        layer.step()
+    return layer
+
+
+@pytest.mark.parametrize("name", ["layer.safetensors", "arrays"])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_layer_goes_out_and_comes_back(tmp_path, name, sealed):
+    x = np.random.default_rng(2).uniform(-1, 1, (75, 7)).astype(np.float32)
+    with trained(tmp_path / "pool", expert="glu") as layer:
+        if sealed:
+            layer.seal()
+        layer.commit()
+        interchange.save(layer, tmp_path / name, generation=0)
+        y, w_up, counts = layer.forward(x, generations=1), layer.read("w_up", 0), layer.usage(0)[0]
+    arrays = interchange.load(tmp_path / name)
+    assert np.array_equal(arrays["w_up"], w_up) and np.array_equal(arrays["usage_count"], counts)
+    assert counts.sum() == 10 * 75 * 6
+    assert ("query_bias" in arrays) == sealed and ("bn_mean" in arrays) == (not sealed)
+    with reef.create_layer(tmp_path / "other", 7, **{**SIZES, "expert": "glu", "seed": 9}) as other:
+        assert not np.allclose(other.forward(x), y)
+        interchange.restore(other, arrays)
+        # A norm that was folded is a product more.
+        assert np.abs(other.forward(x) - y).max() <= (1e-5 if sealed else 0)
+
+
+def test_safetensors_are_what_the_format_says(tmp_path):
+    path = tmp_path / "file.safetensors"
+    interchange.write_safetensors(path, {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "none": np.zeros((0, 4))},
+                                  {"kind": "test"})
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    assert size % 8 == 0 and data[8:9] == b"{" and len(data) == 8 + size + 24
+    assert np.array_equal(np.frombuffer(data[-24:], "<f4"), np.arange(6))
+    arrays, metadata = interchange.read_safetensors(path)
+    assert metadata == {"kind": "test"} and arrays["a"].shape == (2, 3) and arrays["none"].shape == (0, 4)
+    for wrong in (b"", data[:-1], data[:20], b"\xff" * 40, (2).to_bytes(8, "little") + b"[]"):
+        path.write_bytes(wrong)
+        with pytest.raises(reef.CorruptError, match="safetensors"):
+            interchange.read_safetensors(path)
+    with pytest.raises(reef.InvalidError, match="int8"):
+        interchange.write_safetensors(path, {"a": np.zeros(3, np.int8)})
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    with trained(tmp_path / "pool") as layer:
+        layer.commit()
+        interchange.save(layer, tmp_path / "arrays")
+    arrays = interchange.load(tmp_path / "arrays")
+    with reef.create_layer(tmp_path / "plain", 7, batch_norm=False, **SIZES) as plain:
+        with pytest.raises(reef.InvalidError, match="batch norm"):
+            interchange.restore(plain, arrays)
+    with reef.create_layer(tmp_path / "larger", 7, **{**SIZES, "side": 6}) as larger:
+        with pytest.raises(reef.InvalidError, match="shape"):
+            interchange.restore(larger, arrays)
+        with pytest.raises(reef.InvalidError, match="no colour"):
+            interchange.restore(larger, {"colour": arrays["w_up"]})
+
+
+# ---- of PyTorch ----------------------------------------------------------------------------------
+
+
+def torch_peer(torch, per_head):
+    """A layer as common implementations have it: embeddings of experts, keys, a projection to queries by halves."""
+
+    class Peer(torch.nn.Module):
+        def __init__(self, dim=10, heads=3, side=6, topk=4, width=5):
+            super().__init__()
+            self.heads, self.topk, self.side = heads, topk, side
+            self.to_queries = torch.nn.Sequential(torch.nn.Linear(dim, 2 * heads * width, bias=False))
+            shape = (heads, side, 2, width) if per_head else (side, 2, width)
+            self.keys = torch.nn.Parameter(torch.randn(shape[-3:]).expand(shape).clone())
+            self.weight_down_embed = torch.nn.Embedding(side * side, dim)
+            self.weight_up_embed = torch.nn.Embedding(side * side, dim)
+
+        def forward(self, x):
+            queries = self.to_queries(x).view(len(x), 2, self.heads, -1)
+            keys = self.keys[0] if self.keys.dim() == 4 else self.keys
+            a, b = queries[:, 0] @ keys[:, 0].T, queries[:, 1] @ keys[:, 1].T
+            best_a, rows = a.topk(self.topk)
+            best_b, columns = b.topk(self.topk)
+            scores = (best_a[..., :, None] + best_b[..., None, :]).flatten(-2)
+            ids = (rows[..., :, None] * self.side + columns[..., None, :]).flatten(-2)
+            best, chosen = scores.topk(self.topk)
+            ids = ids.gather(-1, chosen)
+            hidden = torch.einsum("nd,nhkd->nhk", x, self.weight_down_embed(ids))
+            hidden = torch.nn.functional.gelu(hidden, approximate="tanh") * best.softmax(-1)
+            return torch.einsum("nhk,nhkd->nd", hidden, self.weight_up_embed(ids))
+
+    torch.manual_seed(4)
+    return Peer()
+
+
+@pytest.mark.parametrize("per_head", [False, True])
+def test_a_file_that_pytorch_wrote_becomes_a_layer(tmp_path, per_head):
+    torch = pytest.importorskip("torch", reason="python3-torch is not installed")
+    import reef.torch
+    theirs = torch_peer(torch, per_head)
+    x = torch.randn(50, 10)
+    torch.save({"model." + name: value for name, value in theirs.state_dict().items()}, tmp_path / "file.pt")
+    state = torch.load(tmp_path / "file.pt")
+    pool = interchange.import_peer(tmp_path / "pool", state, topk=4, heads=3, prefix="model.", side_new=8)
+    layer = reef.torch.PeerLayer(pool)
+    with torch.no_grad():
+        right, y = theirs(x), layer.eval()(x)
+    assert float((y - right).abs().max()) < 1e-4 * float(right.abs().max())
+    # And it goes on as any layer: what came from elsewhere is sealed, and stays.
+    sealed = y.clone()
+    layer.seal()
+    layer.train()
+    for _ in range(5):
+        layer(x).pow(2).sum().backward()
+        layer.step()
+    with torch.no_grad(), layer.eval().as_of(0):
+        assert torch.equal(layer(x), sealed)
+
+
+def test_tensors_that_are_no_layer_are_named(tmp_path):
+    torch = pytest.importorskip("torch", reason="python3-torch is not installed")
+    state = torch_peer(torch, True).state_dict()
+    make = dict(topk=4, heads=3)
+    for change, words in (({"norm.gamma": torch.ones(10)}, "norm.gamma"), ({"keys": torch.randn(3, 6, 2, 5)}, "share"),
+                          ({"keys": torch.randn(7, 2, 5)}, "7, 2, 5"), ({"to_queries.0.weight": torch.ones(7, 10)},
+                                                                        "to_queries.0.weight")):
+        with pytest.raises(reef.InvalidError, match=words):
+            interchange.import_peer(tmp_path / "pool", {**state, **change}, **make)
+    with pytest.raises(reef.InvalidError, match="w_down"):
+        interchange.import_peer(tmp_path / "pool", {"keys": state["keys"]}, **make)
+    extra = {**state, "norm.gamma": torch.ones(10)}
+    interchange.import_peer(tmp_path / "pool", extra, strict=False, **make).close()

@@ -1,0 +1,185 @@
+"""Pools from Python: what is computed is the library's; here is that it arrives, and that mistakes are told."""
+
+import gc
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import reef
+
+SMALL = dict(layers=1, d_model=16, attention_heads=2, context=16, batch=2, rehearse=0, heads=2, topk=2, d_key=8,
+             side=4, side_new=4, adapters=2, boundaries="given", reservoir_bytes=4096, reservoir_window=64, threads=1)
+LAYER = dict(heads=2, topk=3, d_key=6, side=5, side_new=4, seed=3, learning_rate=0.01, threads=1)
+TEXT = b"the reef grows over what it was. " * 100
+
+
+def rows(seed, count=75):
+    return np.random.default_rng(seed).uniform(-1, 1, (count, 7)).astype(np.float32)
+
+
+def train(layer, tape, seed, steps=1):
+    """Learn to negate rows; the loss before the last step."""
+    for step in range(steps):
+        x = rows(1000 * seed + step)
+        y = layer.forward(x, train=True, tape=tape)
+        layer.backward(tape, x, (y + x) / len(x))
+        layer.step()
+    return float(((y + x) ** 2).mean())
+
+
+# ---- models of bytes -----------------------------------------------------------------------------
+
+
+def test_a_model_learns_from_an_iterator_and_keeps_what_was_sealed(tmp_path):
+    with reef.create(tmp_path / "pool", **SMALL) as pool:
+        before = pool.evaluate(TEXT[:500])
+        assert before.bytes == 499 and before.bits_per_byte == pytest.approx(before.bits / 499)
+        chunks = (TEXT[at:at + 97] for at in range(0, len(TEXT), 97))
+        training = pool.train(chunks, source="text")
+        assert pool.cursor("text") == len(TEXT)
+        assert training.position > 0 and training.position + training.waiting == len(TEXT)
+        assert 0 < training.bits_per_byte < 9
+        pool.seal()
+        after = pool.evaluate(TEXT[:500], surprise=True)
+        assert after.bits_per_byte < before.bits_per_byte - 1
+        assert after.surprise.shape == (500,) and after.surprise[1:].sum() == pytest.approx(after.bits, rel=1e-4)
+        pool.train(io.BytesIO(b"0123456789\n" * 200), source="digits")
+        pool.commit()
+        with reef.open(tmp_path / "pool", as_of=0) as then:
+            assert np.array_equal(then.evaluate(TEXT[:500], surprise=True).surprise, after.surprise)
+        assert [g.sealed for g in pool.generations] == [True, False]
+
+
+def test_how_the_stream_is_cut_changes_nothing(tmp_path):
+    surprise = []
+    for name, size in ("whole", len(TEXT)), ("cut", 13):
+        with reef.create(tmp_path / name, **SMALL) as pool:
+            pool.train(bytearray(TEXT[at:at + size]) for at in range(0, len(TEXT), size))
+            surprise.append(pool.evaluate(TEXT[:300], surprise=True).surprise)
+    assert np.array_equal(*surprise)
+
+
+def test_usage_and_snapshots_are_read(tmp_path):
+    with reef.create(tmp_path / "pool", **SMALL) as pool:
+        pool.train(TEXT)
+        pool.snapshot("b")
+        pool.snapshot("a")
+        counts, scores = pool.usage(0)
+        assert counts.dtype == np.uint64 and counts.shape == (16,)
+        assert counts.sum() == pool.info.position * 2 * 2
+        assert scores.sum() == pytest.approx(pool.info.position * 2, rel=0.01)
+        assert [(s.name, s.step) for s in pool.snapshots] == [("a", pool.info.step), ("b", pool.info.step)]
+        assert pool.info.model == "lm" and pool.info.writing
+
+
+def test_mistakes_with_models_are_told(tmp_path):
+    with pytest.raises(reef.MissingError, match="no pool"):
+        reef.open(tmp_path / "none")
+    with pytest.raises(ValueError, match="did you mean d_model"):
+        reef.create(tmp_path / "pool", d_modle=16)
+    with reef.create(tmp_path / "pool", **SMALL) as pool:
+        with pytest.raises(TypeError, match="encode"):
+            pool.train("text")
+        with pytest.raises(TypeError, match="chunk that is int"):
+            pool.train([1])
+        with pytest.raises(TypeError, match="NoneType"):
+            pool.train(None)
+        with pytest.raises(reef.MissingError):
+            pool.usage(0, layer=3)
+        with reef.open(tmp_path / "pool") as reader, pytest.raises(reef.InvalidError, match="opened for reading"):
+            reader.train(b"text")
+        code = "import sys, reef; reef.open(sys.argv[1], write=True)"
+        other = subprocess.run([sys.executable, "-c", code, str(tmp_path / "pool")], capture_output=True, text=True,
+                               check=False)
+        assert other.returncode == 1 and "BusyError" in other.stderr
+    with pytest.raises(reef.InvalidError, match="closed"):
+        pool.commit()
+    assert issubclass(reef.PoolMemoryError, MemoryError) and issubclass(reef.PoolOSError, OSError)
+
+
+# ---- one layer -----------------------------------------------------------------------------------
+
+
+def test_a_layer_learns_seals_and_keeps(tmp_path):
+    x = rows(9)
+    with reef.create_layer(tmp_path / "pool", 7, **LAYER) as layer:
+        tape = reef.Tape()
+        first = train(layer, tape, 1)
+        assert train(layer, tape, 1, 100) < first / 2
+        sealed = layer.forward(x)
+        layer.seal()
+        assert np.array_equal(layer.forward(x), sealed)
+        train(layer, tape, 2, 20)
+        layer.snapshot("later")
+        later = layer.forward(x)
+        assert not np.array_equal(later, sealed)
+        assert np.array_equal(layer.forward(x, generations=1), sealed)
+        mask = np.ones((2, len(x)), bool)
+        mask[1, ::2] = False
+        mixed = layer.forward(x, mask=mask)
+        assert np.array_equal(mixed[::2], sealed[::2]) and np.array_equal(mixed[1::2], later[1::2])
+        assert [g.experts for g in layer.generations] == [25, 16]
+        assert layer.usage(1)[0].sum() == 20 * 75 * 2 * 3
+    for state, expected in (0, sealed), ("later", later), (None, later):
+        with reef.open(tmp_path / "pool", as_of=state) as layer:
+            assert np.array_equal(layer.forward(x), expected)
+
+
+def test_parameters_and_gradients_are_arrays(tmp_path):
+    with reef.create_layer(tmp_path / "pool", 7, batch_norm=False, **LAYER) as layer:
+        tape, x = reef.Tape(), rows(1)
+        w_up = layer.read("w_up")
+        assert w_up.shape == (25, 7) and layer.read("w_query").shape == (7, 12)
+        layer.write("w_up", np.zeros_like(w_up))
+        assert not layer.forward(x).any()
+        layer.write("w_up", w_up)
+        layer.forward(x, train=True, tape=tape)
+        d_y = rows(2)
+        layer.backward(tape, x, d_y)
+        # y is linear in w_up: its gradient is what a step along it gains.
+        gradient, before = layer.gradient("w_up"), float((layer.forward(x) * d_y).sum())
+        layer.discard()
+        layer.write("w_up", w_up + 0.125 * gradient)
+        gain = float((layer.forward(x) * d_y).sum()) - before
+        assert gain == pytest.approx(0.125 * float((gradient ** 2).sum()), rel=1e-3)
+        assert not layer.gradient("w_up").any()
+        with pytest.raises(reef.InvalidError, match="shape"):
+            layer.write("w_up", w_up[1:])
+
+
+def test_ids_go_in_shells():
+    ids = reef.expert_ids(9)
+    assert sorted(ids.ravel()) == list(range(81))
+    assert np.array_equal(reef.expert_ids(4), ids[:4, :4])
+    from reef._library import lib
+    assert all(ids[i, j] == lib.reef_expert_id_of(i, j) for i in range(9) for j in range(9))
+
+
+def test_mistakes_with_arrays_are_told(tmp_path):
+    with reef.create_layer(tmp_path / "pool", 7, **LAYER) as layer:
+        x = rows(1)
+        for wrong, words in ((x.astype(np.float64), "float64"), (x.tolist(), "a list"), (None, "NoneType")):
+            with pytest.raises(TypeError, match=words):
+                layer.forward(wrong)
+        for wrong, words in ((x[:, :6].copy(), "75, 6"), (x[0], "7,"), (x[::2], "contiguous")):
+            with pytest.raises(reef.InvalidError, match=words):
+                layer.forward(wrong)
+        with pytest.raises(reef.InvalidError, match="mask"):
+            layer.forward(x, mask=np.ones(75, bool))
+        with pytest.raises(reef.InvalidError, match="75, 7"):
+            layer.forward(x, out=rows(1, 3))
+        with pytest.raises(reef.InvalidError, match="no forward"):
+            layer.backward(reef.Tape(), x, x)
+        with pytest.raises(reef.InvalidError, match="tape"):
+            layer.forward(x, train=True)
+
+
+def test_handles_go_with_their_objects(tmp_path):
+    layer = reef.create_layer(tmp_path / "pool", 7, **LAYER)
+    del layer
+    gc.collect()
+    with reef.open(tmp_path / "pool", write=True) as layer:  # the lock is free again
+        assert layer.info.writing

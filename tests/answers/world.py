@@ -1,0 +1,137 @@
+"""A folder in which the examples of the manual can be run as they stand: small pools, texts, vectors."""
+
+import gzip
+import os
+import random
+import shutil
+import struct
+import subprocess
+
+SIZES = ("--layers 2 --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8 --side 10 "
+         "--side-new 10 --reservoir-bytes 4096 --reservoir-window 64 --boundaries given").split()
+WORDS = {
+    "english": "the sea is calm and the night is long on the shore of a small green island ".split(),
+    "code": "int main ( void ) { return 0 ; } static if else for while struct const char * x = y + 1 ;".split(),
+    "french": "la mer est calme et la nuit est longue sur le rivage de cette petite ile verte".split(),
+    "log": "host app[1]: request took 12 ms from 10.0.0.1 with status 200 in 3 steps".split(),
+}
+
+
+# An experiment of models that train for two steps.
+PAPER = """[experiment]
+train = english.txt
+valid = held.txt
+budgets = 2e6
+learning_rates = 0.001 0.01
+tune_size = b
+seeds = 1 2
+vary_side = 4 8
+vary_heads = 1 2
+vary_active = 2 4
+[model]
+context = 16
+batch = 2
+attention_heads = 2
+heads = 2
+topk = 2
+d_key = 4
+side = 8
+moe_experts = 2
+layers = 2
+[size b]
+d_model = 8
+d_ffw = 16
+[system dense]
+middle = d
+[system peer]
+middle = p
+[datasets]
+english = held.txt
+"""
+
+
+def text(kind, size, seed=1):
+    draw = random.Random(seed)
+    words, out = WORDS[kind], ""
+    while len(out) < size:
+        out += " ".join(draw.choice(words) for _ in range(8)) + "\n"
+    return out[:size - 1] + "\n"
+
+
+class World:
+    """`folder` is made once; what an example changes is changed in a copy of it."""
+
+    def __init__(self, folder, reef, reefd):
+        self.folder, self.reef, self.reefd = folder, reef, reefd
+        self.environment = dict(os.environ, PATH=f"{os.path.dirname(reef)}:{os.path.dirname(reefd)}:{os.environ['PATH']}",
+                                OPENBLAS_NUM_THREADS="1", LC_ALL="C.UTF-8", TMPDIR=folder)
+        self.environment.pop("REEF_POOL", None)
+        self.base = f"{folder}/base"
+        os.mkdir(self.base)
+        self.write_files()
+        self.make_pools()
+
+    def run(self, *words, cwd=None, data=None):
+        done = subprocess.run([self.reef, *words], cwd=cwd or self.base, env=self.environment, input=data,
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"reef {' '.join(words)}: {done.returncode}: {done.stderr}")
+        return done.stdout
+
+    def write_files(self):
+        names = {"english": ["english.txt", "held.txt", "en.txt", "corpus.txt", "today.txt", "a.txt", "a.held",
+                             "notes.txt", "lambada.txt"],
+                 "code": ["code.c", "held.c", "c.txt", "main.c", "b.txt", "b.held"],
+                 "french": ["french.txt"], "log": ["server.log"]}
+        for kind, files in names.items():
+            for seed, name in enumerate(files):
+                with open(f"{self.base}/{name}", "w") as file:
+                    file.write(text(kind, 900 if "held" in name or len(name) < 7 else 2000, seed))
+        with open(f"{self.base}/paper.ini", "w") as file:
+            file.write(PAPER)
+        draw = random.Random(3)
+        with open(f"{self.base}/iris.csv", "w") as file:
+            for i in range(60):
+                file.write(",".join(f"{draw.gauss(i % 3, 0.2):.3f}" for _ in range(4)) + f",{i % 3}\n")
+        self.write_images("t10k", 20, draw)
+        with open(f"{self.base}/new.csv", "w") as file:
+            for i in range(6):
+                file.write(",".join(f"{draw.gauss(i % 3, 0.2):.3f}" for _ in range(4)) + "\n")
+
+    def write_images(self, name, count, draw):
+        """IDX files, as those of MNIST."""
+        with gzip.open(f"{self.base}/{name}-images.gz", "wb") as file:
+            file.write(struct.pack(">IIII", 0x803, count, 28, 28) + draw.randbytes(count * 784))
+        with gzip.open(f"{self.base}/{name}-labels.gz", "wb") as file:
+            file.write(struct.pack(">II", 0x801, count) + bytes(i % 10 for i in range(count)))
+
+    def make_pools(self):
+        self.run("init", "fresh.pool", *SIZES)
+        self.run("train", "fresh.pool", "english.txt", "--cost-repeats", "0")
+        self.run("seal", "fresh.pool")
+        shutil.copytree(f"{self.base}/fresh.pool", f"{self.base}/reef.pool")
+        shutil.copytree(f"{self.base}/fresh.pool", f"{self.base}/other.pool")
+        self.run("train", "other.pool", "french.txt", "--cost-repeats", "0")
+        self.run("seal", "other.pool")
+        shutil.copytree(f"{self.base}/other.pool", f"{self.base}/sealed.pool")
+        self.run("export", "generation", "other.pool", "1", "french.safetensors")
+        for name in ("code.c", "french.txt", "server.log"):
+            self.run("train", "reef.pool", name, "--cost-repeats", "0")
+            self.run("seal", "reef.pool")
+        self.run("train", "reef.pool", "main.c", "--cost-repeats", "0")
+        for name in ("before-upgrade", "monday", "tuesday"):
+            self.run("snapshot", "create", "reef.pool", name)
+        self.run("init", "iris.pool", "--model", "vector", "--inputs", "4", "--side", "4", "--memory", "50")
+        self.run("train", "iris.pool", "csv:iris.csv", "--cost-repeats", "0")
+        with open(f"{self.base}/reef.ini", "w") as file:
+            file.write("[reefd]\npool = reef.pool\nsource = push:web\ncommit-seconds = 5\n")
+        with open(f"{self.base}/wrong.ini", "w") as file:
+            file.write("[reefd]\nspool = reef.pool\nquiet = loud\n")
+        self.run("init", "mnist.pool", "--model", "vector", "--inputs", "784", "--side", "4", "--memory", "50")
+        self.run("train", "mnist.pool", "idx:t10k-images.gz,t10k-labels.gz", "--cost-repeats", "0")
+
+    def copy(self, name):
+        """A copy of the folder, to be changed."""
+        folder = f"{self.folder}/{name}"
+        shutil.copytree(self.base, folder)
+        return folder

@@ -1,0 +1,108 @@
+// A small layer in a pool of its own, and a task for it: what tests of libreef share.
+#ifndef LIB_LAYER_H
+#define LIB_LAYER_H
+
+#include <reef/reef.h>
+
+#include "draw.h"
+#include "temp_dir.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+// Odd sizes, so that a swapped stride shows; ROWS is one whole piece and part of another.
+enum { D = 7, HEADS = 2, TOPK = 3, D_KEY = 6, SIDE = 5, SIDE_NEW = 4, ROWS = 75 };
+
+#define WITHIN(directory, name)                                                                    \
+    char name[TEMP_DIR_BYTES];                                                                     \
+    temp_dir_join(name, directory, #name)
+
+static inline void must(reef_status status, const reef_error *err) {
+    if (status == REEF_OK) return;
+    fprintf(stderr, "unexpected: %s\n", err->message);
+    abort();
+}
+
+static inline reef_layer_options lib_layer_options(void) {
+    return (reef_layer_options){.size = sizeof(reef_layer_options),
+                                .d_model = D,
+                                .heads = HEADS,
+                                .topk = TOPK,
+                                .d_key = D_KEY,
+                                .side = SIDE,
+                                .side_new = SIDE_NEW,
+                                .seed = 3,
+                                .learning_rate = 0.01f};
+}
+
+static inline reef_pool *lib_pool_open(const char *path,
+                                       int write,
+                                       const char *as_of,
+                                       int threads) {
+    reef_error err;
+    reef_pool *pool;
+    const reef_pool_options options = {
+        .size = sizeof options, .write = write, .as_of = as_of, .threads = (uint32_t)threads};
+    must(reef_pool_open(&pool, path, &options, &err), &err);
+    return pool;
+}
+
+static inline reef_pool *lib_layer_new(const char *path, const reef_layer_options *options) {
+    reef_error err;
+    must(reef_pool_create_layer(path, options, &err), &err);
+    return lib_pool_open(path, 1, NULL, 2);
+}
+
+/** Rows of batch number `batch` of a task, and what the layer should make of them: a fixed linear map. */
+static inline void lib_batch(uint64_t task, uint64_t batch, size_t rows, float *x, float *target) {
+    uint64_t state = 1000 * task + batch, map = 77 * task;
+    float m[D * D];
+    draw_floats(&map, D * D, m, -0.7f, 0.7f);
+    draw_floats(&state, rows * D, x, -1.0f, 1.0f);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < D; i++) {
+            target[r * D + i] = 0;
+            for (size_t j = 0; j < D; j++) target[r * D + i] += m[i * D + j] * x[r * D + j];
+        }
+}
+
+/** One step on a batch of a task. Returns the mean squared error before it. */
+static inline double lib_train_step(
+    reef_pool *pool, reef_tape *tape, uint64_t task, uint64_t batch, const uint8_t *mask) {
+    float x[ROWS * D], target[ROWS * D], y[ROWS * D], d_y[ROWS * D], d_x[ROWS * D];
+    reef_error err;
+    const reef_layer_call call = {.size = sizeof call, .train = 1, .mask = mask};
+    double sum = 0;
+    lib_batch(task, batch, ROWS, x, target);
+    must(reef_layer_forward(pool, &call, ROWS, x, y, tape, &err), &err);
+    for (size_t i = 0; i < ROWS * D; i++) {
+        d_y[i] = 2.0f * (y[i] - target[i]) / (ROWS * D);
+        sum += ((double)y[i] - (double)target[i]) * ((double)y[i] - (double)target[i]);
+    }
+    must(reef_layer_backward(pool, tape, x, d_y, d_x, &err), &err);
+    must(reef_layer_step(pool, 0.0f, &err), &err);
+    return sum / (ROWS * D);
+}
+
+/** Steps `from` .. `end - 1` of a task; the error of the last one. */
+static inline double lib_train(reef_pool *pool, uint64_t task, uint64_t from, uint64_t end) {
+    reef_tape *tape;
+    reef_error err;
+    double loss = 0;
+    must(reef_tape_new(&tape, &err), &err);
+    for (uint64_t step = from; step < end; step++)
+        loss = lib_train_step(pool, tape, task, step, NULL);
+    reef_tape_free(tape);
+    return loss;
+}
+
+/** The layer's output for batch 0 of task 9, as of its first `generations` (0: all). */
+static inline void lib_outputs(reef_pool *pool, uint32_t generations, float y[ROWS * D]) {
+    float x[ROWS * D], target[ROWS * D];
+    reef_error err;
+    const reef_layer_call call = {.size = sizeof call, .generations = generations};
+    lib_batch(9, 0, ROWS, x, target);
+    must(reef_layer_forward(pool, &call, ROWS, x, y, NULL, &err), &err);
+}
+
+#endif

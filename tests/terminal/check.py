@@ -1,0 +1,186 @@
+"""The tool at a pseudo-terminal; see run."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+DEADLINE_S = 90
+SIZES = ("--layers 1 --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8 --side 4 "
+         "--side-new 4").split()
+STARTED = []  # processes; none outlives the test
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """A program at a terminal of its own."""
+
+    def __init__(self, argv, rows=24, columns=80, **environment):
+        self.master, slave = pty.openpty()
+        self.shown = b""
+        self.resize(rows, columns)
+        self.before = termios.tcgetattr(slave)
+        variables = {**os.environ, "TERM": "xterm", **environment}
+        variables.pop("COLUMNS", None)
+        self.process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=variables,
+                                        start_new_session=True)
+        self.slave = slave
+        STARTED.append(self.process)
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        if hasattr(self, "process"):
+            self.process.send_signal(signal.SIGWINCH)
+
+    def read(self, seconds):
+        if select.select([self.master], [], [], seconds)[0]:
+            self.shown += os.read(self.master, 65536)
+
+    def frame(self):
+        """The last screen that was drawn as a whole."""
+        whole = self.shown.decode(errors="replace").split("\x1b[H")
+        done = [part for part in whole[1:] if "\x1b[J" in part]
+        return ESCAPES.sub("", done[-1].split("\x1b[J")[0]).split("\r\n") if done else []
+
+    def until(self, what, found):
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
+            if found(self):
+                return
+            self.read(0.2)
+        raise AssertionError(f"{what}; the terminal shows: {self.frame() or self.shown[-500:]}")
+
+    def until_shown(self, text):
+        self.until(f"no '{text}'", lambda t: any(text in line for line in t.frame()))
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def end(self):
+        code = self.process.wait(DEADLINE_S)
+        self.read(0.2)
+        return code
+
+
+class Daemon:
+    def __init__(self, reefd, folder, stream):
+        self.log = open(f"{folder}/reefd.log", "a")
+        self.process = subprocess.Popen([reefd, "--pool", f"{folder}/pool", "--source", f"file:{stream}", "--stay",
+                                         "--quiet", "--threads", "1", "--commit-seconds", "0.5"], stderr=self.log)
+        STARTED.append(self.process)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+
+def check_live(reef, reefd, folder, stream):
+    daemon = Daemon(reefd, folder, stream)
+    top = Terminal([reef, "top", f"{folder}/pool", "--interval", "0.2"])
+    top.until_shown(f"reefd {daemon.pid}")
+    for part in ("loss", "speed", "trained", "commit", "resident", "stream.txt", "generation", "q: quit"):
+        top.until_shown(part)
+    top.until("no bits per byte", lambda t: any(re.search(r"\d\.\d{3} bits per byte", line) for line in t.frame()))
+    top.until("no commit since it began",
+              lambda t: any(re.search(r"number [2-9].* took", line) for line in t.frame()))
+    assert b"\x1b[?1049h" in top.shown and b"\x1b[1m" in top.shown
+
+    top.resize(7, 40)
+    top.until("not resized", lambda t: 0 < len(t.frame()) <= 7 and max(map(len, t.frame())) <= 40
+              and t.frame()[-1].startswith("q: quit"))
+    top.resize(40, 120)
+    top.until("not resized again", lambda t: max(map(len, t.frame())) > 60 and len(t.frame()) > 8)
+
+    daemon.signal(signal.SIGSTOP)
+    top.until_shown("the daemon has not answered for")
+    daemon.signal(signal.SIGCONT)
+    top.until("the daemon answers again", lambda t: not any("not answered" in line for line in t.frame()))
+
+    daemon.kill()
+    top.until_shown("the daemon has gone; waiting")
+    top.until_shown("as of its last commit")
+    daemon = Daemon(reefd, folder, stream)
+    top.until_shown(f"reefd {daemon.pid}")
+    top.until("still in trouble", lambda t: not any("the daemon has gone" in line for line in t.frame()))
+
+    top.type("x")
+    top.until_shown("loss")
+    top.type("q")
+    assert top.end() == 0
+    assert top.shown.rstrip().endswith(b"\x1b[?25h\x1b[?1049l"), top.shown[-100:]
+    assert termios.tcgetattr(top.slave) == top.before, "the terminal is not as it was"
+
+    plain = Terminal([reef, "top", f"{folder}/pool"], NO_COLOR="1")
+    plain.until_shown(f"reefd {daemon.pid}")
+    plain.process.send_signal(signal.SIGINT)
+    assert plain.end() == 0
+    assert plain.shown.rstrip().endswith(b"\x1b[?1049l")
+    assert not re.search(rb"\x1b\[[0-9;]*m", plain.shown), "colours in spite of NO_COLOR"
+
+    once = subprocess.run([reef, "top", f"{folder}/pool", "--once"], capture_output=True, text=True)
+    assert once.returncode == 0 and f"reefd {daemon.pid}" in once.stdout and "\x1b" not in once.stdout, once
+    document = json.loads(subprocess.run([reef, "top", f"{folder}/pool", "--json"], capture_output=True).stdout)
+    assert document["status"]["pid"] == daemon.pid and document["generations"][-1]["sealed"] is False
+    daemon.kill()
+    refused = subprocess.run([reef, "top", f"{folder}/pool"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert refused.returncode == 64 and "--once" in refused.stderr
+
+
+def snapshots(reef, folder):
+    done = subprocess.run([reef, "snapshot", "list", f"{folder}/pool", "--json"], capture_output=True, check=True)
+    return {one["name"] for one in json.loads(done.stdout)["snapshots"]}
+
+
+def check_questions(reef, folder):
+    for name in ("a", "b", "c"):
+        subprocess.run([reef, "snapshot", "create", f"{folder}/pool", name], check=True, capture_output=True)
+    remove = [reef, "snapshot", "remove", f"{folder}/pool"]
+    for answer, code, left in (("no\n", 64, {"a", "b", "c"}), ("yes\n", 0, {"b", "c"})):
+        asked = Terminal([*remove, "a"])
+        asked.until("no question", lambda t: b"Type yes to go on: " in t.shown)
+        asked.type(answer)
+        assert asked.end() == code, asked.shown
+        assert snapshots(reef, folder) == left
+    sure = Terminal([*remove, "b", "--yes"])
+    assert sure.end() == 0 and b"Type yes" not in sure.shown
+    script = subprocess.run([*remove, "c"], capture_output=True, stdin=subprocess.DEVNULL)
+    assert script.returncode == 0 and snapshots(reef, folder) == set()
+
+
+def main():
+    reef, reefd = map(os.path.abspath, sys.argv[1:])
+    os.environ.pop("REEF_POOL", None)
+    os.environ.pop("NO_COLOR", None)
+    with tempfile.TemporaryDirectory(prefix="reef-test-") as folder:
+        with open(f"{folder}/stream.txt", "w") as file:
+            file.write("the sea is calm and the night is long\n" * 50000)
+        subprocess.run([reef, "init", f"{folder}/pool", *SIZES], check=True, capture_output=True)
+        try:
+            check_live(reef, reefd, folder, f"{folder}/stream.txt")
+            check_questions(reef, folder)
+        finally:
+            for process in STARTED:
+                if process.poll() is None:
+                    process.kill()
+    print("the live view and the questions are as they should be")
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,304 @@
+// What clients pushed and what is not trained yet, when the pool is copied, branched or restored, or damaged: what waits
+// is kept once, and nothing is trained twice. Each pool is compared with one that read the same lines from a file.
+#include "program.h"
+#include "reefd_run.h"
+
+#include "reef_daemon.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define LINE_BYTES 14 // of "record 000001\n"
+#define LINES 60      // of a batch
+#define EXIT_DATA 65
+
+typedef struct world {
+    sandbox box;
+    sandbox file; // its pool reads the same from a file
+    char other[140];
+    pid_t pid;
+} world;
+
+static int setup(void **state) {
+    world *w = calloc(1, sizeof(*w));
+    assert_non_null(w);
+    sandbox_make(&w->box);
+    sandbox_make(&w->file);
+    sandbox_make_pool(&w->box);
+    sandbox_make_pool(&w->file);
+    snprintf(w->other, sizeof(w->other), "%.120s/other", w->box.directory);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *w = *state;
+    if (w->pid) {
+        kill(w->pid, SIGKILL);
+        (void)reefd_wait(w->pid);
+    }
+    sandbox_remove(&w->box);
+    sandbox_remove(&w->file);
+    free(w);
+    return 0;
+}
+
+// ---- what is done --------------------------------------------------------------------------------
+
+/** Lines of batch `batch`, on the heap. */
+static char *lines_of(size_t batch) {
+    char *text = malloc(LINES * LINE_BYTES + 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < LINES; i++)
+        snprintf(text + i * LINE_BYTES, LINE_BYTES + 1, "record %06zu\n",
+                 (batch * LINES + i) % 1000000);
+    return text;
+}
+
+static void start(world *w) {
+    w->pid = reefd_start(
+        &w->box, -1, (const char *const[]){"--pool", w->box.pool, "--source", "push:web", NULL});
+    reefd_await(&w->box, w->pid);
+}
+
+static void ask(const world *w, const char *command) {
+    char line[100];
+    snprintf(line, sizeof(line), "{\"command\": \"%s\"}", command);
+    json_decref(reefd_ask(&w->box, line));
+}
+
+static void stop(world *w) {
+    assert_int_equal(kill(w->pid, SIGTERM), 0);
+    int code = reefd_wait(w->pid);
+    w->pid = 0;
+    assert_int_equal(code, 0);
+}
+
+/** Push a batch under its number; whether it was there already. */
+static bool push(const world *w, size_t batch) {
+    char id[20], *text = lines_of(batch);
+    snprintf(id, sizeof(id), "%zu", batch);
+    json_t *request = json_pack("{s:s, s:s, s:s}", "command", "ingest", "text", text, "id", id);
+    char *line = json_dumps(request, JSON_COMPACT);
+    json_t *result = reefd_ask(&w->box, line);
+    bool again = json_is_true(json_object_get(result, "duplicate"));
+    json_decref(result);
+    json_decref(request);
+    free(line);
+    free(text);
+    return again;
+}
+
+/** Batch 0 is trained, and a snapshot taken; batch 1 is trained; batch 2 waits. */
+static void make_waiting(world *w) {
+    start(w);
+    assert_false(push(w, 0));
+    ask(w, "drain");
+    json_decref(reefd_ask(&w->box, "{\"command\": \"snapshot\", \"name\": \"kept\"}"));
+    assert_false(push(w, 1));
+    ask(w, "drain");
+    ask(w, "pause");
+    assert_false(push(w, 2));
+    stop(w);
+}
+
+/** Train what waits, and end. */
+static reef_commit finish(world *w) {
+    start(w);
+    ask(w, "drain");
+    stop(w);
+    pool_check(&w->box);
+    return pool_commit(&w->box);
+}
+
+static void reef_does(const char *const *arguments) {
+    program p;
+    program_run(&p, arguments, NULL);
+    if (p.code != 0) fail_msg("%s %s: exit %d: %s", arguments[1], arguments[2], p.code, p.err);
+    program_release(&p);
+}
+#define REEF(...) reef_does((const char *const[]){REEF_BINARY, __VA_ARGS__, NULL})
+
+/** The pool that reads from a file of the source's name reads these batches on. */
+static reef_commit read_batches(world *w, const size_t *batches, size_t count) {
+    assert_int_equal(chdir(w->file.directory), 0);
+    FILE *file = fopen("push:web", "a");
+    assert_non_null(file);
+    for (size_t i = 0; i < count; i++) {
+        char *text = lines_of(batches[i]);
+        assert_true(fputs(text, file) >= 0);
+        free(text);
+    }
+    assert_int_equal(fclose(file), 0);
+    int code = reefd_run(&w->file, -1,
+                         (const char *const[]){"--pool", w->file.pool, "--source", "file:push:web",
+                                               "--quiet", NULL});
+    assert_int_equal(code, 0);
+    assert_int_equal(chdir("/"), 0);
+    return pool_commit(&w->file);
+}
+
+static void assert_same(const reef_commit *a, const reef_commit *b) {
+    assert_int_equal(a->stream_bytes, b->stream_bytes);
+    assert_int_equal(a->step, b->step);
+    assert_memory_equal(a->root, b->root, REEF_HASH_BYTES);
+}
+
+static void use_pool(world *w, const char *path) {
+    assert_true(strlen(path) < sizeof(w->box.pool));
+    strcpy(w->box.pool, path);
+}
+
+// ---- copies, branches, snapshots -----------------------------------------------------------------
+
+static void a_copy_has_what_waits_and_so_has_the_pool(void **state) {
+    world *w = *state;
+    make_waiting(w);
+    REEF("export", "pool", w->box.pool, w->other);
+    reef_commit expected = read_batches(w, (const size_t[]){0, 1, 2}, 3);
+    reef_commit here = finish(w);
+    assert_same(&here, &expected);
+    use_pool(w, w->other);
+    reef_commit there = finish(w);
+    assert_same(&there, &expected);
+    start(w);
+    for (size_t i = 0; i < 3; i++) assert_true(push(w, i)); // known by their ids there, too
+    stop(w);
+}
+
+static void what_waits_is_trained_once_after_a_branch(void **state) {
+    world *w = *state;
+    start(w);
+    assert_false(push(w, 0));
+    ask(w, "drain");
+    ask(w, "seal");
+    ask(w, "pause");
+    assert_false(push(w, 1));
+    stop(w);
+    REEF("branch", w->box.pool, "0");
+    reef_commit here = finish(w);
+
+    (void)read_batches(w, (const size_t[]){0}, 1);
+    REEF("seal", w->file.pool);
+    REEF("branch", w->file.pool, "0");
+    reef_commit expected = read_batches(w, (const size_t[]){1}, 1);
+    assert_same(&here, &expected);
+}
+
+static void what_waits_goes_on_in_a_pool_that_is_restored(void **state) {
+    world *w = *state;
+    make_waiting(w);
+    char *from = strdup(w->box.pool);
+    assert_non_null(from);
+    REEF("snapshot", "restore", w->box.pool, "kept", w->other);
+    use_pool(w, w->other);
+    reef_commit there = finish(w);
+    reef_commit expected = read_batches(w, (const size_t[]){0, 2}, 2);
+    assert_same(&there, &expected);
+    start(w);
+    assert_true(push(w, 0));
+    assert_true(push(w, 2));
+    assert_false(push(w, 1)); // trained after the snapshot: gone here, and may come again
+    ask(w, "drain");
+    stop(w);
+    there = pool_commit(&w->box);
+    expected = read_batches(w, (const size_t[]){1}, 1);
+    assert_same(&there, &expected);
+    // The pool that the snapshot is in has what it had.
+    use_pool(w, from);
+    free(from);
+    start(w);
+    for (size_t i = 0; i < 3; i++) assert_true(push(w, i));
+    stop(w);
+}
+
+static void what_waits_goes_on_where_the_pool_itself_is_restored(void **state) {
+    world *w = *state;
+    make_waiting(w);
+    REEF("snapshot", "restore", w->box.pool, "kept", "--in-place");
+    start(w);
+    assert_true(push(w, 0));
+    assert_true(push(w, 2));
+    stop(w);
+    reef_commit here = finish(w);
+    reef_commit expected = read_batches(w, (const size_t[]){0, 2}, 2);
+    assert_same(&here, &expected);
+}
+
+// ---- damage --------------------------------------------------------------------------------------
+
+/** Change one letter of these bytes wherever the file has them. */
+static void damage(const char *path, const char *bytes) {
+    size_t size = 0, length = strlen(bytes), hits = 0;
+    char *all = read_text(path, &size);
+    for (size_t i = 0; i + length <= size; i++)
+        if (!memcmp(all + i, bytes, length)) {
+            all[i] ^= 1;
+            hits++;
+        }
+    assert_true(hits > 0);
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fwrite(all, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    free(all);
+}
+
+static const char *text_of(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    assert_non_null(text);
+    return text;
+}
+
+static void the_plan_of_repair_says_what_was_pushed_and_is_lost(void **state) {
+    world *w = *state;
+    make_waiting(w);
+    char data[200];
+    snprintf(data, sizeof(data), "%s/data.mdb", w->box.pool);
+    damage(data, "record 000130\n"); // of batch 2
+    program p;
+    program_run(
+        &p,
+        (const char *const[]){REEF_BINARY, "verify", w->box.pool, "--repair-plan", "--json", NULL},
+        NULL);
+    assert_int_equal(p.code, EXIT_DATA);
+    json_t *found = json_loads(p.out, 0, NULL), *plan = json_object_get(found, "plan");
+    assert_int_equal(json_array_size(plan), 1);
+    const json_t *one = json_array_get(plan, 0);
+    assert_non_null(strstr(text_of(one, "damage"), "push:web"));
+    assert_string_equal(text_of(one, "lost"), "what was pushed and not trained yet, from here on");
+    assert_non_null(strstr(text_of(one, "remedy"), "push it again, into a source of another name"));
+    assert_true(json_is_null(json_object_get(one, "restore"))); // no snapshot has it
+    json_decref(found);
+    program_release(&p);
+
+    // What it advises works: nothing of the damaged source, and the batch through another one.
+    w->pid = reefd_start(
+        &w->box, -1, (const char *const[]){"--pool", w->box.pool, "--source", "push:again", NULL});
+    reefd_await(&w->box, w->pid);
+    assert_false(push(w, 2));
+    ask(w, "drain");
+    assert_int_equal(reefd_count(&w->box, "stream_bytes") + reefd_count(&w->box, "carried_bytes"),
+                     3 * LINES * LINE_BYTES);
+    stop(w);
+}
+
+int main(void) {
+#define RUN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        RUN(a_copy_has_what_waits_and_so_has_the_pool),
+        RUN(what_waits_is_trained_once_after_a_branch),
+        RUN(what_waits_goes_on_in_a_pool_that_is_restored),
+        RUN(what_waits_goes_on_where_the_pool_itself_is_restored),
+        RUN(the_plan_of_repair_says_what_was_pushed_and_is_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,566 @@
+// reefd on Redis Streams of text and of vectors. However often the daemon is killed, the server dies or the connection
+// is cut, and whatever becomes of a consumer group, the pool ends with the root hash of a run in which nothing happened.
+#include "redis_server.h"
+#include "reef_trainer.h"
+#include "reefd_run.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ENTRIES 2500
+#define VECTORS 1500
+#define PATIENCE_MS 120000
+#define INPUTS 6
+#define RECORD_BYTES (4 + 4 * INPUTS)
+
+typedef struct world {
+    sandbox box;
+    redis_server redis;
+    char source[400];
+    uint64_t written; // bytes of the stream
+    pid_t reefd;
+    void (*make_pool)(const struct world *w);
+} world;
+
+static void make_text_pool(const world *w) {
+    sandbox_make_pool(&w->box);
+}
+
+static void make_vector_pool(const world *w) {
+    reef_error err = {0};
+    reef_config config;
+    reef_config_default(&config);
+    strcpy(config.model, "vector");
+    config.inputs = INPUTS;
+    config.side = 6;
+    config.memory = 40;
+    sandbox_remove_pool(&w->box);
+    reef_status status = reef_pool_init(w->box.pool, &config, &err);
+    if (status != REEF_OK) fail_msg("reef_pool_init: %s", err.message);
+}
+
+static int setup(void **state) {
+    world *w = calloc(1, sizeof(*w));
+    sandbox_make(&w->box);
+    redis_server_init(&w->redis, w->box.directory);
+    w->make_pool = make_text_pool;
+    w->make_pool(w);
+    *state = w;
+    return 0;
+}
+
+static int setup_vectors(void **state) {
+    setup(state);
+    world *w = *state;
+    w->make_pool = make_vector_pool;
+    w->make_pool(w);
+    return 0;
+}
+
+static void end_process(pid_t *pid, int signal) {
+    if (*pid <= 0) return;
+    kill(*pid, signal);
+    waitpid(*pid, NULL, 0);
+    *pid = 0;
+}
+
+static int teardown(void **state) {
+    world *w = *state;
+    end_process(&w->reefd, SIGKILL);
+    redis_server_release(&w->redis);
+    unsetenv("REEF_REDIS_PASSWORD");
+    sandbox_remove(&w->box);
+    free(w);
+    return 0;
+}
+
+static uint64_t draw(uint64_t *seed) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed >> 33;
+}
+
+static void start(world *w) {
+    w->reefd = reefd_start(&w->box, -1,
+                           (const char *const[]){"--pool", w->box.pool, "--source", w->source,
+                                                 "--threads", "2", "--commit-steps", "20", NULL});
+}
+
+static uint64_t cursor(const world *w) {
+    json_t *status = reefd_ask(&w->box, "{\"command\": \"status\"}");
+    json_t *source = json_array_get(json_object_get(status, "sources"), 0);
+    uint64_t bytes = (uint64_t)json_integer_value(json_object_get(source, "cursor"));
+    json_decref(status);
+    return bytes;
+}
+
+// Until all that was written is accepted; then the daemon ends, and leaves the commit that is returned.
+static reef_commit finish(world *w) {
+    reefd_await(&w->box, w->reefd);
+    unsigned waited = 0;
+    while (cursor(w) < w->written && waited < PATIENCE_MS) {
+        sleep_ms(50);
+        waited += 50;
+    }
+    sleep_ms(200); // what must not come would come now
+    assert_int_equal(cursor(w), w->written);
+    kill(w->reefd, SIGTERM);
+    pid_t pid = w->reefd;
+    w->reefd = 0;
+    assert_int_equal(reefd_wait(pid), 0);
+    pool_check(&w->box);
+    return pool_commit(&w->box);
+}
+
+static void assert_same(const reef_commit *a, const reef_commit *b) {
+    assert_int_equal(a->stream_bytes, b->stream_bytes);
+    assert_int_equal(a->step, b->step);
+    assert_memory_equal(a->root, b->root, REEF_HASH_BYTES);
+}
+
+// ---- text ----------------------------------------------------------------------------------------
+
+// Entries first to last - 1, their ids given, so that a second run has the same.
+static void add_entries(world *w, size_t first, size_t last) {
+    char line[400];
+    snprintf(line, sizeof(line), "redis-cli -s '%s' >/dev/null", w->redis.socket);
+    FILE *cli = popen(line, "w");
+    assert_non_null(cli);
+    for (size_t i = first; i < last; i++) {
+        char text[100];
+        int bytes = snprintf(text, sizeof(text), "%zu: order %zu of %zu pieces", i, i * 7919 % 1000,
+                             i * 104729 % 97);
+        fprintf(cli, "XADD stream %zu-1 other x text \"%s\"\n", i + 1, text);
+        w->written += (uint64_t)bytes + 1;
+    }
+    assert_int_equal(pclose(cli), 0);
+}
+
+static void empty(world *w) {
+    redis_server_empty(&w->redis);
+    w->make_pool(w);
+    w->written = 0;
+}
+
+static void no_failure_of_redis_leaves_a_trace(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    uint64_t seed = 5;
+    redis_server_start(&w->redis, "");
+    redis_relay_start(&w->redis, w->box.directory);
+    snprintf(w->source, sizeof(w->source), "redis://127.0.0.1:%d/stream", w->redis.port);
+    start(w);
+    add_entries(w, 0, ENTRIES);
+    reef_commit whole = finish(w);
+
+    empty(w);
+    redis_server_start(&w->redis, "");
+    start(w);
+    const size_t parts = 25;
+    for (size_t i = 0; i < parts; i++) {
+        w->redis.orders->cut_after = (long)(draw(&seed) % 6000); // mostly within a record
+        add_entries(w, i * ENTRIES / parts, (i + 1) * ENTRIES / parts);
+        sleep_ms((unsigned)(draw(&seed) % 500));
+        if (i % 5 == 2) {
+            redis_server_kill(&w->redis);
+            sleep_ms((unsigned)(draw(&seed) % 300));
+            redis_server_start(&w->redis, "");
+        }
+        if (i % 3 == 1) {
+            end_process(&w->reefd, SIGKILL);
+            start(w);
+        }
+    }
+    w->redis.orders->cut_after = -1;
+    reef_commit commit = finish(w);
+    assert_true(w->redis.orders->cuts >= 5);
+    assert_same(&commit, &whole);
+}
+
+static void await_words(const world *w, const char *words) {
+    for (int i = 0; i < 300; i++) {
+        char *said = read_text(w->box.messages, NULL);
+        bool found = strstr(said, words);
+        free(said);
+        if (found) return;
+        sleep_ms(100);
+    }
+    assert_true(reefd_said(&w->box, words));
+}
+
+static void a_server_that_is_away_is_waited_for(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    snprintf(w->source, sizeof(w->source), "redis://%s/stream", w->redis.socket);
+    start(w);
+    await_words(w, "it is tried again");
+    sleep_ms(1000);
+    redis_server_start(&w->redis, "");
+    add_entries(w, 0, 200);
+    (void)finish(w);
+    char *said = read_text(w->box.messages, NULL);
+    assert_ptr_equal(strstr(strstr(said, "tried again") + 1, "tried again"), NULL); // told once
+    free(said);
+    assert_true(reefd_said(&w->box, "is back"));
+}
+
+static void a_wrong_password_or_key_is_told_and_no_password(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "geheim");
+    snprintf(w->source, sizeof(w->source), "redis://:falsch@%s/stream", w->redis.socket);
+    start(w);
+    await_words(w, "WRONGPASS");
+    end_process(&w->reefd, SIGKILL);
+    char *said = read_text(w->box.messages, NULL);
+    assert_null(strstr(said, "falsch"));
+    free(said);
+
+    snprintf(w->source, sizeof(w->source), "redis://%s/stream", w->redis.socket);
+    setenv("REEF_REDIS_PASSWORD", "geheim", 1);
+    setenv("REDISCLI_AUTH", "geheim", 1);
+    redis_command(&w->redis, "SET stream x");
+    start(w);
+    await_words(w, "WRONGTYPE");
+    redis_command(&w->redis, "DEL stream");
+    add_entries(w, 0, 200);
+    (void)finish(w);
+    unsetenv("REDISCLI_AUTH");
+    assert_true(reefd_said(&w->box, "is back"));
+}
+
+static void entries_that_were_trimmed_unread_are_told(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    snprintf(w->source, sizeof(w->source), "redis://%s/stream", w->redis.socket);
+    redis_server_start(&w->redis, "");
+    add_entries(w, 0, 200);
+    start(w);
+    (void)finish(w);
+    uint64_t read = w->written;
+    redis_command(&w->redis, "XTRIM stream MAXLEN 5"); // all were read: no loss
+    add_entries(w, 200, 300);
+    redis_command(&w->redis, "XTRIM stream MAXLEN 0");
+    w->written = read;
+    add_entries(w, 300, 400);
+    start(w);
+    (void)finish(w);
+    assert_true(reefd_said(&w->box, "100 entries of"));
+}
+
+static void bad_urls_are_refused(void **state) {
+    world *w = *state;
+    const char *const urls[] = {"redis:stream",           "redis://host",
+                                "redis://host/",          "redis://:1/stream",
+                                "redis://h:x/stream",     "redis://h:70000/s",
+                                "redis://h/s?db=x",       "redis://h/s?fiel=x",
+                                "redis://h/a/b",          "redis://u:geheim%zz@h/s",
+                                "redis:///stream",        "redis://[::1/s",
+                                "redis://h/s?format=f64", "redis://h/s?consumer=a",
+                                "redis://h/s?group="};
+    for (size_t i = 0; i < sizeof(urls) / sizeof(*urls); i++) {
+        int code = reefd_run(
+            &w->box, -1, (const char *const[]){"--pool", w->box.pool, "--source", urls[i], NULL});
+        assert_int_equal(code, reef_status_exit_code(REEF_INVALID));
+        char *said = read_text(w->box.messages, NULL);
+        assert_null(strstr(said, "geheim"));
+        free(said);
+    }
+}
+
+// ---- vectors -------------------------------------------------------------------------------------
+
+static void vector_of(size_t i, unsigned *label, int values[INPUTS]) {
+    *label = (unsigned)(i * 7919 % 4);
+    for (unsigned k = 0; k < INPUTS; k++)
+        values[k] = (int)(i * 104729 % (k + 5)) + (k == *label ? 40 : 0);
+}
+
+static void print_floats(FILE *to, const int values[INPUTS]) {
+    for (size_t k = 0; k < INPUTS; k++) {
+        float value = (float)values[k];
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof(bits));
+        for (unsigned n = 0; n < 32; n += 8) fprintf(to, "\\x%02x", bits >> n & 255);
+    }
+}
+
+static void print_list(FILE *to, const int v[INPUTS]) {
+    fprintf(to, "[%d, %d, %d.0, %d, %d, %d]", v[0], v[1], v[2], v[3], v[4], v[5]);
+}
+
+typedef enum vector_form { AS_LIST, AS_FLOATS, AS_LINE } vector_form;
+
+// Example `i`; every eleventh has no label.
+static void print_vector(FILE *to, size_t i, vector_form form) {
+    unsigned label;
+    int v[INPUTS];
+    vector_of(i, &label, v);
+    fprintf(to, form == AS_LINE ? "{\"vector\": " : "XADD stream %zu-1 vector \"", i + 1);
+    form == AS_FLOATS ? print_floats(to, v) : print_list(to, v);
+    if (form != AS_LINE) fprintf(to, "\"");
+    if (i % 11) fprintf(to, form == AS_LINE ? ", \"label\": %u" : " label %u", label);
+    fprintf(to, form == AS_LINE ? "}\n" : "\n");
+}
+
+// Entries first to last - 1.
+static void add_vectors_as(world *w, size_t first, size_t last, vector_form form) {
+    char line[400];
+    snprintf(line, sizeof(line), "redis-cli -s '%s' >/dev/null", w->redis.socket);
+    FILE *cli = popen(line, "w");
+    assert_non_null(cli);
+    for (size_t i = first; i < last; i++) print_vector(cli, i, form);
+    assert_int_equal(pclose(cli), 0);
+    w->written += (last - first) * RECORD_BYTES;
+}
+
+static void add_vectors(world *w, size_t first, size_t last) {
+    add_vectors_as(w, first, last, AS_LIST);
+}
+
+static json_t *source_status(const world *w) {
+    json_t *status = reefd_ask(&w->box, "{\"command\": \"status\"}");
+    json_t *source = json_incref(json_array_get(json_object_get(status, "sources"), 0));
+    json_decref(status);
+    return source;
+}
+
+static int64_t source_count(const world *w, const char *key) {
+    json_t *source = source_status(w);
+    assert_true(json_is_integer(json_object_get(source, key)));
+    int64_t count = json_integer_value(json_object_get(source, key));
+    json_decref(source);
+    return count;
+}
+
+static void await_all(const world *w) {
+    reefd_await(&w->box, w->reefd);
+    for (unsigned waited = 0; cursor(w) < w->written && waited < PATIENCE_MS; waited += 50)
+        sleep_ms(50);
+    assert_int_equal(cursor(w), w->written);
+}
+
+// How many of all labelled examples are told wrong before they are learned, once all are.
+static double train_all(world *w) {
+    w->reefd = reefd_start(&w->box, -1,
+                           (const char *const[]){"--pool", w->box.pool, "--source", w->source,
+                                                 "--threads", "2", "--stay", NULL});
+    await_all(w);
+    json_decref(reefd_ask(&w->box, "{\"command\": \"drain\"}"));
+    json_t *source = source_status(w);
+    assert_true(json_is_number(json_object_get(source, "error_share")));
+    double share = json_number_value(json_object_get(source, "error_share"));
+    json_decref(source);
+    (void)finish(w);
+    return share;
+}
+
+static double train_stream(world *w, vector_form form, const char *query) {
+    empty(w);
+    redis_server_start(&w->redis, "");
+    add_vectors_as(w, 0, VECTORS, form);
+    snprintf(w->source, sizeof(w->source), "redis://%s/stream%s", w->redis.socket, query);
+    return train_all(w);
+}
+
+static void a_stream_of_vectors_is_what_a_file_of_them_is(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    snprintf(w->source, sizeof(w->source), "jsonl:%s/vectors", w->box.directory);
+    FILE *file = fopen(w->source + strlen("jsonl:"), "w");
+    assert_non_null(file);
+    for (size_t i = 0; i < VECTORS; i++) print_vector(file, i, AS_LINE);
+    assert_int_equal(fclose(file), 0);
+    w->written = VECTORS * RECORD_BYTES;
+    double share = train_all(w);
+    assert_true(share > 0 && share < 0.65); // guessing one of four: 0.75
+    assert_true(train_stream(w, AS_LIST, "") == share);
+    assert_true(train_stream(w, AS_FLOATS, "?format=f32") == share);
+}
+
+static void what_is_no_vector_is_passed_over(void **state) {
+    static const char *const BAD[] = {"text '[1,2,3,4,5,6]'",
+                                      "vector '[1,2,3,4,5]' label 1",
+                                      "vector '[1,2,3,4,5,6' label 1",
+                                      "vector '[1,2,3,4,5,1e39]' label 1",
+                                      "vector '[1,2,3,4,5,6]' label 1.5",
+                                      "vector '[1,2,3,4,5,6]' label 2147483648",
+                                      "vector '{}' label 1",
+                                      "vector '' label ''"};
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    snprintf(w->source, sizeof(w->source), "redis://%s/stream", w->redis.socket);
+    add_vectors(w, 0, 300);
+    for (size_t i = 0; i < sizeof(BAD) / sizeof(*BAD); i++) {
+        char words[200];
+        snprintf(words, sizeof(words), "XADD stream %zu-1 %s", 301 + i, BAD[i]);
+        redis_command(&w->redis, words);
+    }
+    redis_command(&w->redis, "XADD stream 400-1 vector '[1,2,3,4,5,6]' label -1");
+    redis_command(&w->redis, "XADD stream 401-1 vector '[1,2,3,4,5,6]' label null");
+    w->written += 2 * RECORD_BYTES;
+    add_vectors(w, 500, 800);
+    start(w);
+    await_all(w);
+    assert_int_equal(source_count(w, "entries_unfit"), sizeof(BAD) / sizeof(*BAD));
+    (void)finish(w);
+    char *said = read_text(w->box.messages, NULL);
+    const char *once = strstr(said, "is passed over");
+    assert_non_null(once);
+    assert_null(strstr(once + 1, "is passed over"));
+    free(said);
+}
+
+// ---- a consumer group ----------------------------------------------------------------------------
+
+static void start_committing(world *w) {
+    w->reefd = reefd_start(&w->box, -1,
+                           (const char *const[]){"--pool", w->box.pool, "--source", w->source,
+                                                 "--threads", "2", "--commit-steps", "20",
+                                                 "--commit-seconds", "0.2", NULL});
+}
+
+static long pending(const world *w, const char *group) {
+    char words[200], answer[64];
+    snprintf(words, sizeof(words), "--raw XPENDING stream %s | head -1", group);
+    redis_answer(&w->redis, words, answer, sizeof(answer));
+    return strtol(answer, NULL, 10);
+}
+
+static void await_pending(const world *w, const char *group, long count) {
+    for (int i = 0; i < 600 && pending(w, group) != count; i++) sleep_ms(100);
+    assert_int_equal(pending(w, group), count);
+}
+
+// Until all is trained, committed and acknowledged.
+static reef_commit finish_acknowledged(world *w, const char *group) {
+    await_all(w);
+    await_pending(w, group, 0);
+    return finish(w);
+}
+
+static void what_is_committed_is_acknowledged_and_no_more(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    snprintf(w->source, sizeof(w->source), "redis://%s/stream?group=reef&consumer=one",
+             w->redis.socket);
+    w->reefd =
+        reefd_start(&w->box, -1,
+                    (const char *const[]){"--pool", w->box.pool, "--source", w->source,
+                                          "--commit-steps", "0", "--commit-seconds", "0", NULL});
+    add_vectors(w, 0, 600); // more than one XACK has
+    await_all(w);
+    await_pending(w, "reef", 600); // read, and in no commit
+    assert_int_equal(source_count(w, "entries_acknowledged"), 0);
+    json_decref(reefd_ask(&w->box, "{\"command\": \"commit\"}"));
+    await_pending(w, "reef", 0);
+    assert_int_equal(source_count(w, "entries_acknowledged"), 600);
+    char answer[200];
+    redis_answer(&w->redis, "--raw XINFO GROUPS stream | grep -A1 last-delivered-id | tail -1",
+                 answer, sizeof(answer));
+    assert_string_equal(answer, "600-1\n");
+    // A commit acknowledges what it has, not what was read ahead of it.
+    json_decref(reefd_ask(&w->box, "{\"command\": \"pause\"}"));
+    add_vectors(w, 600, 650);
+    await_pending(w, "reef", 50);
+    json_decref(reefd_ask(&w->box, "{\"command\": \"snapshot\", \"name\": \"one\"}"));
+    sleep_ms(2500); // what must not be acknowledged would be now
+    assert_int_equal(pending(w, "reef"), 50);
+    json_decref(reefd_ask(&w->box, "{\"command\": \"resume\"}"));
+    await_all(w);
+    json_decref(reefd_ask(&w->box, "{\"command\": \"commit\"}"));
+    await_pending(w, "reef", 0);
+    // What the commit at the end takes along is acknowledged by the next run.
+    add_vectors(w, 650, 750);
+    await_all(w);
+    await_pending(w, "reef", 100);
+    (void)finish(w);
+    assert_int_equal(pending(w, "reef"), 100);
+    start(w);
+    reefd_await(&w->box, w->reefd);
+    await_pending(w, "reef", 0);
+    (void)finish(w);
+}
+
+static void a_group_that_others_disturb_changes_nothing(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    uint64_t seed = 11;
+    redis_server_start(&w->redis, "");
+    redis_relay_start(&w->redis, w->box.directory);
+    snprintf(w->source, sizeof(w->source), "redis://127.0.0.1:%d/stream", w->redis.port);
+    add_vectors(w, 0, VECTORS);
+    start(w);
+    reef_commit whole = finish(w);
+
+    // The same with a group, which is no part of the source's name.
+    empty(w);
+    redis_server_start(&w->redis, "");
+    snprintf(w->source, sizeof(w->source),
+             "redis://127.0.0.1:%d/stream?consumer=one&group=reef&weight=1", w->redis.port);
+    start_committing(w);
+    const size_t parts = 15;
+    for (size_t i = 0; i < parts; i++) {
+        w->redis.orders->cut_after = i % 2 ? (long)(draw(&seed) % 9000) : -1;
+        add_vectors(w, i * VECTORS / parts, (i + 1) * VECTORS / parts);
+        sleep_ms((unsigned)(draw(&seed) % 500));
+        if (i == 3) redis_command(&w->redis, "XGROUP DESTROY stream reef");
+        if (i == 4) redis_command(&w->redis, "'XGROUP' CREATE stream other '$'");
+        if (i == 5) redis_command(&w->redis, "XREADGROUP GROUP other two STREAMS stream '>'");
+        if (i % 5 == 2) {
+            redis_server_kill(&w->redis);
+            redis_server_start(&w->redis, "");
+        }
+        if (i % 3 == 1) {
+            end_process(&w->reefd, SIGKILL);
+            // Acknowledged by somebody else, before and after we would.
+            if (i % 2) redis_command(&w->redis, "XACK stream reef 1-1 2-1 900-1 1000-1 1400-1");
+            start_committing(w);
+        }
+    }
+    w->redis.orders->cut_after = -1;
+    reef_commit commit = finish_acknowledged(w, "reef");
+    assert_true(w->redis.orders->cuts >= 4);
+    assert_same(&commit, &whole);
+    assert_true(pending(w, "other") > 0); // not ours
+}
+
+static void a_group_that_may_not_be_told_is_said_and_reading_goes_on(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xread +xinfo +select");
+    snprintf(w->source, sizeof(w->source), "redis://reader:geheim@%s/stream?group=reef",
+             w->redis.socket);
+    add_vectors(w, 0, 300);
+    start(w);
+    (void)finish(w);
+    assert_true(reefd_said(&w->box, "is told nothing"));
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define VECTOR_TEST(name) cmocka_unit_test_setup_teardown(name, setup_vectors, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(bad_urls_are_refused),
+        TEST(a_server_that_is_away_is_waited_for),
+        TEST(a_wrong_password_or_key_is_told_and_no_password),
+        TEST(entries_that_were_trimmed_unread_are_told),
+        TEST(no_failure_of_redis_leaves_a_trace),
+        VECTOR_TEST(a_stream_of_vectors_is_what_a_file_of_them_is),
+        VECTOR_TEST(what_is_no_vector_is_passed_over),
+        VECTOR_TEST(what_is_committed_is_acknowledged_and_no_more),
+        VECTOR_TEST(a_group_that_may_not_be_told_is_said_and_reading_goes_on),
+        VECTOR_TEST(a_group_that_others_disturb_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,667 @@
+// One PEER layer through the library as programs of others see it: only reef/reef.h is included here.
+#include <reef/reef.h>
+
+#include "lib_layer.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+static int make_directory(void **state) {
+    char *directory = malloc(TEMP_DIR_BYTES);
+    temp_dir_new(directory);
+    *state = directory;
+    return 0;
+}
+
+static int remove_directory(void **state) {
+    temp_dir_remove(*state);
+    free(*state);
+    return 0;
+}
+
+static size_t count_of(const char *name, size_t side) {
+    if (name[0] == 'w' && strcmp(name, "w_query") != 0) return side * side * D;
+    if (strcmp(name, "w_query") == 0) return (size_t)D * HEADS * D_KEY;
+    return name[0] == 's' ? side * D_KEY / 2 : (size_t)HEADS * D_KEY;
+}
+
+// ---- gradients -----------------------------------------------------------------------------------
+
+#define LIMIT 1e-3 // right ones are near 1e-4, a wrong coefficient in one term near 1e-1
+
+typedef struct gradients {
+    reef_pool *pool;
+    reef_tape *tape;
+    reef_layer_call call;
+    const char *name; // of the parameter that is moved; NULL: x
+    size_t count;
+    float values[1024];
+    float x[ROWS * D], d_y[ROWS * D];
+} gradients;
+
+static double loss_of(void *context) {
+    gradients *g = context;
+    float y[ROWS * D];
+    reef_error err;
+    double sum = 0;
+    if (g->name != NULL) must(reef_layer_write(g->pool, g->name, g->values, g->count, &err), &err);
+    must(reef_layer_forward(g->pool, &g->call, ROWS, g->x, y, g->tape, &err), &err);
+    for (size_t i = 0; i < ROWS * D; i++) sum += (double)y[i] * (double)g->d_y[i];
+    return sum;
+}
+
+// gradcheck_error_max of the elements at which both sides of a step agree. At a few a step changes which experts
+// are chosen: there the loss jumps, and has no slope.
+static double smooth_error_max(size_t count, float *x, const float *d_x, gradients *g) {
+    double worst = 0, middle = loss_of(g);
+    size_t jumps = 0;
+    for (size_t i = 0; i < count; i++) {
+        const float kept = x[i], step = 2e-3f;
+        volatile float above = kept + step, below = kept - step;
+        x[i] = above;
+        double up = (loss_of(g) - middle) / ((double)above - (double)kept);
+        x[i] = below;
+        double down = (middle - loss_of(g)) / ((double)kept - (double)below);
+        x[i] = kept;
+        if (fabs(up - down) > 0.01) {
+            jumps++;
+            continue;
+        }
+        double analytic = (double)d_x[i], numeric = (up + down) / 2;
+        double size = fmax(0.1, fmax(fabs(analytic), fabs(numeric)));
+        worst = fmax(worst, fabs(analytic - numeric) / size);
+    }
+    assert_true(jumps <= count / 2);
+    return worst;
+}
+
+// Keys far apart and short steps, so that a step seldom changes which experts are chosen.
+static void spread_keys(gradients *g) {
+    static const char *const names[] = {"sub_keys_a", "sub_keys_b"};
+    reef_error err;
+    uint64_t state = 5;
+    for (size_t n = 0; n < 2; n++) {
+        float keys[SIDE * D_KEY / 2];
+        draw_floats(&state, SIDE * D_KEY / 2, keys, -2.0f, 2.0f);
+        must(reef_layer_write(g->pool, names[n], keys, SIDE * D_KEY / 2, &err), &err);
+    }
+}
+
+static void check_gradients(const char *path, const reef_layer_options *options, uint8_t *mask) {
+    static const char *const names[] = {"w_down",     "w_up",       "w_gate",   "w_query",
+                                        "sub_keys_a", "sub_keys_b", "bn_scale", "bn_shift"};
+    gradients g = {.pool = lib_layer_new(path, options)};
+    reef_error err;
+    float d_x[ROWS * D], d_values[sizeof names / sizeof *names][1024];
+    uint64_t state = 11;
+    size_t checked = 0;
+    must(reef_tape_new(&g.tape, &err), &err);
+    g.call = (reef_layer_call){.size = sizeof g.call, .train = 1, .mask = mask};
+    draw_floats(&state, ROWS * D, g.x, -1.0f, 1.0f);
+    draw_floats(&state, ROWS * D, g.d_y, -0.1f, 0.1f);
+    spread_keys(&g);
+
+    (void)loss_of(&g);
+    must(reef_layer_backward(g.pool, g.tape, g.x, g.d_y, d_x, &err), &err);
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        reef_status status =
+            reef_layer_gradient(g.pool, names[n], d_values[n], count_of(names[n], SIDE), &err);
+        if (status != REEF_OK) assert_int_equal(status, REEF_NOT_FOUND);
+        d_values[n][1023] = status == REEF_OK ? 1.0f : 0.0f; // is there
+    }
+    must(reef_layer_discard(g.pool, &err), &err);
+    double error = smooth_error_max(ROWS * D, g.x, d_x, &g);
+    if (error >= LIMIT) fail_msg("x: error %g", error);
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        if (d_values[n][1023] == 0.0f) continue;
+        g.name = names[n];
+        g.count = count_of(names[n], SIDE);
+        must(reef_layer_read(g.pool, 0, g.name, g.values, g.count, &err), &err);
+        error = smooth_error_max(g.count, g.values, d_values[n], &g);
+        if (error >= LIMIT) fail_msg("%s: error %g", g.name, error);
+        (void)loss_of(&g); // with the values as they were
+        checked++;
+    }
+    assert_true(checked >= 5);
+    reef_tape_free(g.tape);
+    reef_pool_close(g.pool);
+}
+
+static void backward_agrees_with_finite_differences(void **state) {
+    WITHIN(*state, plain);
+    WITHIN(*state, normed);
+    WITHIN(*state, gated);
+    WITHIN(*state, sigmoid);
+    reef_layer_options options = lib_layer_options();
+    check_gradients(normed, &options, NULL);
+    options.no_batch_norm = 1;
+    check_gradients(plain, &options, NULL);
+    options.expert = "glu";
+    uint8_t mask[ROWS];
+    for (size_t r = 0; r < ROWS; r++) mask[r] = r % 3 != 0;
+    check_gradients(gated, &options, mask);
+    options.expert = "gelu";
+    options.score = "sigmoid";
+    check_gradients(sigmoid, &options, NULL);
+}
+
+// The gradient of x through what is sealed, beside an open generation that learns.
+static void gradients_pass_through_sealed_generations(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    options.no_batch_norm = 1;
+    gradients g = {.pool = lib_layer_new(pool, &options)};
+    reef_error err;
+    float d_x[ROWS * D], d_evaluated[ROWS * D];
+    uint64_t draws = 12;
+    must(reef_tape_new(&g.tape, &err), &err);
+    spread_keys(&g);
+    must(reef_pool_seal(g.pool, SIDE, &err), &err);
+    spread_keys(&g);
+    (void)lib_train(g.pool, 1, 0, 3);
+    draw_floats(&draws, ROWS * D, g.x, -1.0f, 1.0f);
+    draw_floats(&draws, ROWS * D, g.d_y, -0.1f, 0.1f);
+    g.call = (reef_layer_call){.size = sizeof g.call, .train = 1};
+    (void)loss_of(&g);
+    must(reef_layer_backward(g.pool, g.tape, g.x, g.d_y, d_x, &err), &err);
+    must(reef_layer_discard(g.pool, &err), &err);
+    double error = smooth_error_max(ROWS * D, g.x, d_x, &g);
+    if (error >= LIMIT) fail_msg("x: error %g", error);
+    // Evaluated, without batch norm, it is the same function.
+    g.call.train = 0;
+    (void)loss_of(&g);
+    must(reef_layer_backward(g.pool, g.tape, g.x, g.d_y, d_evaluated, &err), &err);
+    for (size_t i = 0; i < ROWS * D; i++) assert_true(fabsf(d_x[i] - d_evaluated[i]) <= 1e-5f);
+    reef_tape_free(g.tape);
+    reef_pool_close(g.pool);
+}
+
+// ---- bits ----------------------------------------------------------------------------------------
+
+static void assert_same_outputs(const float *a, const float *b) {
+    assert_memory_equal(a, b, ROWS * D * sizeof *a);
+}
+
+static void any_number_of_threads_gives_the_same_bits(void **state) {
+    WITHIN(*state, one);
+    WITHIN(*state, four);
+    const char *const paths[] = {one, four};
+    float y[2][ROWS * D], w_up[2][SIDE * SIDE * D];
+    reef_layer_options options = lib_layer_options();
+    for (int p = 0; p < 2; p++) {
+        reef_error err;
+        must(reef_pool_create_layer(paths[p], &options, &err), &err);
+        reef_pool *pool = lib_pool_open(paths[p], 1, NULL, p == 0 ? 1 : 4);
+        (void)lib_train(pool, 1, 0, 20);
+        lib_outputs(pool, 0, y[p]);
+        must(reef_layer_read(pool, 0, "w_up", w_up[p], SIDE * SIDE * D, &err), &err);
+        reef_pool_close(pool);
+    }
+    assert_same_outputs(y[0], y[1]);
+    assert_memory_equal(w_up[0], w_up[1], sizeof w_up[0]);
+}
+
+static void a_row_does_not_depend_on_the_rows_beside_it(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    reef_pool *pool_ = lib_layer_new(pool, &options);
+    reef_error err;
+    float x[ROWS * D], target[ROWS * D], all[ROWS * D], some[ROWS * D];
+    (void)lib_train(pool_, 1, 0, 5);
+    lib_batch(2, 0, ROWS, x, target);
+    must(reef_layer_forward(pool_, NULL, ROWS, x, all, NULL, &err), &err);
+    for (size_t rows = 1; rows < ROWS; rows += 9) {
+        must(reef_layer_forward(pool_, NULL, rows, x, some, NULL, &err), &err);
+        assert_memory_equal(some, all, rows * D * sizeof(float));
+    }
+    // With a tape too, for which nothing is cut into stretches.
+    reef_tape *tape;
+    must(reef_tape_new(&tape, &err), &err);
+    must(reef_layer_forward(pool_, NULL, ROWS, x, some, tape, &err), &err);
+    assert_same_outputs(some, all);
+    reef_tape_free(tape);
+    reef_pool_close(pool_);
+}
+
+// Sizes at which BLAS sums products of few rows in another order than those of many.
+static void nor_does_a_row_of_a_wide_layer(void **state) {
+    WITHIN(*state, pool);
+    enum { WIDE = 200, COUNT = 70 };
+    static float x[COUNT * WIDE], all[COUNT * WIDE], some[COUNT * WIDE];
+    const reef_layer_options options = {
+        .size = sizeof options, .d_model = WIDE, .heads = 3, .topk = 8, .d_key = 90, .side = 40};
+    reef_pool *layer = lib_layer_new(pool, &options);
+    reef_error err;
+    uint64_t draws = 7;
+    draw_floats(&draws, COUNT * WIDE, x, -1.0f, 1.0f);
+    must(reef_layer_forward(layer, NULL, COUNT, x, all, NULL, &err), &err);
+    for (size_t rows = 1; rows < COUNT; rows++) {
+        must(reef_layer_forward(layer, NULL, rows, x, some, NULL, &err), &err);
+        assert_memory_equal(some, all, rows * WIDE * sizeof(float));
+    }
+    reef_pool_close(layer);
+}
+
+static void as_of_stays_the_same_bits_after_further_training(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    reef_pool *writer = lib_layer_new(pool, &options);
+    reef_error err;
+    float sealed[ROWS * D], begun[ROWS * D], marked[ROWS * D], now[ROWS * D], again[ROWS * D];
+    (void)lib_train(writer, 1, 0, 15);
+    lib_outputs(writer, 0, sealed);
+    must(reef_pool_seal(writer, 0, &err), &err);
+    lib_outputs(writer, 0, begun); // the new one adds nothing yet
+    assert_same_outputs(begun, sealed);
+    (void)lib_train(writer, 2, 0, 15);
+    lib_outputs(writer, 0, marked);
+    assert_memory_not_equal(marked, sealed, sizeof marked);
+    lib_outputs(writer, 1, again);
+    assert_same_outputs(again, sealed);
+    must(reef_pool_snapshot(writer, "halfway", &err), &err);
+    must(reef_pool_seal(writer, 0, &err), &err);
+    (void)lib_train(writer, 3, 0, 15);
+    must(reef_pool_commit(writer, NULL, &err), &err);
+    lib_outputs(writer, 0, now);
+
+    const char *const states[] = {"0", "halfway", "1", "now", NULL};
+    const float *const expected[] = {sealed, marked, marked, now, now};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        reef_pool *reader = lib_pool_open(pool, 0, states[i], 1);
+        lib_outputs(reader, 0, again);
+        assert_same_outputs(again, expected[i]);
+        lib_outputs(reader, 1, again);
+        assert_same_outputs(again, sealed);
+        reef_pool_close(reader);
+    }
+    lib_outputs(writer, 2, again);
+    assert_same_outputs(again, marked);
+    reef_pool_close(writer);
+}
+
+static void killed_and_reopened_it_goes_on_to_the_same_bits(void **state) {
+    WITHIN(*state, whole);
+    WITHIN(*state, killed);
+    reef_layer_options options = lib_layer_options();
+    reef_error err;
+    float expected[ROWS * D], y[ROWS * D];
+    pid_t child = fork(); // before this process has threads of a pool
+    assert_true(child >= 0);
+    if (child == 0) {
+        reef_pool *pool = lib_layer_new(killed, &options);
+        (void)lib_train(pool, 1, 0, 6);
+        must(reef_pool_seal(pool, 0, &err), &err);
+        (void)lib_train(pool, 2, 0, 4);
+        must(reef_pool_commit(pool, NULL, &err), &err);
+        (void)lib_train(pool, 2, 4, 7); // is lost
+        raise(SIGKILL);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+
+    reef_pool *pool = lib_layer_new(whole, &options);
+    (void)lib_train(pool, 1, 0, 6);
+    must(reef_pool_seal(pool, 0, &err), &err);
+    (void)lib_train(pool, 2, 0, 10);
+    lib_outputs(pool, 0, expected);
+    reef_pool_close(pool);
+
+    pool = lib_pool_open(killed, 1, NULL, 1);
+    reef_pool_info info = {.size = sizeof info};
+    must(reef_pool_read_info(pool, &info, &err), &err);
+    assert_int_equal(info.step, 10);
+    assert_int_equal(info.position, 10 * ROWS);
+    (void)lib_train(pool, 2, 4, 10);
+    lib_outputs(pool, 0, y);
+    assert_same_outputs(y, expected);
+    reef_pool_close(pool);
+}
+
+// What is sealed stays in the file: the same bits as from memory, while reading and while learning on top of it.
+static void rows_that_are_read_in_place_have_the_same_bits(void **state) {
+    WITHIN(*state, memory);
+    WITHIN(*state, place);
+    const char *const paths[] = {memory, place};
+    reef_layer_options options = lib_layer_options();
+    float y[2][ROWS * D], sealed[ROWS * D], again[ROWS * D];
+    reef_error err;
+    for (int p = 0; p < 2; p++) {
+        reef_pool *pool = lib_layer_new(paths[p], &options);
+        (void)lib_train(pool, 1, 0, 5);
+        must(reef_pool_seal(pool, 0, &err), &err);
+        lib_outputs(pool, 1, sealed);
+        reef_pool_close(pool);
+        const reef_pool_options little = {
+            .size = sizeof little, .write = 1, .threads = 2, .memory_bytes = p == 0 ? 0 : 1};
+        must(reef_pool_open(&pool, paths[p], &little, &err), &err);
+        (void)lib_train(pool, 2, 0, 5);
+        must(reef_pool_commit(pool, NULL, &err), &err);
+        (void)lib_train(pool, 2, 5, 8);
+        lib_outputs(pool, 0, y[p]);
+        lib_outputs(pool, 1, again);
+        assert_same_outputs(again, sealed);
+        must(reef_pool_commit(pool, NULL, &err), &err);
+        reef_pool_close(pool);
+        const reef_pool_options reading = {.size = sizeof reading, .memory_bytes = 1};
+        must(reef_pool_open(&pool, paths[p], &reading, &err), &err);
+        lib_outputs(pool, 0, again);
+        assert_same_outputs(again, y[p]);
+        reef_pool_close(pool);
+    }
+    assert_same_outputs(y[1], y[0]);
+}
+
+typedef struct caller {
+    reef_pool *pool;
+    pthread_t thread;
+    float y[ROWS * D];
+} caller;
+
+static void *call_often(void *context) {
+    caller *c = context;
+    for (int i = 0; i < 20; i++) lib_outputs(c->pool, 0, c->y);
+    return NULL;
+}
+
+static void calls_of_many_threads_take_turns(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    reef_pool *shared = lib_layer_new(pool, &options);
+    static caller callers[4];
+    float expected[ROWS * D];
+    lib_outputs(shared, 0, expected);
+    for (size_t i = 0; i < 4; i++) {
+        callers[i].pool = shared;
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, call_often, &callers[i]), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(callers[i].thread, NULL), 0);
+        assert_same_outputs(callers[i].y, expected);
+    }
+    reef_pool_close(shared);
+}
+
+// ---- learning ------------------------------------------------------------------------------------
+
+static void steps_bring_the_loss_down(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    reef_pool *layer = lib_layer_new(pool, &options);
+    double before = lib_train(layer, 1, 0, 1), after = lib_train(layer, 1, 1, 400);
+    assert_true(after < 0.5 * before);
+    reef_pool_close(layer);
+}
+
+// What is collected over several batches is one step, that of all of them together.
+static void many_batches_give_the_step_of_one(void **state) {
+    WITHIN(*state, parts);
+    WITHIN(*state, whole);
+    enum { FIRST = 30 };
+    const char *const paths[] = {whole, parts};
+    reef_layer_options options = lib_layer_options();
+    options.no_batch_norm = 1;
+    float x[ROWS * D], d_y[ROWS * D], y[ROWS * D], d_x[ROWS * D];
+    float rows[2][SIDE * SIDE * D], query[2][D * HEADS * D_KEY];
+    lib_batch(1, 0, ROWS, x, d_y);
+    for (int p = 0; p < 2; p++) {
+        reef_error err;
+        reef_pool *pool = lib_layer_new(paths[p], &options);
+        reef_tape *tapes[2];
+        reef_pool_info info = {.size = sizeof info};
+        const reef_layer_call call = {.size = sizeof call, .train = 1};
+        size_t cut = p == 0 ? ROWS : FIRST, count = p == 0 ? 1 : 2;
+        for (size_t i = 0; i < count; i++) { // both forwards, then both backwards
+            size_t at = i * cut, n = i == 0 ? cut : ROWS - cut;
+            must(reef_tape_new(&tapes[i], &err), &err);
+            must(reef_layer_forward(pool, &call, n, x + at * D, y, tapes[i], &err), &err);
+        }
+        for (size_t i = 0; i < count; i++)
+            must(reef_layer_backward(pool, tapes[i], x + i * cut * D, d_y + i * cut * D, d_x, &err),
+                 &err);
+        must(reef_pool_read_info(pool, &info, &err), &err);
+        assert_int_equal(info.collected, ROWS);
+        must(reef_layer_step(pool, 0.02f, &err), &err);
+        must(reef_pool_read_info(pool, &info, &err), &err);
+        assert_int_equal(info.collected, 0);
+        assert_int_equal(info.step, 1);
+        must(reef_layer_read(pool, 0, "w_up", rows[p], SIDE * SIDE * D, &err), &err);
+        must(reef_layer_read(pool, 0, "w_query", query[p], D * HEADS * D_KEY, &err), &err);
+        for (size_t i = 0; i < count; i++) reef_tape_free(tapes[i]);
+        reef_pool_close(pool);
+    }
+    assert_memory_equal(rows[0], rows[1], sizeof rows[0]);
+    // Sums of products are rounded in another order.
+    for (size_t i = 0; i < D * HEADS * D_KEY; i++)
+        assert_true(fabsf(query[0][i] - query[1][i]) < 1e-3f);
+}
+
+static void a_mask_decides_row_by_row(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    reef_pool *layer = lib_layer_new(pool, &options);
+    reef_error err;
+    uint8_t mask[2 * ROWS];
+    float x[ROWS * D], target[ROWS * D], first[ROWS * D], both[ROWS * D], masked[ROWS * D];
+    (void)lib_train(layer, 1, 0, 5);
+    must(reef_pool_seal(layer, 0, &err), &err);
+    (void)lib_train(layer, 2, 0, 5);
+    lib_batch(9, 0, ROWS, x, target);
+    lib_outputs(layer, 1, first);
+    lib_outputs(layer, 2, both);
+    for (size_t r = 0; r < ROWS; r++) {
+        mask[r] = r % 5 != 4;
+        mask[ROWS + r] = r % 2;
+    }
+    const reef_layer_call call = {.size = sizeof call, .mask = mask};
+    must(reef_layer_forward(layer, &call, ROWS, x, masked, NULL, &err), &err);
+    for (size_t r = 0; r < ROWS; r++) {
+        const float *expected = mask[ROWS + r] ? both : first;
+        if (mask[r]) assert_memory_equal(masked + r * D, expected + r * D, D * sizeof(float));
+        for (size_t d = 0; !mask[r] && !mask[ROWS + r] && d < D; d++)
+            assert_true(masked[r * D + d] == 0.0f);
+    }
+    // Where it takes no part, the open generation learns nothing.
+    float before[SIDE_NEW * SIDE_NEW * D], after[SIDE_NEW * SIDE_NEW * D];
+    uint64_t counts[SIDE_NEW * SIDE_NEW], sum = 0;
+    reef_tape *tape;
+    must(reef_tape_new(&tape, &err), &err);
+    memset(mask + ROWS, 0, ROWS);
+    must(reef_layer_read(layer, 1, "w_up", before, SIDE_NEW * SIDE_NEW * D, &err), &err);
+    (void)lib_train_step(layer, tape, 2, 5, mask);
+    must(reef_layer_read(layer, 1, "w_up", after, SIDE_NEW * SIDE_NEW * D, &err), &err);
+    assert_memory_equal(before, after, sizeof before);
+    // And of the rest only the rows that it met count as uses.
+    memset(mask + ROWS, 1, 10);
+    (void)lib_train_step(layer, tape, 2, 6, mask);
+    must(reef_pool_commit(layer, NULL, &err), &err);
+    must(reef_pool_usage(layer, 1, 0, counts, NULL, SIDE_NEW * SIDE_NEW, &err), &err);
+    for (size_t n = 0; n < SIDE_NEW * SIDE_NEW; n++) sum += counts[n];
+    assert_int_equal(sum, (5 * ROWS + 10) * HEADS * TOPK);
+    reef_tape_free(tape);
+    reef_pool_close(layer);
+}
+
+static void growing_keeps_experts_and_ids(void **state) {
+    WITHIN(*state, pool);
+    enum { LARGER = 7 };
+    reef_layer_options options = lib_layer_options();
+    reef_pool *layer = lib_layer_new(pool, &options);
+    reef_error err;
+    float before[SIDE * SIDE * D], after[LARGER * LARGER * D];
+    (void)lib_train(layer, 1, 0, 5);
+    must(reef_layer_read(layer, 0, "w_up", before, SIDE * SIDE * D, &err), &err);
+    must(reef_pool_grow(layer, LARGER, &err), &err);
+    must(reef_layer_read(layer, 0, "w_up", after, LARGER * LARGER * D, &err), &err);
+    assert_memory_equal(after, before, sizeof before);
+    for (size_t i = SIDE * SIDE * D; i < LARGER * LARGER * D; i++) assert_true(after[i] == 0.0f);
+    assert_int_equal(reef_expert_id_of(SIDE, SIDE), SIDE * SIDE + SIDE);
+    (void)lib_train(layer, 1, 5, 10); // and goes on
+    reef_generation_info info = {.size = sizeof info};
+    must(reef_pool_read_generation(layer, 0, &info, &err), &err);
+    assert_int_equal(info.side, LARGER);
+    assert_false(info.sealed);
+    reef_pool_close(layer);
+}
+
+// ---- sealing in bf16 -----------------------------------------------------------------------------
+
+static void sealed_rows_in_bf16_are_rounded_once(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    options.seal_dtype = "bf16";
+    reef_pool *layer = lib_layer_new(pool, &options);
+    reef_error err;
+    float open[ROWS * D], sealed[ROWS * D], later[ROWS * D];
+    (void)lib_train(layer, 1, 0, 5);
+    lib_outputs(layer, 0, open);
+    must(reef_pool_seal(layer, 0, &err), &err);
+    lib_outputs(layer, 0, sealed);
+    assert_memory_not_equal(open, sealed, sizeof open);
+    for (size_t i = 0; i < ROWS * D; i++) assert_true(fabsf(open[i] - sealed[i]) < 0.05f);
+    (void)lib_train(layer, 2, 0, 5);
+    lib_outputs(layer, 1, later);
+    assert_same_outputs(later, sealed);
+    reef_pool_close(layer);
+    layer = lib_pool_open(pool, 0, "0", 2);
+    lib_outputs(layer, 0, later);
+    assert_same_outputs(later, sealed);
+    reef_pool_close(layer);
+}
+
+// ---- mistakes ------------------------------------------------------------------------------------
+
+#define REFUSED(call, expected, words)                                                             \
+    do {                                                                                           \
+        reef_error err;                                                                            \
+        assert_int_equal(call, expected);                                                          \
+        assert_int_equal(err.status, expected);                                                    \
+        if (strstr(err.message, words) == NULL) fail_msg("says: %s", err.message);                 \
+    } while (0)
+
+static void mistakes_are_told_and_change_nothing(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    reef_pool *layer = lib_layer_new(pool, &options), *other;
+    reef_tape *tape, *unused;
+    reef_error error;
+    float x[ROWS * D], target[ROWS * D], y[ROWS * D], before[ROWS * D], after[ROWS * D];
+    reef_layer_call train = {.size = sizeof train, .train = 1};
+    must(reef_tape_new(&tape, &error), &error);
+    must(reef_tape_new(&unused, &error), &error);
+    (void)lib_train(layer, 1, 0, 3);
+    must(reef_pool_commit(layer, NULL, &error), &error);
+    lib_outputs(layer, 0, before);
+    lib_batch(1, 0, ROWS, x, target);
+
+    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_INVALID, "exists");
+    REFUSED(reef_pool_open(&other, pool,
+                           &(reef_pool_options){.size = sizeof(reef_pool_options), .write = 1},
+                           &err),
+            REEF_BUSY, "writ");
+    assert_null(other);
+    REFUSED(reef_pool_open(&other, pool, &(reef_pool_options){.size = 0}, &err), REEF_INVALID,
+            "sizeof");
+    REFUSED(reef_layer_backward(layer, unused, x, y, y, &err), REEF_INVALID, "no forward");
+    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, NULL, &err), REEF_INVALID, "tape");
+    train.generations = 2;
+    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, tape, &err), REEF_INVALID,
+            "2 generations");
+    train.generations = 0;
+    // A step that came between.
+    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
+    must(reef_layer_forward(layer, &train, ROWS, x, y, unused, &error), &error);
+    must(reef_layer_backward(layer, unused, x, y, target, &error), &error);
+    REFUSED(reef_layer_backward(layer, unused, x, y, target, &err), REEF_INVALID, "no forward");
+    REFUSED(reef_pool_seal(layer, 0, &err), REEF_INVALID, "collected");
+    REFUSED(reef_pool_grow(layer, 9, &err), REEF_INVALID, "collected");
+    REFUSED(reef_layer_write(layer, "w_up", y, SIDE * SIDE * D, &err), REEF_INVALID, "collected");
+    must(reef_layer_step(layer, 1e-3f, &error), &error);
+    REFUSED(reef_layer_backward(layer, tape, x, y, target, &err), REEF_INVALID, "changed");
+    REFUSED(reef_layer_step(layer, -1.0f, &err), REEF_INVALID, "learning rate");
+    REFUSED(reef_layer_read(layer, 0, "w_up", y, 3, &err), REEF_INVALID, "175 values");
+    REFUSED(reef_layer_read(layer, 0, "query_bias", y, 12, &err), REEF_NOT_FOUND, "open");
+    REFUSED(reef_layer_read(layer, 1, "w_up", y, 3, &err), REEF_NOT_FOUND, "generation 1");
+    REFUSED(reef_pool_train(layer, "text", "abc", 3, &err), REEF_INVALID, "no stream");
+    x[3 * D] = (float)NAN;
+    REFUSED(reef_layer_forward(layer, NULL, ROWS, x, y, NULL, &err), REEF_INVALID, "row 3");
+    reef_pool_close(layer); // the step is forgotten
+
+    layer = lib_pool_open(pool, 0, NULL, 1);
+    lib_outputs(layer, 0, after);
+    assert_same_outputs(after, before);
+    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, tape, &err), REEF_INVALID, "reading");
+    REFUSED(reef_pool_commit(layer, NULL, &err), REEF_INVALID, "opened for reading");
+    REFUSED(reef_layer_step(layer, 0, &err), REEF_INVALID, "opened for reading");
+    REFUSED(reef_pool_evaluate(layer, "abc", 3, NULL, NULL, &err), REEF_INVALID, "layer");
+    reef_pool_close(layer);
+    reef_tape_free(tape);
+    reef_tape_free(unused);
+    reef_tape_free(NULL);
+    reef_pool_close(NULL);
+}
+
+static void sizes_that_do_not_fit_make_no_pool(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    options.d_model = 0;
+    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_INVALID, "d_model");
+    options = lib_layer_options();
+    options.topk = SIDE + 1;
+    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_INVALID, "topk");
+    options = lib_layer_options();
+    options.expert = "swish";
+    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_INVALID, "gelu, relu or glu");
+    options = lib_layer_options();
+    options.experts_max = SIDE * SIDE + 1;
+    reef_pool *layer = lib_layer_new(pool, &options);
+    REFUSED(reef_pool_seal(layer, 0, &err), REEF_FULL, "no room");
+    REFUSED(reef_pool_grow(layer, SIDE + 1, &err), REEF_FULL, "experts_max");
+    reef_pool_close(layer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(killed_and_reopened_it_goes_on_to_the_same_bits,
+                                        make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(backward_agrees_with_finite_differences, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(gradients_pass_through_sealed_generations, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(any_number_of_threads_gives_the_same_bits, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_row_does_not_depend_on_the_rows_beside_it, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(nor_does_a_row_of_a_wide_layer, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(as_of_stays_the_same_bits_after_further_training,
+                                        make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(rows_that_are_read_in_place_have_the_same_bits,
+                                        make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(calls_of_many_threads_take_turns, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(steps_bring_the_loss_down, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(many_batches_give_the_step_of_one, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_mask_decides_row_by_row, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(growing_keeps_experts_and_ids, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(sealed_rows_in_bf16_are_rounded_once, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(mistakes_are_told_and_change_nothing, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(sizes_that_do_not_fit_make_no_pool, make_directory,
+                                        remove_directory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,259 @@
+// Pools of bytes through the library as programs of others see it: only reef/reef.h is included here.
+#include <reef/reef.h>
+
+#include "temp_dir.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const SMALL[] = {"layers=1",
+                                    "d_model=16",
+                                    "attention_heads=2",
+                                    "context=16",
+                                    "batch=2",
+                                    "rehearse=0",
+                                    "heads=2",
+                                    "topk=2",
+                                    "d_key=8",
+                                    "side=4",
+                                    "side_new=4",
+                                    "adapters=2",
+                                    "boundaries=given",
+                                    "reservoir_bytes=4096",
+                                    "reservoir_window=64",
+                                    NULL};
+
+enum { TEXT_BYTES = 3001 };
+
+static int make_directory(void **state) {
+    char *directory = malloc(TEMP_DIR_BYTES);
+    temp_dir_new(directory);
+    *state = directory;
+    return 0;
+}
+
+static int remove_directory(void **state) {
+    temp_dir_remove(*state);
+    free(*state);
+    return 0;
+}
+
+static void must(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("unexpected: %s", err->message);
+}
+
+static reef_pool *open_pool(const char *path, int write, const char *as_of) {
+    reef_error err;
+    reef_pool *pool;
+    const reef_pool_options options = {
+        .size = sizeof options, .write = write, .as_of = as_of, .threads = 1};
+    must(reef_pool_open(&pool, path, &options, &err), &err);
+    return pool;
+}
+
+static void make_text(char text[TEXT_BYTES], const char *word) {
+    for (size_t i = 0; i < TEXT_BYTES; i++) text[i] = word[i % strlen(word)];
+}
+
+static double loss_of(reef_pool *pool, const char *text, float *bits) {
+    reef_error err;
+    reef_evaluation out = {.size = sizeof out};
+    must(reef_pool_evaluate(pool, text, 500, bits, &out, &err), &err);
+    assert_int_equal(out.bytes, 499);
+    return out.bits_per_byte;
+}
+
+static void a_model_learns_its_text_and_keeps_it(void **state) {
+    char path[TEMP_DIR_BYTES], first[TEXT_BYTES], second[TEXT_BYTES];
+    float sealed[500], again[500], marked[500];
+    reef_error err;
+    uint64_t commit = 0, cursor = 0;
+    temp_dir_join(path, *state, "pool");
+    make_text(first, "the reef grows over what it was. ");
+    make_text(second, "0123456789+-*/=\n");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = open_pool(path, 1, NULL);
+    double untrained = loss_of(pool, first, NULL);
+    // However the stream is cut.
+    for (size_t at = 0, n = 1; at < TEXT_BYTES; at += n, n = n % 97 + 13) {
+        size_t left = TEXT_BYTES - at;
+        must(reef_pool_train(pool, "first", first + at, n < left ? n : left, &err), &err);
+    }
+    must(reef_pool_cursor(pool, "first", &cursor, &err), &err);
+    assert_int_equal(cursor, TEXT_BYTES);
+    assert_true(loss_of(pool, first, NULL) < untrained - 1.0);
+    must(reef_pool_seal(pool, 0, &err), &err);
+    must(reef_pool_snapshot(pool, "first-done", &err), &err);
+    must(reef_pool_train(pool, "second", second, TEXT_BYTES, &err), &err);
+    must(reef_pool_commit(pool, &commit, &err), &err);
+    assert_true(commit > 1);
+    reef_pool *then = open_pool(path, 0, "0"), *snapshot = open_pool(path, 0, "first-done");
+    double kept = loss_of(then, first, sealed);
+    assert_true(kept < untrained - 1.0);
+    (void)loss_of(snapshot, first, marked);
+    assert_memory_equal(marked, sealed, sizeof sealed);
+    reef_pool_close(then);
+    must(reef_pool_train(pool, "second", second, TEXT_BYTES, &err), &err);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    then = open_pool(path, 0, "0");
+    (void)loss_of(then, first, again);
+    assert_memory_equal(again, sealed, sizeof sealed);
+
+    reef_training_info training = {.size = sizeof training};
+    must(reef_pool_read_training(pool, &training, &err), &err);
+    assert_int_equal(training.generation, 1);
+    assert_true(training.position > 0 && training.waiting < 100);
+    assert_true(training.bits_per_byte > 0 && training.bits_per_byte < 9);
+    reef_pool_close(then);
+    reef_pool_close(snapshot);
+    reef_pool_close(pool);
+}
+
+static void what_there_is_can_be_read(void **state) {
+    char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
+    reef_error err;
+    temp_dir_join(path, *state, "pool");
+    make_text(text, "abc abd ");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = open_pool(path, 1, NULL);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    must(reef_pool_snapshot(pool, "b", &err), &err);
+    must(reef_pool_snapshot(pool, "a", &err), &err);
+    must(reef_pool_seal(pool, 0, &err), &err);
+
+    reef_pool_info info = {.size = sizeof info};
+    must(reef_pool_read_info(pool, &info, &err), &err);
+    assert_string_equal(info.model, "lm");
+    assert_string_equal(info.expert, "gelu");
+    assert_int_equal(info.generations, 2);
+    assert_int_equal(info.experts, 2 * 16);
+    assert_int_equal(info.d_model, 16);
+    assert_true(info.writing);
+    reef_generation_info generation = {.size = sizeof generation};
+    must(reef_pool_read_generation(pool, 0, &generation, &err), &err);
+    assert_true(generation.sealed && generation.sealed_step == info.step);
+    must(reef_pool_read_generation(pool, 1, &generation, &err), &err);
+    assert_true(!generation.sealed && generation.first_expert == 16);
+    assert_int_equal(reef_pool_read_generation(pool, 2, &generation, &err), REEF_NOT_FOUND);
+
+    reef_snapshot_info snapshot = {.size = sizeof snapshot};
+    must(reef_pool_read_snapshot(pool, 0, &snapshot, &err), &err);
+    assert_string_equal(snapshot.name, "a");
+    assert_int_equal(snapshot.generations, 1);
+    assert_int_equal(snapshot.step, info.step);
+    must(reef_pool_read_snapshot(pool, 1, &snapshot, &err), &err);
+    assert_string_equal(snapshot.name, "b");
+    assert_int_equal(reef_pool_read_snapshot(pool, 2, &snapshot, &err), REEF_NOT_FOUND);
+
+    uint64_t counts[16], sum = 0;
+    double scores[16], score = 0;
+    must(reef_pool_usage(pool, 0, 0, counts, scores, 16, &err), &err);
+    for (size_t n = 0; n < 16; n++) {
+        sum += counts[n];
+        score += scores[n];
+    }
+    assert_int_equal(sum, info.position * 2 * 2); // heads * topk experts for each byte
+    assert_true(fabs(score - (double)info.position * 2) < 0.01 * score); // gates sum to 1 a head
+    assert_int_equal(reef_pool_usage(pool, 0, 0, counts, NULL, 15, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_usage(pool, 0, 1, counts, NULL, 16, &err), REEF_NOT_FOUND);
+    reef_pool_close(pool);
+}
+
+// A program that was built with an older, shorter struct, and one that was built with a newer, longer one.
+static void structs_may_be_older_or_newer(void **state) {
+    char path[TEMP_DIR_BYTES];
+    reef_error err;
+    struct {
+        reef_pool_info info;
+        uint64_t newer;
+    } grown = {.info = {.size = sizeof grown}, .newer = 1};
+    union {
+        struct {
+            size_t size;
+            const char *model;
+        } older;
+        unsigned char bytes[sizeof(reef_pool_info)];
+    } cut;
+    temp_dir_join(path, *state, "pool");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = open_pool(path, 0, NULL);
+    must(reef_pool_read_info(pool, &grown.info, &err), &err);
+    assert_int_equal(grown.info.size, sizeof grown);
+    assert_int_equal(grown.newer, 0);
+    assert_int_equal(grown.info.generations, 1);
+    memset(&cut, 0x5a, sizeof cut);
+    cut.older.size = sizeof cut.older;
+    must(reef_pool_read_info(pool, (reef_pool_info *)(void *)&cut, &err), &err);
+    assert_string_equal(cut.older.model, "lm");
+    for (size_t i = sizeof cut.older; i < sizeof cut; i++) assert_int_equal(cut.bytes[i], 0x5a);
+    grown.info.size = 0;
+    assert_int_equal(reef_pool_read_info(pool, &grown.info, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "sizeof(reef_pool_info)"));
+    reef_pool_close(pool);
+}
+
+static void statuses_have_their_numbers_and_words(void **state) {
+    (void)state;
+    const struct {
+        reef_status status;
+        const char *text;
+    } all[] = {
+        {REEF_OK, "ok"},           {REEF_INVALID, "invalid"},     {REEF_NOT_FOUND, "not found"},
+        {REEF_CORRUPT, "corrupt"}, {REEF_VERSION, "version"},     {REEF_FULL, "full"},
+        {REEF_BUSY, "busy"},       {REEF_NO_MEMORY, "no memory"}, {REEF_IO, "io"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        assert_int_equal(all[i].status, i);
+        assert_string_equal(reef_status_text(all[i].status), all[i].text);
+    }
+    assert_int_equal(sizeof(reef_error), 260);
+    assert_true(strlen(reef_library_version()) >= 5);
+}
+
+static void mistakes_are_told(void **state) {
+    char path[TEMP_DIR_BYTES];
+    reef_error err;
+    reef_pool *pool;
+    temp_dir_join(path, *state, "pool");
+    const char *const unknown[] = {"d_modle=16", NULL}, *const bare[] = {"d_model", NULL};
+    assert_int_equal(reef_pool_create_model(path, unknown, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "did you mean d_model"));
+    assert_int_equal(reef_pool_create_model(path, bare, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_open(&pool, path, NULL, &err), REEF_NOT_FOUND);
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    const reef_pool_options past = {.size = sizeof past, .write = 1, .as_of = "0"};
+    assert_int_equal(reef_pool_open(&pool, path, &past, &err), REEF_INVALID);
+    const reef_pool_options none = {.size = sizeof none, .as_of = "never"};
+    assert_int_equal(reef_pool_open(&pool, path, &none, &err), REEF_NOT_FOUND);
+    pool = open_pool(path, 1, NULL);
+    float y[16];
+    assert_int_equal(reef_layer_forward(pool, NULL, 1, y, y, NULL, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "lm"));
+    assert_int_equal(reef_pool_seal(pool, 9, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_seal(pool, 0, &err), REEF_INVALID); // nothing trained
+    assert_int_equal(reef_pool_snapshot(pool, "not a name", &err), REEF_INVALID);
+    reef_pool_close(pool);
+    pool = open_pool(path, 0, NULL);
+    assert_int_equal(reef_pool_train(pool, "text", "abc", 3, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "opened for reading"));
+    reef_pool_close(pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_model_learns_its_text_and_keeps_it, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(what_there_is_can_be_read, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(structs_may_be_older_or_newer, make_directory,
+                                        remove_directory),
+        cmocka_unit_test(statuses_have_their_numbers_and_words),
+        cmocka_unit_test_setup_teardown(mistakes_are_told, make_directory, remove_directory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

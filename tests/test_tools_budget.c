@@ -1,0 +1,224 @@
+// `reef train --flops` and what `reef eval` says of words, as a user runs them.
+#include "tools_world.h"
+
+#include <math.h>
+
+#define STEP_BYTES 32 // two windows of 16
+
+static void make_lm(const char *path) {
+    program p;
+    reef(&p, "init", path, TINY_OPTIONS, "--rehearse", "0", NULL);
+    if (p.code != 0) fail_msg("init: %s", p.err);
+    program_release(&p);
+}
+
+static json_t *train(const char *pool, const char *file, double flops) {
+    char *budget = cli_format("%.17g", flops);
+    json_t *document = reef_json("train", pool, file, "--flops", budget, "--threads", "1", NULL);
+    free(budget);
+    return document;
+}
+
+// FLOPs of one step of the tiny model.
+static double step_flops(void) {
+    static const char *const SETTINGS[] = {TINY_OPTIONS, "--rehearse", "0"};
+    reef_config config;
+    reef_error err;
+    reef_flops flops;
+    reef_config_default(&config);
+    for (size_t i = 0; i < sizeof(SETTINGS) / sizeof(SETTINGS[0]); i += 2) {
+        char name[64];
+        snprintf(name, sizeof(name), "%s", SETTINGS[i] + 2);
+        for (char *at = name; *at; at++)
+            if (*at == '-') *at = '_';
+        if (reef_config_set(&config, name, SETTINGS[i + 1], &err) != REEF_OK)
+            fail_msg("%s", err.message);
+    }
+    reef_flops_count(&config, &flops);
+    return flops.step;
+}
+
+static const char *root_of(const json_t *document) {
+    return json_string_value(json_object_get(document, "root"));
+}
+
+static void a_budget_buys_whole_steps(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "whole");
+    double step = step_flops();
+    make_lm(pool);
+    json_t *document = train(pool, w->english, 20.9 * step);
+    assert_true(json_is_true(json_object_get(document, "finished")));
+    assert_int_equal(integer(document, "steps"), 20);
+    assert_true(real(document, "spent") == 20 * step);
+    assert_int_equal(integer(document, "stream_bytes"), 20 * STEP_BYTES);
+    assert_int_equal(integer(document, "trained_tokens"), 20 * STEP_BYTES);
+    assert_int_equal(integer(document, "data_bytes"), 400);
+    assert_true(real(document, "epochs") == 1.6);
+    assert_true(real(json_object_get(document, "flops"), "per_step") == step);
+    json_decref(document);
+    // It is spent: nothing is left to train.
+    document = train(pool, w->english, 20.9 * step);
+    assert_int_equal(integer(document, "steps"), 20);
+    json_decref(document);
+    free(pool);
+}
+
+static void a_budget_in_parts_is_the_same_to_the_bit(void **state) {
+    const world *w = *state;
+    char *whole = path_in(w->directory, "at-once"), *parts = path_in(w->directory, "in-parts");
+    double step = step_flops();
+    make_lm(whole);
+    make_lm(parts);
+    json_decref(train(parts, w->english, 7.5 * step));  // within the first reading
+    json_decref(train(parts, w->english, 12.5 * step)); // at the seam of the first and second
+    json_t *one = train(whole, w->english, 31 * step), *last = train(parts, w->english, 31 * step);
+    assert_int_equal(integer(last, "steps"), 31);
+    assert_string_equal(root_of(last), root_of(one));
+    json_decref(one);
+    json_decref(last);
+    free(whole);
+    free(parts);
+}
+
+static double bits_of(const char *pool, const char *file) {
+    json_t *document = reef_json("eval", pool, file, NULL);
+    double bits = real(json_array_get(json_object_get(document, "files"), 0), "bits");
+    json_decref(document);
+    return bits;
+}
+
+// What is read again is the same bytes in the same order, files and all.
+static void data_that_repeats_is_data_that_is_longer(void **state) {
+    const world *w = *state;
+    char *repeated = path_in(w->directory, "repeated"), *longer = path_in(w->directory, "longer");
+    char *file = path_in(w->directory, "three-times"), *english = tiny_text("english", 400);
+    char *code = tiny_text("c", 300);
+    char *text = cli_format("%s%s%s%s%s%s", english, code, english, code, english, code);
+    write_file(file, text);
+    make_lm(repeated);
+    make_lm(longer);
+    double flops = 60 * step_flops(); // 1,920 of 2,100 bytes
+    char *budget = cli_format("%.17g", flops);
+    json_t *both = reef_json("train", repeated, w->english, w->code, "--flops", budget, NULL);
+    json_t *one = train(longer, file, flops);
+    assert_int_equal(integer(both, "steps"), integer(one, "steps"));
+    assert_int_equal(integer(both, "data_bytes"), 700);
+    assert_true(bits_of(repeated, w->code) == bits_of(longer, w->code));
+    // In another order it is other data, and so refused.
+    program p;
+    reef(&p, "train", repeated, w->code, w->english, "--flops", "1e12", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "in the order in which they were trained"));
+    program_release(&p);
+    json_decref(both);
+    json_decref(one);
+    free(repeated);
+    free(longer);
+    free(file);
+    free(english);
+    free(code);
+    free(text);
+    free(budget);
+}
+
+static void held_out_text_is_measured_at_the_end(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "measured"), *eval = cli_format("code=%s", w->code);
+    make_lm(pool);
+    json_t *document = reef_json("train", pool, w->english, "--flops", "1", "--eval", eval, NULL);
+    assert_int_equal(integer(document, "steps"), 1); // one at least
+    const json_t *code = json_object_get(json_object_get(document, "eval"), "code");
+    double bits = bits_of(pool, w->code);
+    assert_true(fabs(real(code, "bits_per_byte") * 299 - bits) < 1e-9);
+    json_decref(document);
+    free(pool);
+    free(eval);
+}
+
+static void refused(
+    const char *pool, const char *file, const char *option, const char *value, const char *says) {
+    program p;
+    reef(&p, "train", pool, file, "--flops", "1e9", option, value, NULL);
+    if (p.code != 64 || !strstr(p.err, says)) fail_msg("exit %d: %s", p.code, p.err);
+    program_release(&p);
+}
+
+static void what_cannot_be_counted_is_refused(void **state) {
+    const world *w = *state;
+    char *drift = path_in(w->directory, "drift"), *vector = path_in(w->directory, "vector");
+    program p;
+    reef(&p, "init", drift, TINY_OPTIONS, "--boundaries", "drift", NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    reef(&p, "init", vector, "--model", "vector", "--inputs", "2", NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    refused(drift, w->english, "--threads", "1", "--boundaries given");
+    refused(vector, w->english, "--threads", "1", "vector model");
+    refused(w->pool, w->english, "--threads", "1", "generations"); // it has two
+    refused(drift, w->english, "--eval-at", "1K", "--eval-at");
+    reef(&p, "train", drift, w->english, "--flops", "0", NULL);
+    assert_int_equal(p.code, 64);
+    program_release(&p);
+    free(drift);
+    free(vector);
+}
+
+// ---- words ---------------------------------------------------------------------------------------
+
+static void words_are_runs_between_white_space(void **state) {
+    const world *w = *state;
+    char *file = path_in(w->directory, "words");
+    write_file(file, " the sea,\n\n a\treef  \xc3\xa9t\xc3\xa9\n");
+    json_t *document = reef_json("eval", w->pool, file, NULL);
+    const json_t *one = json_array_get(json_object_get(document, "files"), 0);
+    assert_int_equal(integer(one, "words"), 5);
+    assert_true(fabs(real(one, "perplexity_per_word") - exp2(real(one, "bits") / 5)) < 1e-6);
+    json_decref(document);
+    free(file);
+}
+
+// A line learned by heart, and one whose end nobody could know.
+static void the_last_word_is_foreseen_or_not(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "heart"), *heart = path_in(w->directory, "heart.txt");
+    char *lines = path_in(w->directory, "lines.txt");
+    write_file(heart, "one reef\none reef\none reef\none reef\none reef\none reef\none reef\n");
+    make_lm(pool);
+    json_decref(train(pool, heart, 400 * step_flops()));
+    // The third begins beyond the model's 16 bytes; the fourth fills them; the fifth has one word.
+    write_file(lines, "one reef\none xyzz\none reef one reef one reef  \n"
+                      "one abcdefghijklmnopqrstuvwxyz\nreef\n\n");
+    json_t *document = reef_json("eval", pool, "--last-word", lines, NULL);
+    const json_t *last =
+        json_object_get(json_array_get(json_object_get(document, "files"), 0), "last_word");
+    assert_int_equal(integer(last, "passages"), 3);
+    assert_int_equal(integer(last, "skipped"), 2);
+    assert_true(fabs(real(last, "accuracy") - 2.0 / 3) < 1e-12);
+    assert_true(fabs(real(last, "accuracy_with_end") - 2.0 / 3) < 1e-12);
+    assert_true(real(last, "bits_per_word") > 1);
+    json_decref(document);
+    program p;
+    write_file(lines, "word\nword\n");
+    reef(&p, "eval", pool, "--last-word", lines, NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "no passage"));
+    program_release(&p);
+    free(pool);
+    free(heart);
+    free(lines);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_budget_buys_whole_steps),
+        cmocka_unit_test(a_budget_in_parts_is_the_same_to_the_bit),
+        cmocka_unit_test(data_that_repeats_is_data_that_is_longer),
+        cmocka_unit_test(held_out_text_is_measured_at_the_end),
+        cmocka_unit_test(what_cannot_be_counted_is_refused),
+        cmocka_unit_test(words_are_runs_between_white_space),
+        cmocka_unit_test(the_last_word_is_foreseen_or_not),
+    };
+    return cmocka_run_group_tests(tests, world_make, world_remove);
+}

@@ -1,0 +1,203 @@
+// `reef config show`, `reef config check`, and the configuration that `reef init` writes and chooses, as a user runs them.
+#include "tools_world.h"
+
+#include <unistd.h>
+
+// ---- origins -------------------------------------------------------------------------------------
+
+static const json_t *setting(const json_t *document, const char *name) {
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(document, "settings"), i,
+                       one) if (strcmp(json_string_value(json_object_get(one, "name")), name) ==
+                                0) return one;
+    fail_msg("there is no setting %s", name);
+    return NULL;
+}
+
+static void expect_origin(const json_t *document, const char *name, const char *origin) {
+    const char *found = json_string_value(json_object_get(setting(document, name), "origin"));
+    assert_string_equal(found, origin);
+}
+
+static void every_value_says_where_it_comes_from(void **state) {
+    world *w = *state;
+    char *file = path_in(w->directory, "origins.ini");
+    write_file(file, "[reefd]\npool = p\ncommit-seconds = 4\ncommit-steps = 7\npatience = 3\n");
+    assert_int_equal(setenv("REEF_COMMIT_STEPS", "8", 1), 0);
+    assert_int_equal(setenv("REEF_PATIENCE", "2", 1), 0);
+    program p;
+    const char *argv[] = {REEF_BINARY, "config", "show",       "--json", "--config",
+                          file,        "--",     "--patience", "1",      NULL};
+    program_run(&p, argv, NULL);
+    assert_int_equal(unsetenv("REEF_COMMIT_STEPS"), 0);
+    assert_int_equal(unsetenv("REEF_PATIENCE"), 0);
+    assert_int_equal(p.code, 0);
+    json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
+    program_release(&p);
+    char *line = cli_format("%s:3", file);
+    expect_origin(document, "journal", "default");
+    expect_origin(document, "commit-seconds", line);
+    expect_origin(document, "commit-steps", "REEF_COMMIT_STEPS");
+    expect_origin(document, "patience", "--patience");
+    assert_true(number(setting(document, "commit-seconds"), "value") == 4);
+    assert_int_equal(integer(setting(document, "commit-steps"), "value"), 8);
+    assert_true(number(setting(document, "patience"), "value") == 1);
+    assert_true(json_is_true(json_object_get(setting(document, "commit-steps"), "live")));
+    json_decref(document);
+    free(line);
+    free(file);
+}
+
+// ---- mistakes ------------------------------------------------------------------------------------
+
+static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
+    world *w = *state;
+    char *file = path_in(w->directory, "mistakes.ini");
+    write_file(
+        file,
+        "[reefd]\npool = p\ncomit-steps = 4\nnonsense\nstay = perhaps\n[reefe]\nquiet = yes\n");
+    program p;
+    reef(&p, "config", "check", file, "--json", NULL);
+    assert_int_equal(p.code, 64);
+    assert_int_equal(line_count(p.err), 1);
+    assert_non_null(strstr(p.err, "has 4 mistakes"));
+    json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
+    static const struct {
+        json_int_t line;
+        const char *says;
+    } WANTED[] = {{3, "did you mean commit-steps?"},
+                  {4, "neither [SECTION] nor KEY = VALUE"},
+                  {5, "neither yes nor no"},
+                  {7, "did you mean [reefd]?"}};
+    const json_t *found = json_object_get(document, "mistakes");
+    assert_int_equal(json_array_size(found), 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(integer(json_array_get(found, i), "line"), WANTED[i].line);
+        assert_non_null(
+            strstr(json_string_value(json_object_get(json_array_get(found, i), "message")),
+                   WANTED[i].says));
+    }
+    json_decref(document);
+    program_release(&p);
+    reef(&p, "config", "check", w->missing, NULL);
+    assert_int_equal(p.code, 66);
+    program_release(&p);
+    free(file);
+}
+
+// ---- what init writes ----------------------------------------------------------------------------
+
+// Take away the semicolons before settings.
+static void uncomment(const char *from, const char *to) {
+    FILE *in = fopen(from, "r"), *out = fopen(to, "w");
+    assert_non_null(in);
+    assert_non_null(out);
+    char line[512];
+    while (fgets(line, sizeof(line), in)) fputs(line[0] == ';' ? line + 1 : line, out);
+    assert_int_equal(fclose(in), 0);
+    assert_int_equal(fclose(out), 0);
+}
+
+static json_int_t checked_settings(const char *file) {
+    json_t *document = reef_json("config", "check", file, NULL);
+    assert_int_equal(json_array_size(json_object_get(document, "mistakes")), 0);
+    json_int_t settings = integer(document, "settings");
+    json_decref(document);
+    return settings;
+}
+
+static void init_writes_a_configuration_that_reefd_takes(void **state) {
+    world *w = *state;
+    char *pool = path_in(w->directory, "with-file"), *file = path_in(w->directory, "new.ini"),
+         *all = path_in(w->directory, "all.ini"), *other = path_in(w->directory, "not-made");
+    json_decref(reef_json("init", pool, TINY_OPTIONS, "--config-out", file, NULL));
+    assert_int_equal(checked_settings(file), 2); // the pool, and stay
+    uncomment(file, all);
+    json_t *shown = reef_json("config", "show", "--config", all, NULL);
+    assert_int_equal(checked_settings(all), json_array_size(json_object_get(shown, "settings")));
+    json_decref(shown);
+    program p;
+    program_run(&p, (const char *const[]){REEFD_BINARY, "--config", file, "--check", NULL}, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, pool));
+    program_release(&p);
+    // What is there stays as it is, and then no pool is made either.
+    reef(&p, "init", other, TINY_OPTIONS, "--config-out", file, NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "it exists"));
+    assert_int_not_equal(access(other, F_OK), 0);
+    program_release(&p);
+    assert_int_equal(checked_settings(file), 2);
+    free(pool);
+    free(file);
+    free(all);
+    free(other);
+}
+
+// ---- what init chooses ---------------------------------------------------------------------------
+
+static json_t *chosen(const world *w, const char *option, const char *value) {
+    return reef_json("init", w->missing, "--dry-run", "--no-probe", option, value, NULL);
+}
+
+static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state) {
+    world *w = *state;
+    static const char *const SIZES[] = {"small", "medium", "large"};
+    uint64_t before = 0;
+    for (size_t i = 0; i < 3; i++) {
+        json_t *document = chosen(w, "--size", SIZES[i]);
+        uint64_t bytes = (uint64_t)integer(json_object_get(document, "size"), "memory_bytes");
+        assert_true(bytes > before);
+        before = bytes;
+        json_decref(document);
+        char *enough = cli_format("%luK", (unsigned long)(2 * bytes / 1024 + 1));
+        char *little = cli_format("%luK", (unsigned long)(2 * bytes / 1024 - 1));
+        document = chosen(w, "--memory", enough);
+        assert_string_equal(
+            json_string_value(json_object_get(json_object_get(document, "size"), "name")),
+            SIZES[i]);
+        json_decref(document);
+        program p;
+        reef(&p, "init", w->missing, "--dry-run", "--no-probe", "--memory", little, "--json", NULL);
+        assert_int_equal(p.code, i == 0 ? 64 : 0);
+        assert_null(i == 0 ? NULL : strstr(p.out, SIZES[i]));
+        program_release(&p);
+        free(enough);
+        free(little);
+    }
+    assert_int_not_equal(access(w->missing, F_OK), 0);
+}
+
+static void a_probe_trains_and_leaves_nothing(void **state) {
+    world *w = *state;
+    assert_int_equal(setenv("TMPDIR", w->not_a_pool, 1), 0); // an empty directory
+    json_t *document =
+        reef_json("init", w->missing, TINY_OPTIONS, "--size", "small", "--dry-run", NULL);
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+    const json_t *size = json_object_get(document, "size");
+    assert_true(integer(size, "probe_steps") >= 3);
+    assert_true(number(size, "bytes_per_s") > 0);
+    // What is given beside a size wins over it.
+    assert_int_equal(integer(json_object_get(document, "config"), "side"), TINY_SIDE);
+    json_decref(document);
+    assert_int_equal(rmdir(w->not_a_pool), 0); // it still is
+    assert_int_equal(mkdir(w->not_a_pool, 0700), 0);
+    assert_int_not_equal(access(w->missing, F_OK), 0);
+    document = reef_json("init", w->missing, "--model", "vector", "--inputs", "4", "--memory", "70",
+                         "--dry-run", NULL);
+    assert_true(json_is_null(json_object_get(document, "size"))); // examples, no amount of memory
+    assert_int_equal(integer(json_object_get(document, "config"), "memory"), 70);
+    json_decref(document);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_value_says_where_it_comes_from),
+        cmocka_unit_test(every_mistake_of_a_file_is_named_with_its_line),
+        cmocka_unit_test(init_writes_a_configuration_that_reefd_takes),
+        cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
+        cmocka_unit_test(a_probe_trains_and_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, world_make, world_remove);
+}

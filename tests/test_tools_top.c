@@ -1,0 +1,169 @@
+// What `reef top` shows of a state of things, and that the plots of usage and growth agree with the pool.
+#include "tools_world.h"
+
+#include "top_view.h"
+
+#include <math.h>
+
+// ---- the view ------------------------------------------------------------------------------------
+
+typedef struct shown {
+    char text[8192];
+    size_t used, lines, widest;
+    top_style loudest;
+} shown;
+
+static void on_line(void *context, top_style style, const char *text) {
+    shown *all = context;
+    all->used +=
+        (size_t)snprintf(all->text + all->used, sizeof(all->text) - all->used, "%s\n", text);
+    all->lines++;
+    if (cli_width(text) > all->widest) all->widest = cli_width(text);
+    if (style == TOP_ALARM) all->loudest = style;
+}
+
+static const char STATUS[] =
+    "{\"pid\": 4242, \"state\": \"training\", \"uptime_s\": 60, \"bits_per_byte\": 2.5, "
+    "\"bytes_per_s\": 2048,"
+    " \"step\": 12, \"stream_bytes\": 4096, \"sources\": [{\"name\": \"a\\u001bb\", \"lag_bytes\": "
+    "7000,"
+    " \"bytes_per_s\": 10, \"ended\": false, \"sits_out\": true, \"bits_per_byte\": null}],"
+    " \"commit_error\": null, \"last_commit\": {\"number\": 3, \"step\": 9, \"unix_ms\": 1, "
+    "\"ms\": 5}}";
+
+static shown look(top_data *data, size_t columns, size_t rows) {
+    shown all = {0};
+    data->status = json_loads(STATUS, 0, NULL);
+    assert_non_null(data->status);
+    top_view(data, columns, rows, "q: quit", on_line, &all);
+    json_decref(data->status);
+    return all;
+}
+
+static void the_view_says_when_something_stands_still(void **state) {
+    (void)state;
+    top_data data = {.pool = "p", .daemon = true};
+    shown all = look(&data, 100, 0);
+    assert_int_equal(all.loudest, TOP_PLAIN);
+    assert_non_null(strstr(all.text, "reefd 4242"));
+    assert_non_null(strstr(all.text, "2.500 bits per byte"));
+    assert_non_null(strstr(all.text, "7.0 kB"));
+    assert_non_null(strstr(all.text, "sits out"));
+    data.still = 20;
+    all = look(&data, 100, 0);
+    assert_int_equal(all.loudest, TOP_ALARM);
+    assert_non_null(strstr(all.text, "training has not advanced for 20"));
+    data.age = 15; // then nobody knows whether it trains
+    all = look(&data, 100, 0);
+    assert_non_null(strstr(all.text, "has not answered for 15"));
+    assert_null(strstr(all.text, "not advanced"));
+    data = (top_data){.pool = "p", .daemon = true, .trouble = "the daemon has gone"};
+    all = look(&data, 100, 0);
+    assert_non_null(strstr(all.text, "the daemon has gone"));
+    assert_int_equal(all.loudest, TOP_ALARM);
+}
+
+static void the_view_fits_its_window_and_obeys_no_name(void **state) {
+    (void)state;
+    reef_generation generations[9] = {{.side = 3}};
+    reef_usage_summary usage[9] = {{.expert_count = 9}};
+    top_data data = {.pool = "p",
+                     .daemon = true,
+                     .generations = generations,
+                     .usage = usage,
+                     .generation_count = 9};
+    for (uint32_t g = 0; g < 9; g++)
+        generations[g] = (reef_generation){.generation = g, .side = 3, .sealed = g < 8};
+    for (size_t rows = 1; rows < 24; rows++)
+        for (size_t columns = 20; columns < 100; columns += 13) {
+            shown all = look(&data, columns, rows);
+            assert_true(all.lines <= rows);
+            assert_true(all.widest <= columns);
+            assert_non_null(strstr(all.text, "q: quit"));
+        }
+    shown all = look(&data, 100, 14); // the newest generations are worth more
+    assert_null(strstr(all.text, "\x1b"));
+    assert_non_null(strstr(all.text, "\\x1b"));
+    assert_non_null(strstr(all.text, "         8 open"));
+    assert_null(strstr(all.text, "         0 sealed"));
+}
+
+static void a_sparkline_spans_its_values(void **state) {
+    (void)state;
+    const double values[] = {5, 9, 1, NAN, 9};
+    char *line = top_sparkline(values, 5, 4); // the last four
+    assert_string_equal(line, "\xe2\x96\x88\xe2\x96\x81 \xe2\x96\x88");
+    free(line);
+    line = top_sparkline(values, 0, 4);
+    assert_string_equal(line, "");
+    free(line);
+}
+
+// ---- plots ---------------------------------------------------------------------------------------
+
+static void growth_ends_at_the_experts_that_there_are(void **state) {
+    world *w = *state;
+    char *pool = path_in(w->directory, "growing"), *svg = path_in(w->directory, "growth.svg");
+    make_pool(pool);
+    tiny_pool_train(pool);
+    json_t *before = reef_json("plot", "growth", pool, NULL);
+    json_decref(reef_json("grow", pool, "--side", "6", NULL));
+    json_t *after = reef_json("plot", "growth", pool, "--svg", svg, NULL),
+           *status = reef_json("status", pool, NULL);
+    const json_t *steps = json_object_get(after, "steps");
+    size_t count = json_array_size(steps);
+    assert_int_equal(count, json_array_size(json_object_get(before, "steps")) + 1);
+    const json_t *last = json_array_get(steps, count - 1);
+    assert_string_equal(json_string_value(json_object_get(last, "event")), "grow");
+    assert_int_equal(integer(last, "experts"), integer(status, "experts"));
+    const json_t *opened = json_array_get(steps, count - 2);
+    assert_int_equal(integer(last, "experts") - integer(opened, "experts"),
+                     6 * 6 - TINY_SIDE_NEW * TINY_SIDE_NEW);
+    assert_int_equal(integer(json_array_get(steps, 0), "experts"), TINY_SIDE * TINY_SIDE);
+    cli_file file;
+    assert_int_equal(cli_file_read(&file, svg, NULL), REEF_OK);
+    assert_memory_equal(file.bytes, "<svg ", 5);
+    cli_file_release(&file);
+    json_decref(before);
+    json_decref(after);
+    json_decref(status);
+    free(pool);
+    free(svg);
+}
+
+static void curves_of_usage_rise_to_all_of_it(void **state) {
+    world *w = *state;
+    json_t *plot = reef_json("plot", "usage", w->pool, NULL),
+           *usage = reef_json("usage", w->pool, NULL);
+    size_t i, k;
+    json_t *curve, *value;
+    json_array_foreach(json_object_get(plot, "generations"), i, curve) {
+        double before = 0;
+        size_t experts = (size_t)integer(curve, "experts");
+        json_array_foreach(json_object_get(curve, "share"), k, value) {
+            double share = json_number_value(value);
+            assert_true(share >= before);
+            // The most used come first: so many of them have at least their part.
+            assert_true(share >= (double)(experts * k / 100) / (double)experts - 1e-9);
+            before = share;
+        }
+        assert_true(fabs(before - 1) < 1e-9);
+    }
+    const json_t *open = json_array_get(json_object_get(plot, "generations"), i - 1),
+                 *layer = json_array_get(json_object_get(usage, "layers"), 0);
+    assert_int_equal(integer(open, "selections"),
+                     integer(layer, "selections")); // there is one PEER layer
+    json_decref(plot);
+    json_decref(usage);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_view_says_when_something_stands_still),
+        cmocka_unit_test(the_view_fits_its_window_and_obeys_no_name),
+        cmocka_unit_test(a_sparkline_spans_its_values),
+        cmocka_unit_test(growth_ends_at_the_experts_that_there_are),
+        cmocka_unit_test(curves_of_usage_rise_to_all_of_it),
+    };
+    return cmocka_run_group_tests(tests, world_make, world_remove);
+}

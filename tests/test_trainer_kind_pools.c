@@ -1,0 +1,455 @@
+// Pools with layers of every kind: the same bits however training is cut, sealed generations that stay, going
+// back, moving to another pool, and everything that a boundary, a command or a rival of generations does.
+#include "learner.h"
+#include "lifelong_process.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_BYTES 3000
+#define LOGIT_BYTES LIFELONG_LOGIT_BYTES
+
+// Values alone, mixtures alone, and all kinds together with tables of each head.
+static const char *const NETS[][4] = {
+    {"k", "shared", "f32"}, {"m", "shared", "f32"}, {"pkdm", "head", "bf16"}};
+enum { NET_COUNT = sizeof NETS / sizeof *NETS };
+
+static void set_net(lifelong *f, size_t net) {
+    f->config.layers = NETS[net][0][1] == '\0' ? 2 : (uint32_t)strlen(NETS[net][0]);
+    choose(&f->config, "ffw", NETS[net][0]);
+    choose(&f->config, "subkeys", NETS[net][1]);
+    choose(&f->config, "seal_dtype", NETS[net][2]);
+    choose(&f->config, "boundaries", "given");
+    f->config.moe_experts = 3;
+    f->config.d_ffw = 24;
+    f->config.gate_decay = 0.9f;
+}
+
+// Another pool of the same test.
+static lifelong *fresh(lifelong *f, size_t net) {
+    void *state;
+    lifelong_setup(&state);
+    lifelong *other = state;
+    other->config = f->config;
+    set_net(other, net);
+    return other;
+}
+
+static void done_with(lifelong *f) {
+    void *state = f;
+    lifelong_teardown(&state);
+}
+
+static void seal(lifelong *f) {
+    reef_error err;
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+}
+
+static void on_wrong_size(void *context, const reef_key *key, const char *what) {
+    (void)context;
+    fail_msg("layer %u, block %u: %s", key->layer, key->block, what);
+}
+
+static void assert_sound(const lifelong *f) {
+    reef_error err;
+    reef_check_report report;
+    reef_txn *txn = NULL;
+    ok(reef_store_check(f->store, NULL, NULL, &report, &err), &err);
+    assert_int_equal(report.damaged, 0);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_pool_check_sizes(txn, on_wrong_size, NULL, &err), &err);
+    reef_txn_abort(txn);
+}
+
+static float *logits_as_of(const lifelong *f, const char *as_of, int kind) {
+    float *logits = new_logits();
+    logits_of(f->store, as_of, kind, logits);
+    return logits;
+}
+
+// As a model that holds no row of a sealed generation in memory computes them.
+static float *logits_in_place(const lifelong *f, const char *as_of, int kind) {
+    reef_error err;
+    reef_model *model = NULL;
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    float *logits = new_logits();
+    const reef_model_options options = {.threads = 2, .memory_bytes = 1};
+    lifelong_text(probe, sizeof probe, kind, 99);
+    ok(reef_model_open(&model, f->store, as_of, &options, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    reef_model_close(model);
+    return logits;
+}
+
+static void assert_same_and_free(float *one, float *other) {
+    assert_memory_equal(one, other, LOGIT_BYTES);
+    free(one);
+    free(other);
+}
+
+static void assert_roots_are(const reef_commit *one, const reef_commit *other) {
+    assert_memory_equal(one->root, other->root, REEF_HASH_BYTES);
+}
+
+// ---- training ------------------------------------------------------------------------------------
+
+static double bits_now(const lifelong *f, int kind) {
+    reef_error err;
+    reef_model *model = NULL;
+    reef_score score = {0};
+    uint8_t probe[LIFELONG_PROBE_BYTES];
+    lifelong_text(probe, sizeof probe, kind, 99);
+    ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
+    ok(reef_model_score(model, probe, sizeof probe, NULL, &score, NULL, NULL, &err), &err);
+    reef_model_close(model);
+    return score.bits_per_byte;
+}
+
+// By thresholds, a mixture must compute about what its experts learned when they chose.
+static void every_kind_learns(void **state) {
+    lifelong *f = *state;
+    for (size_t net = 0; net < NET_COUNT; net++) {
+        lifelong *own = fresh(f, net);
+        make_pool(own, 2);
+        assert_true(bits_now(own, 0) > 7.0);
+        feed_kind(own, 0, 4 * TEXT_BYTES, 1);
+        commit(own);
+        double bits = bits_now(own, 0), trained = status_of(own).bits_per_byte;
+        if (!(bits < 2.6 && bits < trained + 0.3))
+            fail_msg("net %s: %f, in training %f", NETS[net][0], bits, trained);
+        done_with(own);
+    }
+}
+
+static void how_training_is_cut_leaves_no_trace(void **state) {
+    lifelong *f = *state;
+    for (size_t net = 0; net < NET_COUNT; net++) {
+        lifelong *whole = fresh(f, net), *cut = fresh(f, net);
+        uint8_t text[TEXT_BYTES];
+        lifelong_text(text, sizeof text, 0, 5);
+        make_pool(whole, 1);
+        feed(whole, text, sizeof text);
+        seal(whole);
+        feed(whole, text, sizeof text);
+        reef_commit one = commit(whole);
+        make_pool(cut, 3);
+        for (size_t at = 0; at < sizeof text; at += 750) {
+            feed(cut, text + at, 750);
+            commit(cut);
+            close_pool(cut);
+            open_pool(cut, 1 + at % 4);
+        }
+        seal(cut);
+        feed(cut, text, 1111);
+        close_pool(cut); // since the last commit: lost
+        open_pool(cut, 2);
+        feed(cut, text, sizeof text);
+        reef_commit other = commit(cut);
+        assert_roots_are(&one, &other);
+        assert_sound(cut);
+        done_with(whole);
+        done_with(cut);
+    }
+}
+
+// ---- sealed, and back ----------------------------------------------------------------------------
+
+static void what_was_sealed_stays_to_the_bit(void **state) {
+    lifelong *f = *state;
+    for (size_t net = 0; net < NET_COUNT; net++) {
+        lifelong *own = fresh(f, net);
+        make_pool(own, 2);
+        feed_kind(own, 0, TEXT_BYTES, 1);
+        seal(own);
+        float *first = logits_as_of(own, "0", 0);
+        feed_kind(own, 1, TEXT_BYTES, 1);
+        seal(own);
+        float *second = logits_as_of(own, "1", 1);
+        feed_kind(own, 2, TEXT_BYTES, 1);
+        commit(own);
+        assert_sound(own);
+        float *in_place = logits_in_place(own, "1", 1);
+        assert_memory_equal(second, in_place, LOGIT_BYTES);
+        free(in_place);
+        close_pool(own);
+        float *again = new_logits();
+        logits_in_new_process(own, "0", 0, again);
+        assert_same_and_free(first, again);
+        again = new_logits();
+        logits_in_new_process(own, "1", 1, again);
+        assert_same_and_free(second, again);
+        done_with(own);
+    }
+}
+
+// Rows are compared layer by layer, each with the length that its kind has.
+static void assert_layers_changed(const lifelong *f, const char *since) {
+    reef_error err;
+    reef_state_change change;
+    ok(reef_state_diff(f->store, since, NULL, &change, &err), &err);
+    assert_int_equal(change.layer_count, reef_config_retrieving_layers(&f->config));
+    for (size_t i = 0; i < change.layer_count; i++) {
+        assert_int_equal(change.layers[i].before, 36);
+        assert_int_equal(change.layers[i].after, 36);
+        assert_true(change.layers[i].changed > 0 && change.layers[i].uses > 0);
+    }
+    reef_state_change_release(&change);
+}
+
+static void going_back_trains_to_the_same_bits(void **state) {
+    lifelong *f = *state;
+    for (size_t net = 0; net < NET_COUNT; net++) {
+        reef_error err;
+        reef_snapshot snapshot;
+        reef_restoration done;
+        lifelong *own = fresh(f, net);
+        make_pool(own, 1);
+        feed_kind(own, 0, TEXT_BYTES, 1); // still the first generation: mixtures train
+        ok(reef_trainer_snapshot(own->trainer, "kept", &snapshot, &err), &err);
+        feed_kind(own, 1, 1000, 3);
+        reef_commit goal = commit(own);
+        assert_layers_changed(own, "kept");
+        seal(own);
+        feed_kind(own, 2, 1000, 4);
+        commit(own);
+        reef_trainer_close(own->trainer);
+        own->trainer = NULL;
+        ok(reef_pool_restore_in_place(own->store, "kept", false, &done, &err), &err);
+        close_pool(own);
+        open_pool(own, 2);
+        feed_kind(own, 1, 1000, 3);
+        reef_commit reached = commit(own);
+        assert_roots_are(&goal, &reached);
+        assert_sound(own);
+        done_with(own);
+    }
+}
+
+static void a_generation_moves_to_another_pool(void **state) {
+    lifelong *f = *state;
+    for (size_t net = 0; net < NET_COUNT; net++) {
+        reef_error err;
+        reef_import import;
+        char file[TEMP_DIR_BYTES], first[TEMP_DIR_BYTES];
+        lifelong *a = fresh(f, net), *b = fresh(f, net);
+        temp_dir_join(file, a->dir, "one.safetensors");
+        temp_dir_join(first, a->dir, "first.safetensors");
+        make_pool(a, 1);
+        feed_kind(a, 0, 2 * TEXT_BYTES, 1);
+        seal(a);
+        ok(reef_store_copy(a->store, b->pool, NULL, &err), &err);
+        feed_kind(a, 1, 2 * TEXT_BYTES, 1);
+        seal(a);
+        ok(reef_generation_export(a->store, 0, first, NULL, NULL, &err), &err);
+        ok(reef_generation_export(a->store, 1, file, NULL, NULL, &err), &err);
+        open_pool(b, 1);
+        ok(reef_trainer_import(b->trainer, file, NULL, &import, &err), &err);
+        assert_same_and_free(logits_as_of(a, "1", 1), logits_as_of(b, "1", 1));
+        assert_sound(b);
+        done_with(a);
+        done_with(b);
+    }
+}
+
+// ---- growing -------------------------------------------------------------------------------------
+
+static void values_grow_and_what_has_none_says_so(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    lifelong *values = fresh(f, 0);
+    make_pool(values, 1);
+    feed_kind(values, 0, 1000, 1);
+    commit(values);
+    float *before = logits_as_of(values, "now", 0);
+    uint64_t experts = status_of(values).experts;
+    ok(reef_trainer_grow(values->trainer, 8, &err), &err);
+    assert_int_equal(experts, 2 * 36);
+    assert_int_equal(status_of(values).experts, 2 * 64);
+    feed_kind(values, 0, 1000, 1);
+    commit(values);
+    float *after = logits_as_of(values, "now", 0);
+    assert_memory_not_equal(before, after, LOGIT_BYTES);
+    assert_sound(values);
+    free(before);
+    free(after);
+    done_with(values);
+
+    lifelong *mixtures = fresh(f, 1);
+    make_pool(mixtures, 1);
+    feed_kind(mixtures, 0, 1000, 1);
+    reef_commit kept = commit(mixtures);
+    assert_int_equal(reef_trainer_grow(mixtures->trainer, 8, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "only those of kind p and k have experts that grow"));
+    reef_commit same = commit(mixtures);
+    assert_roots_are(&kept, &same);
+    reef_freeze freeze = {.layer = 0, .last = 5};
+    uint64_t changed;
+    assert_int_equal(reef_trainer_freeze(mixtures->trainer, &freeze, &changed, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "layer 0 is of kind moe"));
+    done_with(mixtures);
+}
+
+static void settings_that_would_do_nothing_are_refused_in_a_new_pool(void **state) {
+    lifelong *f = *state;
+    static const char *const SETTINGS[][2] = {{"growth", "in_place"},
+                                              {"boundaries", "capacity"},
+                                              {"strategy", "sparse-memory"},
+                                              {"strategy", "grid"}};
+    for (size_t i = 0; i < sizeof SETTINGS / sizeof *SETTINGS; i++) {
+        reef_error err;
+        lifelong *own = fresh(f, 1);
+        choose(&own->config, SETTINGS[i][0], SETTINGS[i][1]);
+        ok(reef_config_check(&own->config, &err), &err); // a pool that has them still opens
+        assert_int_equal(reef_pool_init(own->pool, &own->config, &err), REEF_INVALID);
+        assert_non_null(strstr(err.message, "give a block the letter p or k"));
+        choose(&own->config, "ffw", "km");
+        ok(reef_pool_init(own->pool, &own->config, &err), &err);
+        done_with(own);
+    }
+}
+
+// ---- what else can be done with a pool -----------------------------------------------------------
+
+// All that begins, renews or joins experts: of a net of both kinds of rows, whatever the threads.
+static reef_commit live_through_everything(lifelong *own, size_t threads) {
+    reef_error err;
+    reef_branch branch;
+    reef_consolidation report;
+    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 20};
+    choose(&own->config, "subkeys_new", "queries");
+    own->config.copy_experts = 5;
+    own->config.recycle_after = 640;
+    own->config.side_new = 5;
+    make_pool(own, threads);
+    for (int kind = 0; kind < 3; kind++) {
+        feed_kind(own, kind, 2 * TEXT_BYTES, 1);
+        seal(own);
+    }
+    ok(reef_trainer_consolidate(own->trainer, &options, &report, &err), &err);
+    assert_int_equal(report.experts_after, 2 * 25); // of layers p and k
+    reef_consolidation_release(&report);
+    ok(reef_trainer_branch(own->trainer, 2, false, &branch, &err), &err);
+    assert_int_equal(branch.experts, 2 * 25);
+    feed_kind(own, 1, TEXT_BYTES, 6);
+    return commit(own);
+}
+
+static void rows_of_both_kinds_are_begun_renewed_and_joined(void **state) {
+    lifelong *f = *state;
+    lifelong *one = fresh(f, 2), *other = fresh(f, 2);
+    reef_commit first = live_through_everything(one, 1);
+    reef_commit second = live_through_everything(other, 3);
+    assert_roots_are(&first, &second);
+    assert_true(times_said(one, "\"event\": \"start\"") > 0);
+    assert_true(times_said(one, "\"event\": \"recycle\"") > 0);
+    assert_sound(one);
+    done_with(one);
+    done_with(other);
+}
+
+// Two tasks with each rival, cut and not: the same bits.
+static void rivals_of_generations_take_every_kind(void **state) {
+    lifelong *f = *state;
+    static const char *const RIVALS[] = {"ewc", "lwf", "sparse-memory", "grid", "replay"};
+    for (size_t i = 0; i < sizeof RIVALS / sizeof *RIVALS; i++) {
+        reef_commit reached[2];
+        for (size_t cut = 0; cut < 2; cut++) {
+            lifelong *own = fresh(f, 2);
+            choose(&own->config, "strategy", RIVALS[i]);
+            own->config.sparse_slots = 4;
+            make_pool(own, 1 + cut);
+            feed_kind(own, 0, 1500, 1);
+            seal(own);
+            feed_kind(own, 1, 900, 1);
+            commit(own);
+            if (cut) {
+                close_pool(own);
+                open_pool(own, 1);
+            }
+            feed_kind(own, 1, 900, 2);
+            reached[cut] = commit(own);
+            assert_int_equal(status_of(own).task, 1);
+            done_with(own);
+        }
+        assert_roots_are(&reached[0], &reached[1]);
+    }
+}
+
+// After a boundary of these, mixtures stand still, thresholds and all, and decide as in evaluation.
+static void mixtures_stand_still_where_only_rows_learn(void **state) {
+    lifelong *f = *state;
+    lifelong *own = fresh(f, 2);
+    choose(&own->config, "strategy", "sparse-memory");
+    make_pool(own, 1);
+    feed_kind(own, 0, 1500, 1);
+    const reef_moe_params *moe = &own->trainer->net.gens[0]->weights.blocks[3].moe;
+    float before[3], router[16 * 3];
+    memcpy(before, moe->threshold, sizeof before);
+    feed_kind(own, 0, 300, 2);
+    assert_memory_not_equal(before, moe->threshold, sizeof before);
+    seal(own);
+    memcpy(before, moe->threshold, sizeof before);
+    memcpy(router, moe->w_router, sizeof router);
+    feed_kind(own, 1, 900, 1);
+    assert_memory_equal(before, moe->threshold, sizeof before);
+    assert_memory_equal(router, moe->w_router, sizeof router);
+    assert_false(own->trainer->pass.layers[3].moe.chosen);
+    done_with(own);
+}
+
+// Thresholds look at nothing later: what a trained model says of a byte stays, whatever follows.
+static void later_bytes_change_no_earlier_loss(void **state) {
+    lifelong *f = *state;
+    for (size_t net = 1; net < NET_COUNT; net++) {
+        reef_error err;
+        reef_model *model = NULL;
+        lifelong *own = fresh(f, net);
+        uint8_t probe[64];
+        float before[64], after[64];
+        make_pool(own, 1);
+        feed_kind(own, 0, TEXT_BYTES, 1);
+        commit(own);
+        ok(reef_model_open(&model, own->store, NULL, NULL, &err), &err);
+        for (size_t from = 1; from < sizeof probe; from += 2) {
+            reef_score score = {0};
+            lifelong_text(probe, sizeof probe, 0, 99);
+            ok(reef_model_score(model, probe, sizeof probe, before, &score, NULL, NULL, &err),
+               &err);
+            for (size_t t = from; t < sizeof probe; t++) probe[t] = (uint8_t)(3 * t + from);
+            ok(reef_model_score(model, probe, sizeof probe, after, &score, NULL, NULL, &err), &err);
+            assert_memory_equal(before, after, from * sizeof *before);
+            assert_memory_not_equal(before + from, after + from,
+                                    (sizeof probe - from) * sizeof *before);
+        }
+        reef_model_close(model);
+        done_with(own);
+    }
+}
+
+int main(int argc, char **argv) {
+    int result;
+    if (lifelong_is_other_process(argc, argv, &result)) return result;
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(every_kind_learns),
+        TEST(how_training_is_cut_leaves_no_trace),
+        TEST(what_was_sealed_stays_to_the_bit),
+        TEST(going_back_trains_to_the_same_bits),
+        TEST(a_generation_moves_to_another_pool),
+        TEST(values_grow_and_what_has_none_says_so),
+        TEST(settings_that_would_do_nothing_are_refused_in_a_new_pool),
+        TEST(rows_of_both_kinds_are_begun_renewed_and_joined),
+        TEST(rivals_of_generations_take_every_kind),
+        TEST(mixtures_stand_still_where_only_rows_learn),
+        TEST(later_bytes_change_no_earlier_loss),
+    };
+#undef TEST
+    return cmocka_run_group_tests_name("trainer kind pools", tests, NULL, NULL);
+}

@@ -1,0 +1,301 @@
+// Every kind of feed-forward network in a whole model: gradients, thread counts, what evaluation may look at,
+// and how large each is.
+#include "small_model.h"
+
+#include <stdio.h>
+
+#define SETTINGS_MAX 16
+
+// Nets of each kind alone, of all together, and every option that a layer that retrieves has. Seven tokens a
+// window and three experts that take four each: odd, unequal sizes.
+static const char *const NETS[][SETTINGS_MAX] = {
+    {"layers", "2", "ffw", "k", "heads", "3", "topk", "2", "batch_norm", "false"},
+    {"layers", "2", "ffw", "m", "moe_experts", "3", "moe_capacity", "1.5"},
+    {"layers", "4", "ffw", "pkdm", "moe_experts", "3", "subkeys", "head", "expert", "glu"},
+};
+enum { NET_COUNT = sizeof NETS / sizeof *NETS };
+
+static void a_first_generation_of_every_kind_has_a_true_gradient(void **state) {
+    (void)state;
+    for (size_t i = 0; i < NET_COUNT; i++) {
+        void *f = small_model(NETS[i]);
+        check_all_gradients(f);
+        teardown(&f);
+    }
+}
+
+// Sealed values and mixtures pass gradients on; mixtures by thresholds, without anything that was kept.
+static void a_later_generation_on_top_of_every_kind_has_a_true_gradient(void **state) {
+    (void)state;
+    for (size_t i = 0; i < NET_COUNT; i++) {
+        model_fixture *f = small_model(NETS[i]);
+        void *held = f;
+        check_later_generation(f, i == 0 ? REEF_BF16 : REEF_F32);
+        teardown(&held);
+    }
+}
+
+static void scores_of_values_have_a_true_gradient(void **state) {
+    (void)state;
+    static const char *const SCORES[] = {"sigmoid", "relu"};
+    for (size_t i = 0; i < 2; i++) {
+        void *f = small_model((const char *const[]){"layers", "2", "ffw", "kd", "score", SCORES[i],
+                                                    "subkeys", i ? "head" : "shared", NULL});
+        check_all_gradients(f);
+        teardown(&f);
+    }
+}
+
+// ---- threads -------------------------------------------------------------------------------------
+
+// A step of training of all kinds together: all weights, moments and rows that it leaves, one after the other.
+static float *step_with(size_t threads, size_t *count) {
+    reef_workers *workers = NULL;
+    reef_error err;
+    model_fixture *f = small_model(NETS[2]);
+    void *held = f;
+    const reef_gen *gen = f->net.gens[0];
+    assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
+    assert_int_equal(
+        reef_pass_forward(&f->pass, &f->net, workers, &f->batch, REEF_PASS_TRAIN, &err), REEF_OK);
+    reef_pass_update update = {.adam = {1e-3f, 0.9f, 0.98f, 1e-8f}, .average_rate = 0.1f};
+    reef_pass_backward(&f->pass, &f->net, workers, &f->batch, &update);
+    *count = 2 * gen->value_count;
+    for (uint32_t l = 0; l < 4; l++)
+        *count += gen->peers[l].expert_count * gen->peers[l].row_values;
+    float *all = calloc(*count, sizeof *all), *at = all;
+    assert_non_null(all);
+    memcpy(at, gen->values, gen->value_count * sizeof *at);
+    at += gen->value_count;
+    for (size_t i = 0; i < gen->tensor_count; i++)
+        if (gen->tensors[i].grad != NULL) {
+            memcpy(at, gen->tensors[i].grad, gen->tensors[i].count * sizeof *at);
+            at += gen->tensors[i].count;
+        }
+    at = all + 2 * gen->value_count;
+    for (uint32_t l = 0; l < 4; l++) {
+        size_t values = gen->peers[l].expert_count * gen->peers[l].row_values;
+        if (values > 0) memcpy(at, gen->peers[l].experts, values * sizeof *at);
+        at += values;
+    }
+    reef_workers_free(workers);
+    teardown(&held);
+    return all;
+}
+
+static void any_number_of_threads_gives_the_same_bits(void **state) {
+    (void)state;
+    size_t count, again;
+    float *alone = step_with(1, &count);
+    for (size_t threads = 2; threads <= 4; threads++) {
+        float *together = step_with(threads, &again);
+        assert_int_equal(count, again);
+        assert_memory_equal(alone, together, count * sizeof *alone);
+        free(together);
+    }
+    free(alone);
+}
+
+// ---- what a token depends on ---------------------------------------------------------------------
+
+// Bytes from `from` on of all windows are others; every logit before them must stay, with thresholds that let in
+// much and little.
+static void later_bytes_change_no_earlier_logit(void **state) {
+    (void)state;
+    for (size_t i = 0; i < NET_COUNT; i++) {
+        model_fixture *f = small_model(NETS[i]);
+        void *held = f;
+        size_t T = f->config.context, row = REEF_VOCAB;
+        float *before = malloc(f->rows * row * sizeof *before);
+        assert_non_null(before);
+        f->batch.weight = NULL;
+        reef_gen_fold(f->net.gens[0], &f->config);
+        for (size_t from = 1; from < T; from++) {
+            float shift = 0.05f * (float)from - 0.2f;
+            for (uint32_t l = 0; l < f->config.layers; l++)
+                for (size_t e = 0; f->net.gens[0]->weights.blocks[l].moe.threshold && e < 3; e++)
+                    f->net.gens[0]->weights.blocks[l].moe.threshold[e] = 1.0f / 3 + shift;
+            forward(f, REEF_PASS_EVALUATE);
+            memcpy(before, f->pass.logits, f->rows * row * sizeof *before);
+            for (size_t w = 0; w < WINDOWS; w++)
+                for (size_t t = from; t < T; t++) f->tokens[w * T + t] ^= (uint8_t)(1 + from + t);
+            forward(f, REEF_PASS_EVALUATE);
+            for (size_t w = 0; w < WINDOWS; w++) {
+                size_t at = w * T * row, end = at + from * row;
+                assert_memory_equal(before + at, f->pass.logits + at, from * row * sizeof *before);
+                assert_memory_not_equal(before + end, f->pass.logits + end, row * sizeof *before);
+            }
+        }
+        free(before);
+        teardown(&held);
+    }
+}
+
+static void a_window_does_not_depend_on_its_neighbours(void **state) {
+    (void)state;
+    model_fixture *f = small_model(NETS[2]);
+    void *held = f;
+    size_t T = f->config.context, row = T * REEF_VOCAB;
+    float *alone = malloc(row * sizeof *alone);
+    assert_non_null(alone);
+    f->batch.weight = NULL;
+    reef_gen_fold(f->net.gens[0], &f->config);
+    forward(f, REEF_PASS_EVALUATE);
+    memcpy(alone, f->pass.logits + row, row * sizeof *alone);
+    for (size_t t = 0; t < T; t++) f->tokens[t] = 200;
+    forward(f, REEF_PASS_EVALUATE);
+    assert_memory_equal(alone, f->pass.logits + row, row * sizeof *alone);
+    memmove(f->tokens, f->tokens + T, T); // now it is the first
+    forward(f, REEF_PASS_EVALUATE);
+    assert_memory_equal(alone, f->pass.logits, row * sizeof *alone);
+    free(alone);
+    teardown(&held);
+}
+
+// ---- sealing and growing -------------------------------------------------------------------------
+
+static void opening_a_generation_changes_no_bit(void **state) {
+    (void)state;
+    model_fixture *f = small_model(NETS[2]);
+    void *held = f;
+    size_t count = f->rows * REEF_VOCAB;
+    float *before = malloc(count * sizeof *before);
+    assert_non_null(before);
+    f->batch.weight = NULL;
+    reef_gen_fold(f->net.gens[0], &f->config);
+    forward(f, REEF_PASS_EVALUATE);
+    memcpy(before, f->pass.logits, count * sizeof *before);
+    add_open_generation(f);
+    for (int fires = 0; fires < 2; fires++) {
+        memset(f->fire + f->rows, fires, f->rows);
+        reef_gen_fold(f->net.gens[1], &f->config);
+        forward(f, REEF_PASS_EVALUATE);
+        for (size_t i = 0; i < count; i++) assert_true(before[i] == f->pass.logits[i]);
+    }
+    // A mixture is the first generation's alone.
+    assert_non_null(reef_gen_find(f->net.gens[0], "block3.moe_threshold"));
+    assert_null(reef_gen_find(f->net.gens[1], "block3.w_moe_router"));
+    free(before);
+    teardown(&held);
+}
+
+static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
+    (void)state;
+    reef_error err;
+    reef_gen *grown = NULL;
+    model_fixture *f = small_model(NETS[2]); // tables for each of two heads, of d_key 6
+    void *held = f;
+    const reef_gen *open = f->net.gens[0];
+    assert_int_equal(reef_gen_grow(&grown, open, &f->config, 8, &err), REEF_OK);
+    for (uint32_t l = 0; l < 2; l++) {
+        const reef_peer *peer = &grown->peers[l], *old = &open->peers[l];
+        size_t row = l == 0 ? 3 * 12 : 12, w_up = l == 0 ? 12 : 0;
+        assert_int_equal(peer->row_values, row);
+        assert_int_equal(peer->expert_count, 64);
+        assert_memory_equal(peer->experts, old->experts, 25 * row * sizeof(float));
+        for (size_t n = 25; n < 64; n++) // the new ones are silent
+            for (size_t d = 0; d < 12; d++) assert_true(peer->experts[n * row + w_up + d] == 0.0f);
+        const reef_router_params *now = &grown->weights.routers[l];
+        assert_memory_equal(now->sub_keys_a, open->weights.routers[l].sub_keys_a,
+                            5 * 2 * 3 * sizeof(float));
+        bool same = true; // drawn, each head's its own
+        for (size_t d = 0; d < 3; d++)
+            same = same && now->sub_keys_b[7 * 6 + d] == now->sub_keys_b[7 * 6 + 3 + d];
+        assert_false(same);
+    }
+    assert_memory_equal(grown->weights.blocks[3].moe.w_in, open->weights.blocks[3].moe.w_in,
+                        3 * 12 * 10 * sizeof(float));
+    assert_memory_equal(grown->weights.blocks[3].moe.threshold,
+                        open->weights.blocks[3].moe.threshold, 3 * sizeof(float));
+    reef_gen_free(grown);
+    teardown(&held);
+}
+
+// ---- how large it is -----------------------------------------------------------------------------
+
+// Of the tensors of a block that are not of its attention or norms, those that train, and its rows.
+static uint64_t count_parameters(const reef_gen *gen, uint32_t layer) {
+    static const char *const OTHERS[] = {"norm", "w_qkv", "w_out"};
+    uint64_t count = (uint64_t)gen->peers[layer].expert_count * gen->peers[layer].row_values;
+    char block[16];
+    int length = snprintf(block, sizeof block, "block%u.", layer);
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        bool of_ffw = strncmp(tensor->name, block, (size_t)length) == 0 && tensor->grad != NULL;
+        for (size_t k = 0; k < 3; k++)
+            of_ffw = of_ffw && strncmp(tensor->name + length, OTHERS[k], strlen(OTHERS[k])) != 0;
+        if (of_ffw) count += tensor->count;
+    }
+    return count;
+}
+
+static void parameters_are_those_of_the_tensors_and_rows(void **state) {
+    (void)state;
+    for (size_t i = 0; i < NET_COUNT; i++) {
+        model_fixture *f = small_model(NETS[i]);
+        void *held = f;
+        for (uint32_t l = 0; l < f->config.layers; l++)
+            assert_int_equal(reef_layer_parameters(&f->config, l, 5),
+                             count_parameters(f->net.gens[0], l));
+        teardown(&held);
+    }
+}
+
+static void active_parameters_are_what_one_token_meets(void **state) {
+    (void)state;
+    reef_config config;
+    reef_config_default(&config);
+    strcpy(config.ffw, "pkdm"); // width 128, 8 heads of 16 and 64, side 64, 512 wide, 8 experts
+    const double queries = 128 * 512 + 2 * 512, keys = 2 * 64 * 32, dense = 2 * 128 * 512;
+    assert_true(reef_layer_parameters_active(&config, 0, 64) == queries + keys + 128 * 256);
+    assert_true(reef_layer_parameters_active(&config, 1, 64) == queries + keys + 128 * 128);
+    assert_true(reef_layer_parameters_active(&config, 2, 64) == dense);
+    assert_true(reef_layer_parameters_active(&config, 3, 64) == 8 * 128 + dense);
+    config.moe_capacity = 2.01f; // 33 tokens of a window of 128 are taken by each of 8
+    assert_int_equal(reef_moe_capacity(&config), 33);
+    assert_true(reef_layer_parameters_active(&config, 3, 64) == 8 * 128 + 33 * 8 / 128.0 * dense);
+    config.context = 100;
+    config.moe_experts = 10;
+    config.moe_capacity = 1.1f;
+    assert_int_equal(reef_moe_capacity(&config), 11);
+    config.context = 128;
+    config.moe_capacity = 1000;
+    assert_int_equal(reef_moe_capacity(&config), 128);
+    config.moe_capacity = 0.001f;
+    assert_int_equal(reef_moe_capacity(&config), 1);
+    strcpy(config.subkeys, "head");
+    assert_true(reef_layer_parameters_active(&config, 1, 64) == queries + 8 * keys + 128 * 128);
+}
+
+static void letters_have_names_and_say_what_retrieves(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"peer", "pkm", "dense", "moe"};
+    reef_config config;
+    reef_config_default(&config);
+    strcpy(config.ffw, "pkdm");
+    for (uint32_t l = 0; l < 4; l++) {
+        assert_string_equal(reef_ffw_text(reef_layer_ffw(&config, l)), NAMES[l]);
+        assert_int_equal(reef_layer_retrieves(&config, l), l < 2);
+    }
+    assert_int_equal(reef_config_retrieving_layers(&config), 2);
+    strcpy(config.ffw, "k"); // one letter is that of all
+    assert_int_equal(reef_config_retrieving_layers(&config), 4);
+    assert_int_equal(reef_layer_ffw(&config, 3), REEF_FFW_PKM);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_first_generation_of_every_kind_has_a_true_gradient),
+        cmocka_unit_test(a_later_generation_on_top_of_every_kind_has_a_true_gradient),
+        cmocka_unit_test(scores_of_values_have_a_true_gradient),
+        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
+        cmocka_unit_test(later_bytes_change_no_earlier_logit),
+        cmocka_unit_test(a_window_does_not_depend_on_its_neighbours),
+        cmocka_unit_test(opening_a_generation_changes_no_bit),
+        cmocka_unit_test(growing_keeps_rows_and_sub_keys_of_every_head),
+        cmocka_unit_test(parameters_are_those_of_the_tensors_and_rows),
+        cmocka_unit_test(active_parameters_are_what_one_token_meets),
+        cmocka_unit_test(letters_have_names_and_say_what_retrieves),
+    };
+    return cmocka_run_group_tests_name("trainer kinds", tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+// See chart_curves.h.
+#include "chart_curves.h"
+
+#include "svg.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define TEXT_SIZE 15.0
+#define TITLE_SIZE 18.0
+#define LEFT_MARGIN 76.0
+#define RIGHT_MARGIN 24.0
+#define TOP_MARGIN 74.0 // title and legend
+#define BOTTOM_MARGIN 60.0
+#define MARK 4.0      // half the side of a point's square
+#define X_TICKS_MAX 9 // that fit beside each other
+#define LEVEL_DASHES "8 6"
+
+// Told apart also without colour: marks, and in the legend names.
+static const char *const COLOURS[] = {"#1d5fa3", "#c8402f", "#2e8b57", "#8a5ab0",
+                                      "#c98a1b", "#4a4a4a", "#2aa1a1", "#a3446b"};
+#define COLOUR_COUNT (sizeof(COLOURS) / sizeof(COLOURS[0]))
+
+typedef struct axes {
+    double left, top, width, height;
+    double x_low, x_high, y_low, y_high; // x in logarithms
+} axes;
+
+static double page_x(const axes *a, double x) {
+    return a->left + a->width * (log10(x) - a->x_low) / (a->x_high - a->x_low);
+}
+
+static double page_y(const axes *a, double y) {
+    return a->top + a->height * (1 - (y - a->y_low) / (a->y_high - a->y_low));
+}
+
+// A margin around what there is, also around a single value.
+static void widen(double *low, double *high, double share, double least) {
+    double margin = fmax(share * (*high - *low), least);
+    *low -= margin;
+    *high += margin;
+}
+
+static axes fit_axes(const chart_curves *chart, chart_box box) {
+    axes a = {.left = box.x + LEFT_MARGIN,
+              .top = box.y + TOP_MARGIN,
+              .width = box.width - LEFT_MARGIN - RIGHT_MARGIN,
+              .height = box.height - TOP_MARGIN - BOTTOM_MARGIN,
+              .x_low = INFINITY,
+              .x_high = -INFINITY,
+              .y_low = INFINITY,
+              .y_high = -INFINITY};
+    for (size_t c = 0; c < chart->count; c++)
+        for (size_t i = 0; i < chart->curves[c].count; i++) {
+            const chart_point *point = &chart->curves[c].points[i];
+            a.y_low = fmin(a.y_low, point->low);
+            a.y_high = fmax(a.y_high, point->high);
+            if (chart->curves[c].level) continue;
+            a.x_low = fmin(a.x_low, log10(point->x));
+            a.x_high = fmax(a.x_high, log10(point->x));
+        }
+    if (!(a.x_low <= a.x_high)) a.x_low = a.x_high = 0;
+    if (!(a.y_low <= a.y_high)) a.y_low = a.y_high = 1;
+    widen(&a.x_low, &a.x_high, 0.04, 0.02);
+    widen(&a.y_low, &a.y_high, 0.08, 0.005 * fabs(a.y_high));
+    return a;
+}
+
+// 20k, 1.5M
+static void short_number(double value, char out[CLI_WORD_BYTES]) {
+    if (value >= 1e9)
+        snprintf(out, CLI_WORD_BYTES, "%gG", value / 1e9);
+    else if (value >= 1e6)
+        snprintf(out, CLI_WORD_BYTES, "%gM", value / 1e6);
+    else if (value >= 1e4)
+        snprintf(out, CLI_WORD_BYTES, "%gk", value / 1e3);
+    else
+        snprintf(out, CLI_WORD_BYTES, "%g", value);
+}
+
+static void x_tick(FILE *out, const axes *a, double x) {
+    char label[CLI_WORD_BYTES];
+    double bottom = a->top + a->height;
+    short_number(x, label);
+    svg_line(out, page_x(a, x), bottom, page_x(a, x), bottom + 6, SVG_PALE, 1, NULL);
+    svg_text(out, page_x(a, x), bottom + 23, TEXT_SIZE, "middle", SVG_INK, label);
+}
+
+// The steps within a power of ten: as many as there is room for.
+static void draw_x_ticks(FILE *out, const axes *a) {
+    static const double STEPS[3][9] = {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 2, 5}, {1}};
+    static const size_t COUNTS[3] = {9, 3, 1};
+    int first = (int)floor(a->x_low), last = (int)ceil(a->x_high);
+    for (size_t kind = 0; kind < 3; kind++) {
+        size_t shown = 0;
+        for (int draw = 0; draw < 2; draw++)
+            for (int power = first; power <= last; power++)
+                for (size_t s = 0; s < COUNTS[kind]; s++) {
+                    double x = STEPS[kind][s] * pow(10, power);
+                    if (log10(x) < a->x_low || log10(x) > a->x_high) continue;
+                    if (draw == 0)
+                        shown++;
+                    else if (shown <= X_TICKS_MAX || kind == 2)
+                        x_tick(out, a, x);
+                }
+        if (shown <= X_TICKS_MAX) return;
+    }
+}
+
+static void draw_axes(FILE *out, const axes *a, const chart_curves *chart) {
+    double tick = chart_tick(a->y_high - a->y_low, 6);
+    for (int i = (int)ceil(a->y_low / tick); i * tick <= a->y_high; i++) {
+        double y = i * tick;
+        char label[CLI_WORD_BYTES];
+        snprintf(label, sizeof(label), "%.6g", y);
+        svg_line(out, a->left, page_y(a, y), a->left + a->width, page_y(a, y), SVG_GRID, 1, NULL);
+        svg_text(out, a->left - 10, page_y(a, y) + 5, TEXT_SIZE, "end", SVG_INK, label);
+    }
+    draw_x_ticks(out, a);
+    svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
+             chart->x_title);
+    svg_text_upwards(out, a->left - 58, a->top + a->height / 2, TEXT_SIZE, chart->y_title);
+}
+
+static void draw_curve(FILE *out, const axes *a, const chart_curve *curve, const char *colour) {
+    for (size_t i = 0; i < curve->count; i++) {
+        const chart_point *point = &curve->points[i];
+        double y = page_y(a, point->y);
+        if (curve->level) {
+            svg_line(out, a->left, y, a->left + a->width, y, colour, 2, LEVEL_DASHES);
+            continue;
+        }
+        double x = page_x(a, point->x);
+        if (i > 0)
+            svg_line(out, page_x(a, point[-1].x), page_y(a, point[-1].y), x, y, colour, 2.5, NULL);
+        if (point->high > point->low)
+            svg_line(out, x, page_y(a, point->low), x, page_y(a, point->high), colour, 1.5, NULL);
+        svg_rect(out, x - MARK, y - MARK, 2 * MARK, 2 * MARK, colour, NULL);
+    }
+}
+
+static void draw_legend(FILE *out, const axes *a, const chart_curves *chart) {
+    double x = a->left, y = a->top - 26;
+    for (size_t c = 0; c < chart->count; c++) {
+        double width = 58 + 8.2 * (double)cli_width(chart->curves[c].name);
+        if (x > a->left && x + width > a->left + a->width + RIGHT_MARGIN) {
+            x = a->left;
+            y += 19;
+        }
+        svg_line(out, x, y, x + 28, y, COLOURS[c % COLOUR_COUNT], 2.5,
+                 chart->curves[c].level ? LEVEL_DASHES : NULL);
+        svg_text(out, x + 35, y + 5, TEXT_SIZE, "start", SVG_INK, chart->curves[c].name);
+        x += width;
+    }
+}
+
+void chart_curves_svg(FILE *out, const chart_curves *chart, chart_box box) {
+    axes a = fit_axes(chart, box);
+    svg_text(out, a.left, box.y + 22, TITLE_SIZE, "start", SVG_INK, chart->title);
+    draw_axes(out, &a, chart);
+    for (size_t c = 0; c < chart->count; c++)
+        draw_curve(out, &a, &chart->curves[c], COLOURS[c % COLOUR_COUNT]);
+    draw_legend(out, &a, chart);
+}

@@ -1,0 +1,126 @@
+// What help says about commands, as text and as JSON; manual.c writes the same as pages of the manual.
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HELP_COLUMN 26 // where the explanation of an option begins
+
+static void print_option(const cli_option *option) {
+    char *left = option->value ? cli_format("  --%s %s", option->name, option->value)
+                               : cli_format("  --%s", option->name);
+    // What does not fit before the column gets a line of its own.
+    if (strlen(left) + 2 > HELP_COLUMN)
+        printf("%s\n%*s%s\n", left, HELP_COLUMN, "", option->help);
+    else
+        printf("%-*s%s\n", HELP_COLUMN, left, option->help);
+    free(left);
+}
+
+static void print_synopsis(const cli_command *command) {
+    printf("usage: reef %s", command->name);
+    if (command->traits & CLI_POOL) printf(" [POOL]");
+    printf(" [OPTIONS]");
+    if (command->operands[0]) printf(" %s", command->operands);
+    printf("\n");
+}
+
+static void print_options(const cli_command *command, const cli_options *list) {
+    printf("\noptions:\n");
+    for (size_t i = 0; i < list->count; i++) {
+        cli_option option = list->options[i];
+        const reef_config_field *field =
+            command->traits & CLI_CONFIG ? cli_config_field(option.name) : NULL;
+        char *help = field ? cli_format("%s [%s]", option.help, field->standard) : NULL;
+        if (help) option.help = help;
+        print_option(&option);
+        free(help);
+    }
+    if (command->traits & CLI_CONFIG) printf("\nDefaults stand in brackets.\n");
+}
+
+static void print_help(const cli_command *command, const cli_options *list) {
+    printf("reef %s: %s\n\n", command->name, command->summary);
+    print_synopsis(command);
+    printf("\n%s\n", command->manual->about);
+    print_options(command, list);
+    printf("\nexample:\n");
+    const char *line = command->manual->example;
+    while (*line) {
+        int length = (int)strcspn(line, "\n");
+        printf("  $ %.*s\n", length, line);
+        line += length;
+        line += *line == '\n';
+    }
+}
+
+static json_t *command_json(const cli_command *command, const cli_options *list) {
+    json_t *options = json_array();
+    for (size_t i = 0; i < list->count; i++) {
+        const cli_option *option = &list->options[i];
+        json_array_append_new(options, json_pack("{s:s, s:s?, s:s}", "name", option->name, "value",
+                                                 option->value, "help", option->help));
+    }
+    return json_pack("{s:s, s:s, s:b, s:s, s:s, s:o, s:s}", "name", command->name, "operands",
+                     command->operands, "pool", (command->traits & CLI_POOL) != 0, "summary",
+                     command->summary, "about", command->manual->about, "options", options,
+                     "example", command->manual->example);
+}
+
+reef_status cli_help(cli_call *cli, const cli_command *command, reef_error *err) {
+    cli_options list;
+    cli_options_init(&list, command);
+    reef_status status = REEF_OK;
+    if (cli->json)
+        status = cli_answer(cli, command_json(command, &list), err);
+    else
+        print_help(command, &list);
+    cli_options_release(&list);
+    return status;
+}
+
+// Whether the first word of a command's name is this one, and another follows.
+static bool is_group(const cli_command *command, const char *first) {
+    size_t length = strlen(first);
+    return strncmp(command->name, first, length) == 0 && command->name[length] == ' ';
+}
+
+bool cli_group_has(const char *first) {
+    size_t count;
+    const cli_command *commands = cli_commands(&count);
+    for (size_t i = 0; i < count; i++)
+        if (is_group(&commands[i], first)) return true;
+    return false;
+}
+
+static json_t *commands_json(const char *first) {
+    size_t count;
+    const cli_command *commands = cli_commands(&count);
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        if (!first || is_group(&commands[i], first))
+            json_array_append_new(array,
+                                  json_pack("{s:s, s:s, s:s}", "name", commands[i].name, "operands",
+                                            commands[i].operands, "summary", commands[i].summary));
+    return json_pack("{s:o}", "commands", array);
+}
+
+reef_status cli_help_list(cli_call *cli, const char *first, reef_error *err) {
+    if (cli->json) return cli_answer(cli, commands_json(first), err);
+    size_t count;
+    const cli_command *commands = cli_commands(&count);
+    if (first)
+        printf("usage: reef %s COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n", first);
+    else
+        printf("reef: a lifelong-learning expert store\n\n"
+               "usage: reef COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n");
+    for (size_t i = 0; i < count; i++)
+        if (!first || is_group(&commands[i], first))
+            printf("  %-22s%s\n", commands[i].name, commands[i].summary);
+    if (first) return REEF_OK;
+    printf(
+        "\nA pool is a directory: the first argument, or --pool, or REEF_POOL. REEF_ISA (scalar,\n"
+        "avx2, avx512) chooses the kernels. `reef COMMAND --help` explains a command; reefd is\n"
+        "the daemon that trains a pool.\n");
+    return REEF_OK;
+}

@@ -1,0 +1,105 @@
+// The options of a command: its own, and those that its row of the table of commands stands for.
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const cli_option POOL_OPTIONS[] = {
+    {"pool", "POOL", "directory of the pool; also the first argument, or REEF_POOL"},
+    {"verbose", NULL, "first say whether the daemon's socket is used or the pool itself"},
+    {0},
+};
+static const cli_option COMPUTE_OPTIONS[] = {
+    {"threads", "N", "threads to compute with (default: one per core)"},
+    {"memory", "SIZE", "what to hold in memory, such as 2G (default: all there is)"},
+    {0},
+};
+static const cli_option CHANGE_OPTIONS[] = {
+    {"dry-run", NULL, "say what would happen and change nothing"},
+    {0},
+};
+static const cli_option DAEMON_OPTIONS[] = {
+    {"socket", "PATH", "the daemon's socket (default: reefd.sock in the pool)"},
+    {0},
+};
+static const cli_option ASK_OPTIONS[] = {
+    {"yes", NULL, "go on without asking"},
+    {0},
+};
+static const cli_option COMMON_OPTIONS[] = {
+    {"json", NULL, "answer with one JSON document"},
+    {"help", NULL, "print this help"},
+    {0},
+};
+
+static void list_add(cli_options *list, const cli_option *options) {
+    for (; options && options->name; options++) list->options[list->count++] = *options;
+}
+
+static size_t options_count(const cli_option *options) {
+    size_t count = 0;
+    while (options && options[count].name) count++;
+    return count;
+}
+
+static bool list_has(const cli_options *list, const char *name) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->options[i].name, name) == 0) return true;
+    return false;
+}
+
+// d_model is --d-model.
+static void list_add_config(cli_options *list) {
+    size_t field_count, bytes = 0;
+    const reef_config_field *fields = reef_config_fields(&field_count);
+    for (size_t i = 0; i < field_count; i++) bytes += strlen(fields[i].name) + 1;
+    list->names = cli_alloc(bytes, 1);
+    char *name = list->names;
+    for (size_t i = 0; i < field_count; i++) {
+        memcpy(name, fields[i].name, strlen(fields[i].name) + 1);
+        for (char *c = name; *c; c++)
+            if (*c == '_') *c = '-';
+        if (list_has(list, name)) continue; // the command explains it itself
+        list->options[list->count++] =
+            (cli_option){.name = name, .value = "VALUE", .help = fields[i].help};
+        name += strlen(name) + 1;
+    }
+}
+
+void cli_options_init(cli_options *list, const cli_command *command) {
+    size_t field_count;
+    reef_config_fields(&field_count);
+    size_t most = options_count(command->manual->options) + field_count +
+                  options_count(POOL_OPTIONS) + options_count(COMPUTE_OPTIONS) +
+                  options_count(CHANGE_OPTIONS) + options_count(DAEMON_OPTIONS) +
+                  options_count(ASK_OPTIONS) + options_count(COMMON_OPTIONS);
+    *list = (cli_options){.options = cli_alloc(most, sizeof(*list->options))};
+    list_add(list, command->manual->options);
+    if (command->traits & CLI_CONFIG) list_add_config(list);
+    if (command->traits & CLI_POOL) list_add(list, POOL_OPTIONS);
+    if (command->traits & CLI_COMPUTES) list_add(list, COMPUTE_OPTIONS);
+    if (command->traits & CLI_CHANGES) list_add(list, CHANGE_OPTIONS);
+    if (command->traits & CLI_ASKS) list_add(list, ASK_OPTIONS);
+    if (command->traits & CLI_DAEMON) list_add(list, DAEMON_OPTIONS);
+    list_add(list, COMMON_OPTIONS);
+}
+
+void cli_options_release(cli_options *list) {
+    free(list->options);
+    free(list->names);
+    *list = (cli_options){0};
+}
+
+const reef_config_field *cli_config_field(const char *option) {
+    size_t field_count;
+    const reef_config_field *fields = reef_config_fields(&field_count);
+    for (size_t f = 0; f < field_count; f++) {
+        const char *a = option, *b = fields[f].name;
+        while (*a && (*a == *b || (*a == '-' && *b == '_'))) {
+            a++;
+            b++;
+        }
+        if (*a == '\0' && *b == '\0') return &fields[f];
+    }
+    return NULL;
+}

@@ -1,0 +1,44 @@
+// reef completion: a script that lets a shell complete command lines of reef and reefd.
+#include "completion.h"
+
+#include "commands.h"
+
+#include <stdlib.h>
+
+const cli_manual completion_manual = {
+    .about = "Prints the script. `cmake --install` and the packages put it where the shells look "
+             "for it; without "
+             "them\n"
+             "a shell reads it as in the examples. For zsh: a file _reef in a directory of $fpath; "
+             "for fish: "
+             "reef.fish\n"
+             "and reefd.fish in ~/.config/fish/completions.",
+    .options = NULL,
+    .example = "reef completion bash > reef.bash && . ./reef.bash\n"
+               "reef completion zsh > _reef\n"
+               "reef completion fish > reef.fish",
+};
+
+// The script as one JSON text, for programs that install it.
+static reef_status answer(cli_call *cli, const char *shell, reef_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory for the script");
+    bool known = completion_write(out, shell);
+    reef_status status = REEF_OK;
+    if (fclose(out) != 0) status = reef_fail(err, REEF_NO_MEMORY, "no memory for the script");
+    if (status == REEF_OK && !known)
+        status = reef_fail(err, REEF_INVALID,
+                           "'%.40s' is no shell that is known: bash, zsh or fish", shell);
+    if (status == REEF_OK && cli->json)
+        status = cli_answer(cli, json_pack("{s:s, s:s}", "shell", shell, "script", text), err);
+    else if (status == REEF_OK)
+        fputs(text, stdout);
+    free(text);
+    return status;
+}
+
+reef_status cmd_completion(cli_call *cli, reef_error *err) {
+    return answer(cli, cli->operands[0], err);
+}

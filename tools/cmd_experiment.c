@@ -1,0 +1,264 @@
+// reef experiment: the paper's figures and tables on one's own machine and data.
+#include "commands.h"
+#include "experiment.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JOBS_MAX 64
+#define ARGUMENTS_MAX 24
+
+static const cli_option OPTIONS[] = {
+    {"work", "DIR", "pools and results are kept here (default: beside CONFIG.ini, as CONFIG.work)"},
+    {"data", "DIR", "where the paths in the file begin (default: the file's own directory)"},
+    {"jobs", "N", "models that are trained at a time, each on its share of the cores (default 1)"},
+    {"quick", NULL, "with the section [quick] of the file: shapes, not results"},
+    {"plan", NULL, "only say what is wanted and not done yet"},
+    {"keep-pools", NULL, "keep the pool of every model, not of the best ones only"},
+    {"cell", "ID", "train this one model; what the command starts itself with"},
+    {0},
+};
+
+#define ABOUT_ALL                                                                                  \
+    "\n\nEvery model is trained by the trainer of reefd on the same text, which is read again "    \
+    "and "                                                                                         \
+    "again,\n"                                                                                     \
+    "until its budget of FLOPs is spent, and then measured on held-out text. The learning rate "   \
+    "is\n"                                                                                         \
+    "chosen once for a system, at tune_size. Finished models are kept in results.jsonl in the "    \
+    "work\n"                                                                                       \
+    "directory; killed and run again, it goes on, and ends with the same figures. Beside it are "  \
+    "the\n"                                                                                        \
+    "table as CSV and the picture as SVG. tools/experiments has the files, docs/PAPER.md what "    \
+    "came out."
+
+#define MANUAL(name, about_text, example_text)                                                     \
+    const cli_manual name##_manual = {                                                             \
+        .about = about_text ABOUT_ALL, .options = OPTIONS, .example = example_text}
+
+MANUAL(experiment_isoflop,
+       "Perplexity over parameters at equal budgets (He 2024, figure 1): every [system] in every "
+       "[size].\n"
+       "The best size of each system is trained with all seeds.",
+       "reef experiment isoflop tools/experiments/isoflop.ini --data data/text --jobs 2\n"
+       "reef experiment isoflop tools/experiments/isoflop.ini --data data/text --quick --json");
+MANUAL(experiment_experts,
+       "Perplexity over the number of experts, with as many of them active (He 2024, figure 3a): "
+       "each\n"
+       "of vary_side, squared. A system that retrieves nothing is the line that they are compared "
+       "with.",
+       "reef experiment experts tools/experiments/experts.ini --data data/text");
+MANUAL(experiment_active,
+       "Perplexity over heads, a line for each number of active experts (He 2024, figure 3b): "
+       "vary_heads\n"
+       "and vary_active, their product.",
+       "reef experiment active tools/experiments/active.ini --data data/text");
+MANUAL(experiment_batchnorm,
+       "With and without batch norm of queries, for each of vary_side: perplexity, the share of "
+       "experts\n"
+       "that held-out text uses, and how unevenly (He 2024, table 2).",
+       "reef experiment batchnorm tools/experiments/batchnorm.ini --data data/text");
+MANUAL(experiment_datasets,
+       "Perplexity on each of [datasets] of the best model of every system and budget (He 2024, "
+       "table 1).\n"
+       "With the file of isoflop its models are taken as they are.",
+       "reef experiment datasets tools/experiments/isoflop.ini --data data/text");
+
+typedef struct run {
+    cli_call *cli;
+    experiment_kind kind;
+    experiment e;
+    experiment_work work;
+    experiment_cells cells;
+    json_t *results;
+    char *csv, *svg;
+    int lock;
+    uint64_t jobs;
+    const char *arguments[ARGUMENTS_MAX]; // for the processes of cells
+    char threads[CLI_WORD_BYTES], memory[CLI_WORD_BYTES];
+    bool stopped;
+} run;
+
+static const char *kind_name(const run *r) {
+    return strchr(r->cli->command->name, ' ') + 1;
+}
+
+static char *work_directory(const cli_call *cli) {
+    const char *given = cli_text(cli, "work"), *path = cli->operands[0];
+    if (given) return cli_format("%s", given);
+    size_t length = strlen(path);
+    if (length > 4 && strcmp(path + length - 4, ".ini") == 0) length -= 4;
+    return cli_format("%.*s.work", (int)length, path);
+}
+
+static size_t threads_of(const cli_call *cli, size_t jobs) {
+    size_t cores = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
+    if (cli->threads) return cli->threads;
+    return cores > jobs ? cores / jobs : 1;
+}
+
+// What a cell's process has to know to make the same plan.
+static void list_arguments(run *r) {
+    const cli_call *cli = r->cli;
+    size_t count = 0;
+    r->arguments[count++] = "reef";
+    r->arguments[count++] = "experiment";
+    r->arguments[count++] = kind_name(r);
+    r->arguments[count++] = cli->operands[0];
+    r->arguments[count++] = "--work";
+    r->arguments[count++] = r->work.directory;
+    r->arguments[count++] = "--threads";
+    r->arguments[count++] = r->threads;
+    if (cli_text(cli, "data")) {
+        r->arguments[count++] = "--data";
+        r->arguments[count++] = cli_text(cli, "data");
+    }
+    if (cli_text(cli, "quick")) r->arguments[count++] = "--quick";
+    if (cli->memory_bytes > 0) {
+        snprintf(r->memory, sizeof(r->memory), "%" PRIu64, cli->memory_bytes);
+        r->arguments[count++] = "--memory";
+        r->arguments[count++] = r->memory;
+    }
+    r->arguments[count] = NULL;
+}
+
+static reef_status begin(run *r, reef_error *err) {
+    cli_call *cli = r->cli;
+    r->jobs = 1;
+    reef_status status = cli_integer(cli, "jobs", 1, JOBS_MAX, &r->jobs, err);
+    if (status == REEF_OK)
+        status = experiment_read(&r->e, cli->operands[0], cli_text(cli, "data"),
+                                 cli_text(cli, "quick") != NULL, err);
+    if (status == REEF_OK) status = experiment_check(&r->e, r->kind, err);
+    if (status != REEF_OK) return status;
+    r->work = (experiment_work){.directory = work_directory(cli),
+                                .threads = threads_of(cli, (size_t)r->jobs),
+                                .memory_bytes = cli->memory_bytes,
+                                .keep_pools = cli_text(cli, "keep-pools") != NULL,
+                                .arguments = r->arguments};
+    snprintf(r->threads, sizeof(r->threads), "%zu", r->work.threads);
+    list_arguments(r);
+    r->csv = cli_format("%s/%s.csv", r->work.directory, kind_name(r));
+    if (r->kind != EXPERIMENT_DATASETS) // a table
+        r->svg = cli_format("%s/%s.svg", r->work.directory, kind_name(r));
+    if (!cli_text(cli, "cell")) status = experiment_lock(r->work.directory, &r->lock, err);
+    return status == REEF_OK ? experiment_results_read(r->work.directory, &r->results, err)
+                             : status;
+}
+
+static size_t missing(const run *r) {
+    size_t count = 0;
+    for (size_t i = 0; i < r->cells.count; i++)
+        count += json_object_get(r->results, r->cells.items[i].id) == NULL;
+    return count;
+}
+
+static reef_status plan(run *r, reef_error *err) {
+    experiment_cells_release(&r->cells);
+    return experiment_plan(&r->e, r->kind, r->results, &r->cells, err);
+}
+
+static reef_status run_cell(run *r, reef_error *err) {
+    const char *id = cli_text(r->cli, "cell");
+    for (size_t i = 0; i < r->cells.count; i++)
+        if (strcmp(r->cells.items[i].id, id) == 0)
+            return experiment_cell_leave(&r->e, &r->work, &r->cells.items[i], err);
+    return reef_fail(err, REEF_NOT_FOUND, "no model '%.40s' is wanted; see --plan --json", id);
+}
+
+// What is wanted follows from what is known, so it is asked again after every stage.
+static reef_status run_stages(run *r, reef_error *err) {
+    reef_status status = plan(r, err);
+    while (status == REEF_OK && missing(r) > 0 && !r->stopped) {
+        status = experiment_run(&r->e, &r->work, &r->cells, (size_t)r->jobs, r->results,
+                                &r->stopped, err);
+        if (status == REEF_OK) status = plan(r, err);
+    }
+    if (status == REEF_OK) status = experiment_write_csv(r->csv, &r->e, &r->cells, r->results, err);
+    if (status == REEF_OK && r->svg)
+        status = experiment_write_svg(r->svg, &r->e, r->kind, &r->cells, r->results, err);
+    return status;
+}
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static reef_status answer_plan(run *r, reef_error *err) {
+    json_t *wanted = json_array();
+    double flops = 0;
+    for (size_t i = 0; i < r->cells.count; i++) {
+        const experiment_cell *cell = &r->cells.items[i];
+        if (json_object_get(r->results, cell->id)) continue;
+        flops += cell->budget;
+        json_array_append_new(wanted,
+                              json_pack("{s:s, s:s, s:s, s:o, s:b}", "id", cell->id, "system",
+                                        cell->system, "size", cell->size, "budget",
+                                        cli_real(cell->budget), "tuning", cell->tuning));
+    }
+    if (r->cli->json)
+        return cli_answer(r->cli,
+                          json_pack("{s:s, s:o, s:o}", "work", r->work.directory, "wanted", wanted,
+                                    "flops", cli_real(flops)),
+                          err);
+    printf("%zu models are wanted now, for %.3g FLOPs; what they say may want more\n",
+           json_array_size(wanted), flops);
+    json_decref(wanted);
+    return REEF_OK;
+}
+
+static reef_status answer(run *r, reef_error *err) {
+    if (r->stopped)
+        fprintf(stderr,
+                "reef %s: stopped; %zu models are still wanted, and the same command goes on from "
+                "here\n",
+                r->cli->command->name, missing(r));
+    if (r->cli->json)
+        return cli_answer(r->cli,
+                          json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "experiment", kind_name(r),
+                                    "finished", !r->stopped, "work", cli_path(r->work.directory),
+                                    "csv", cli_path(r->csv), "svg",
+                                    r->svg ? cli_path(r->svg) : json_null(), "cells",
+                                    experiment_json(&r->cells, r->results)),
+                          err);
+    experiment_print(&r->e, r->kind, &r->cells, r->results);
+    printf("wrote %s%s%s\n", r->csv, r->svg ? " and " : "", r->svg ? r->svg : "");
+    return REEF_OK;
+}
+
+static reef_status run_experiment(cli_call *cli, experiment_kind kind, reef_error *err) {
+    run r = {.cli = cli, .kind = kind, .lock = -1};
+    reef_status status = begin(&r, err);
+    bool only_plan = cli_text(cli, "plan") != NULL, one_cell = cli_text(cli, "cell") != NULL;
+    if (status == REEF_OK) status = only_plan || one_cell ? plan(&r, err) : run_stages(&r, err);
+    if (status == REEF_OK)
+        status = only_plan ? answer_plan(&r, err) : one_cell ? run_cell(&r, err) : answer(&r, err);
+    experiment_cells_release(&r.cells);
+    json_decref(r.results);
+    experiment_release(&r.e);
+    free(r.work.directory);
+    free(r.csv);
+    free(r.svg);
+    if (r.lock >= 0) (void)close(r.lock);
+    return status;
+}
+
+reef_status cmd_experiment_isoflop(cli_call *cli, reef_error *err) {
+    return run_experiment(cli, EXPERIMENT_ISOFLOP, err);
+}
+
+reef_status cmd_experiment_experts(cli_call *cli, reef_error *err) {
+    return run_experiment(cli, EXPERIMENT_EXPERTS, err);
+}
+
+reef_status cmd_experiment_active(cli_call *cli, reef_error *err) {
+    return run_experiment(cli, EXPERIMENT_ACTIVE, err);
+}
+
+reef_status cmd_experiment_batchnorm(cli_call *cli, reef_error *err) {
+    return run_experiment(cli, EXPERIMENT_BATCHNORM, err);
+}
+
+reef_status cmd_experiment_datasets(cli_call *cli, reef_error *err) {
+    return run_experiment(cli, EXPERIMENT_DATASETS, err);
+}

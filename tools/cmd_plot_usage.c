@@ -1,0 +1,241 @@
+// reef plot usage: how much of the work the most used experts of each generation do, in the terminal or as SVG.
+//
+// Experts of all layers of a generation are put in the order of their use, most used first. The curve is the share of
+// all selections that the first x per cent of them had: a straight line where all are used alike.
+#include "chart.h"
+#include "commands.h"
+#include "svg.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define CURVE_POINTS 101 // 0 % to 100 % of the experts
+#define BAR_COLUMNS 30
+#define COLOUR_COUNT 8
+#define LEFT 74.0
+#define TOP 62.0
+#define SIDE 460.0 // of the square
+#define TICKS 5
+
+static const cli_option OPTIONS[] = {
+    {"svg", "FILE", "write a picture instead of drawing in the terminal"},
+    {0},
+};
+
+const cli_manual plot_usage_manual = {
+    .about = "For each generation: the share of its experts that were ever chosen, and which share "
+             "of all selections "
+             "its\n"
+             "most used 1, 10 and 50 % had. The picture has the whole curves; a straight line from "
+             "corner to corner "
+             "is\n"
+             "even use. `reef usage` has the numbers of one generation layer by layer.",
+    .options = OPTIONS,
+    .example = "reef plot usage reef.pool\n"
+               "reef plot usage reef.pool --svg usage.svg",
+};
+
+typedef struct usage_curve {
+    uint32_t generation;
+    bool sealed;
+    reef_usage_summary summary;
+    double share[CURVE_POINTS];
+} usage_curve;
+
+// ---- reading -------------------------------------------------------------------------------------
+
+static int most_first(const void *a, const void *b) {
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left < right) - (left > right);
+}
+
+static void fill_curve(usage_curve *curve, uint64_t *counts, size_t count) {
+    double total = 0, sum = 0;
+    qsort(counts, count, sizeof(*counts), most_first);
+    for (size_t i = 0; i < count; i++) total += (double)counts[i];
+    size_t at = 0;
+    for (size_t p = 0; p < CURVE_POINTS; p++) {
+        size_t end = count * p / (CURVE_POINTS - 1);
+        for (; at < end; at++) sum += (double)counts[at];
+        curve->share[p] = total > 0 ? sum / total : NAN;
+    }
+}
+
+static reef_status read_curve(cli_pool *pool, uint32_t g, usage_curve *curve, reef_error *err) {
+    const reef_generation *generation = &pool->generations[g];
+    size_t each = (size_t)generation->side * generation->side, count = 0;
+    curve->generation = g;
+    curve->sealed = generation->sealed;
+    reef_status status = cli_usage_summary(pool, generation, &curve->summary, err);
+    uint64_t *counts = cli_alloc(each * cli_peer_layers(&pool->config), sizeof(*counts));
+    for (uint32_t layer = 0; status == REEF_OK && layer < pool->config.layers; layer++) {
+        reef_usage *usage = NULL;
+        if (!cli_layer_is_peer(&pool->config, layer)) continue;
+        status = cli_usage_read(pool, generation, layer, &usage, err);
+        for (size_t i = 0; status == REEF_OK && i < each; i++) counts[count++] = usage[i].count;
+        free(usage);
+    }
+    if (status == REEF_OK) fill_curve(curve, counts, count);
+    free(counts);
+    return status;
+}
+
+// *curves is the caller's; consolidated generations have none.
+static reef_status read_curves(cli_pool *pool,
+                               usage_curve **curves,
+                               size_t *count,
+                               reef_error *err) {
+    reef_status status = REEF_OK;
+    *count = 0;
+    *curves = cli_alloc(pool->generation_count, sizeof(**curves));
+    for (uint32_t g = 0; status == REEF_OK && g < pool->generation_count; g++)
+        if (!reef_generation_is_empty(&pool->generations[g]))
+            status = read_curve(pool, g, &(*curves)[(*count)++], err);
+    return status;
+}
+
+// ---- showing -------------------------------------------------------------------------------------
+
+static json_t *curves_json(const usage_curve *curves, size_t count) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_t *shares = json_array();
+        for (size_t p = 0; p < CURVE_POINTS; p++)
+            json_array_append_new(shares, cli_real(curves[i].share[p]));
+        const reef_usage_summary *s = &curves[i].summary;
+        json_array_append_new(
+            list, json_pack("{s:I, s:b, s:I, s:o, s:o, s:I, s:o}", "generation",
+                            (json_int_t)curves[i].generation, "sealed", curves[i].sealed, "experts",
+                            (json_int_t)s->expert_count, "used_percent", cli_real(s->used_percent),
+                            "unevenness", cli_real(s->unevenness), "selections",
+                            (json_int_t)s->selections, "share", shares));
+    }
+    return json_pack("{s:o}", "generations", list);
+}
+
+static void print_share(cli_table *table, double share) {
+    if (isfinite(share))
+        cli_table_cell(table, "%.1f", 100 * share);
+    else
+        cli_table_cell(table, "%s", "");
+}
+
+static void print_curves(const usage_curve *curves, size_t count) {
+    static const char *const HEADING[] = {"generation", "experts",   "used %",   "",
+                                          "1 % do %",   "10 % do %", "50 % do %"};
+    cli_table *table = cli_table_new(">>><>>>", HEADING);
+    for (size_t i = 0; i < count; i++) {
+        char words[CLI_WORD_BYTES], bar[BAR_COLUMNS + 1] = "";
+        long length = lround(curves[i].summary.used_percent * BAR_COLUMNS / 100);
+        for (long k = 0; k < length && k < BAR_COLUMNS; k++) bar[k] = '#';
+        cli_table_cell(table, "%" PRIu32, curves[i].generation);
+        cli_table_cell(table, "%s", cli_count(curves[i].summary.expert_count, words));
+        cli_table_cell(table, "%.1f", curves[i].summary.used_percent);
+        cli_table_cell(table, "%s", bar);
+        print_share(table, curves[i].share[1]);
+        print_share(table, curves[i].share[10]);
+        print_share(table, curves[i].share[50]);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static double page_x(double share) {
+    return LEFT + SIDE * share;
+}
+
+static double page_y(double share) {
+    return TOP + SIDE * (1 - share);
+}
+
+static void draw_axes(FILE *out) {
+    for (int i = 0; i <= TICKS; i++) {
+        double share = (double)i / TICKS;
+        char label[CLI_WORD_BYTES];
+        snprintf(label, sizeof(label), "%d", 100 * i / TICKS);
+        svg_line(out, LEFT, page_y(share), LEFT + SIDE, page_y(share), SVG_GRID, 1, NULL);
+        svg_text(out, LEFT - 10, page_y(share) + 5, 15, "end", SVG_INK, label);
+        svg_text(out, page_x(share), TOP + SIDE + 23, 15, "middle", SVG_INK, label);
+    }
+    svg_line(out, page_x(0), page_y(0), page_x(1), page_y(1), SVG_PALE, 1.5, "6 6");
+    svg_text(out, LEFT + SIDE / 2, TOP + SIDE + 48, 15, "middle", SVG_INK,
+             "experts, most used first (%)");
+    svg_text_upwards(out, LEFT - 50, TOP + SIDE / 2, 15, "share of all selections (%)");
+}
+
+static void draw_curve(FILE *out, const usage_curve *curve, const char *colour) {
+    fputs("<polyline points=\"", out);
+    for (size_t p = 0; p < CURVE_POINTS; p++)
+        if (isfinite(curve->share[p]))
+            fprintf(out, "%.1f,%.1f ", page_x((double)p / (CURVE_POINTS - 1)),
+                    page_y(curve->share[p]));
+    fprintf(out,
+            "\" fill=\"none\" stroke=\"%s\" stroke-width=\"2.5\" stroke-linejoin=\"round\"%s/>\n",
+            colour, curve->sealed ? "" : " stroke-dasharray=\"9 5\"");
+}
+
+static void draw(FILE *out, const usage_curve *curves, size_t count) {
+    static const char *const COLOURS[COLOUR_COUNT] = {"#1d5fa3", "#c8402f", "#2f8a4c", "#8a5bb0",
+                                                      "#c98a1b", "#1b9aa0", "#7a4a2b", "#555555"};
+    double key = LEFT + SIDE + 30;
+    svg_begin(out, LEFT + SIDE + 300, TOP + SIDE + 64);
+    svg_text(out, LEFT, 28, 18, "start", SVG_INK, "Use of experts, by generation");
+    svg_text(out, LEFT, 48, 14, "start", SVG_PALE, "the straight line: all used alike");
+    draw_axes(out);
+    for (size_t i = 0; i < count; i++) {
+        char label[CLI_WORD_BYTES + 64];
+        double y = TOP + 14 + 24 * (double)i;
+        snprintf(label, sizeof(label), "generation %" PRIu32 "%s: %.1f %% used",
+                 curves[i].generation, curves[i].sealed ? "" : " (open)",
+                 curves[i].summary.used_percent);
+        draw_curve(out, &curves[i], COLOURS[i % COLOUR_COUNT]);
+        if (y > TOP + SIDE) continue;
+        svg_line(out, key, y - 5, key + 26, y - 5, COLOURS[i % COLOUR_COUNT], 2.5,
+                 curves[i].sealed ? NULL : "9 5");
+        svg_text(out, key + 34, y, 14, "start", SVG_INK, label);
+    }
+    svg_end(out);
+}
+
+typedef struct usage_picture {
+    const usage_curve *curves;
+    size_t count;
+} usage_picture;
+
+static void draw_usage(FILE *out, const void *context) {
+    const usage_picture *picture = context;
+    draw(out, picture->curves, picture->count);
+}
+
+static reef_status show(cli_call *cli, const usage_curve *curves, size_t count, reef_error *err) {
+    const char *path = cli_text(cli, "svg");
+    const usage_picture picture = {curves, count};
+    if (path) {
+        reef_status status = svg_write(path, draw_usage, &picture, err);
+        if (status != REEF_OK) return status;
+    }
+    if (cli->json) return cli_answer(cli, curves_json(curves, count), err);
+    if (path)
+        printf("wrote %s\n", path);
+    else
+        print_curves(curves, count);
+    return REEF_OK;
+}
+
+reef_status cmd_plot_usage(cli_call *cli, reef_error *err) {
+    cli_pool pool = {0};
+    usage_curve *curves = NULL;
+    size_t count = 0;
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK)
+        status = cli_pool_wants(&pool, false,
+                                "there every expert sees every input, and reef eval shows which "
+                                "generation answers",
+                                err);
+    if (status == REEF_OK) status = read_curves(&pool, &curves, &count, err);
+    if (status == REEF_OK) status = show(cli, curves, count, err);
+    free(curves);
+    cli_pool_close(&pool);
+    return status;
+}

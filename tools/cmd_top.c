@@ -1,0 +1,362 @@
+// reef top: what a daemon and its pool are doing, live.
+//
+//   the socket, once an interval --> status      never waited for: keys and the size of the window come first
+//   the pool, after a commit     --> generations, usage, loss over the stream
+//
+// Without a daemon the last commit is shown, and one is waited for.
+#include "commands.h"
+#include "top_link.h"
+#include "top_view.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define COLUMNS_DEFAULT 80
+#define COLUMNS_MAX 1000
+#define POOL_SECONDS 5.0 // between two looks at the pool, beside commits
+#define POOL_SECONDS_MIN 1.0
+#define INTERVAL_MAX 3600.0
+
+static const cli_option OPTIONS[] = {
+    {"once", NULL, "print what there is now and end; always so with --json"},
+    {"interval", "S", "seconds between two looks (default: 1)"},
+    {0},
+};
+
+const cli_manual top_manual = {
+    .about = "Loss over the stream, throughput, commits, sources with what they lag behind, "
+             "generations and how "
+             "their\n"
+             "experts are used, once a second. Says so when training or the daemon stands still; "
+             "when the daemon "
+             "goes\n"
+             "away the last commit is shown, and a new daemon is waited for. q ends it.",
+    .options = OPTIONS,
+    .example = "reef top reef.pool\n"
+               "reef top reef.pool --once",
+};
+
+typedef struct top {
+    cli_call *cli;
+    top_link link;
+    top_data data;
+    double interval;
+    double heard;      // when the last answer came
+    double advanced;   // when training had advanced last
+    uint64_t position; // where it was then
+    uint64_t commit;   // that the pool's part of the view is of
+    double looked;     // when the pool was read last
+    bool seen;         // a daemon has answered
+    bool colours;
+} top;
+
+// ---- the pool ------------------------------------------------------------------------------------
+
+static void release_pool(top_data *data) {
+    free(data->generations);
+    free(data->usage);
+    free(data->points);
+    data->generations = NULL;
+    data->usage = NULL;
+    data->points = NULL;
+    data->generation_count = 0;
+    data->point_count = 0;
+}
+
+static reef_status take_pool(top *t, cli_pool *pool, reef_error *err) {
+    top_data *data = &t->data;
+    cli_points points = {0};
+    reef_usage_summary *usage = cli_alloc(pool->generation_count, sizeof(*usage));
+    reef_status status = cli_points_read(&points, pool, err);
+    for (uint32_t g = 0; status == REEF_OK && g < pool->generation_count; g++)
+        status = cli_usage_summary(pool, &pool->generations[g], &usage[g], err);
+    if (status != REEF_OK) {
+        cli_points_release(&points);
+        free(usage);
+        return status;
+    }
+    release_pool(data);
+    data->config = pool->config;
+    data->generations = pool->generations;
+    data->generation_count = pool->generation_count;
+    data->usage = usage;
+    data->points = points.points;
+    data->point_count = points.count;
+    t->commit = pool->commit.number;
+    pool->generations = NULL; // the view's now
+    return REEF_OK;
+}
+
+// Opened for a moment only, so that a view that stays for days keeps no page from reuse.
+static reef_status look_at_pool(top *t, reef_error *err) {
+    cli_pool pool;
+    reef_status status = cli_pool_open(&pool, t->cli, err);
+    if (status == REEF_OK) {
+        status = take_pool(t, &pool, err);
+        cli_pool_close(&pool);
+    }
+    t->looked = cli_clock();
+    return status;
+}
+
+// ---- the daemon ----------------------------------------------------------------------------------
+
+static uint64_t integer(const json_t *object, const char *name) {
+    return (uint64_t)json_integer_value(json_object_get(object, name));
+}
+
+static void note_speed(top_data *data) {
+    if (data->speed_count == TOP_HISTORY) {
+        memmove(data->speed, data->speed + 1, (TOP_HISTORY - 1) * sizeof(*data->speed));
+        data->speed_count--;
+    }
+    const json_t *rate = json_object_get(data->status, "bytes_per_s");
+    data->speed[data->speed_count++] = json_is_number(rate) ? json_number_value(rate) : NAN;
+}
+
+// All that moves while a daemon gets on: what is read, held back, recognised or trained.
+static uint64_t position_of(const json_t *status) {
+    uint64_t sum = integer(status, "step") + integer(status, "stream_bytes") +
+                   integer(status, "carried_bytes") + integer(status, "skipped_bytes") +
+                   integer(json_object_get(status, "last_commit"), "number");
+    size_t i;
+    json_t *source;
+    json_array_foreach(json_object_get(status, "sources"), i, source) sum +=
+        integer(source, "cursor");
+    return sum;
+}
+
+static void take_status(top *t, json_t *status) {
+    const char *state = json_string_value(json_object_get(status, "state"));
+    uint64_t position = position_of(status);
+    bool has_work = state && strcmp(state, "training") == 0;
+    json_decref(t->data.status);
+    t->data.status = status;
+    t->data.daemon = true;
+    t->data.trouble = NULL;
+    t->seen = true;
+    t->heard = cli_clock();
+    if (!has_work || position != t->position) t->advanced = t->heard;
+    t->position = position;
+    note_speed(&t->data);
+}
+
+// Nobody is there: the last commit is what can be said.
+static void take_absence(top *t) {
+    json_t *status = NULL;
+    bool daemon = false;
+    t->data.trouble = t->seen ? "the daemon has gone; waiting for one to come back"
+                              : "no daemon runs; waiting for one";
+    if (!t->data.daemon && t->data.status) return; // nothing changes until one does
+    if (status_read(t->cli, &status, &daemon, NULL) != REEF_OK || daemon) {
+        json_decref(status);
+        return;
+    }
+    json_decref(t->data.status);
+    t->data.status = status;
+    t->data.daemon = false;
+}
+
+static void ask(top *t) {
+    if (!top_link_ask(&t->link)) take_absence(t);
+}
+
+static void listen_to(top *t) {
+    json_t *status;
+    bool there = top_link_read(&t->link, &status);
+    if (status) take_status(t, status);
+    if (!there) take_absence(t);
+}
+
+// ---- the terminal --------------------------------------------------------------------------------
+
+static volatile sig_atomic_t ended, resized;
+
+static void on_end(int number) {
+    (void)number;
+    ended = 1;
+}
+
+static void on_resize(int number) {
+    (void)number;
+    resized = 1;
+}
+
+static struct termios terminal_before;
+
+static void terminal_begin(void) {
+    struct termios raw;
+    struct sigaction end = {.sa_handler = on_end}, resize = {.sa_handler = on_resize};
+    sigaction(SIGINT, &end, NULL);
+    sigaction(SIGTERM, &end, NULL);
+    sigaction(SIGHUP, &end, NULL);
+    sigaction(SIGWINCH, &resize, NULL);
+    if (tcgetattr(STDIN_FILENO, &terminal_before) == 0) {
+        raw = terminal_before;
+        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    }
+    fputs("\033[?1049h\033[?25l", stdout); // a screen of its own, without a cursor
+}
+
+static void terminal_end(void) {
+    fputs("\033[?25h\033[?1049l", stdout);
+    fflush(stdout);
+    tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+}
+
+static void terminal_size(size_t *columns, size_t *rows) {
+    struct winsize size;
+    *columns = COLUMNS_DEFAULT;
+    *rows = 24;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+        return;
+    *columns = size.ws_col;
+    *rows = size.ws_row;
+}
+
+static const char *const STYLES[] = {"", "\033[1m", "\033[2m", "\033[1;31m"};
+
+typedef struct screen {
+    const top *owner;
+    bool first;
+} screen;
+
+static void on_screen_line(void *context, top_style style, const char *text) {
+    screen *s = context;
+    const char *on = s->owner->colours ? STYLES[style] : "";
+    printf("%s%s%s%s\033[K", s->first ? "" : "\n", on, text, *on ? "\033[0m" : "");
+    s->first = false;
+}
+
+static void draw(top *t) {
+    size_t columns, rows;
+    double now = cli_clock();
+    screen s = {t, true};
+    terminal_size(&columns, &rows);
+    t->data.age = now - t->heard;
+    t->data.still = now - t->advanced;
+    fputs("\033[H", stdout);
+    top_view(&t->data, columns, rows, "q: quit", on_screen_line, &s);
+    fputs("\033[J", stdout);
+    fflush(stdout);
+}
+
+static void read_keys(void) {
+    char keys[16];
+    ssize_t count = read(STDIN_FILENO, keys, sizeof(keys));
+    if (count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN)) ended = 1;
+    for (ssize_t i = 0; i < count; i++)
+        if (keys[i] == 'q' || keys[i] == 'Q') ended = 1;
+}
+
+static void refresh_pool(top *t) {
+    uint64_t number = integer(json_object_get(t->data.status, "last_commit"), "number");
+    double passed = cli_clock() - t->looked;
+    if (passed > POOL_SECONDS || (number != t->commit && passed > POOL_SECONDS_MIN))
+        (void)!look_at_pool(t, NULL);
+}
+
+static void run(top *t) {
+    double next = cli_clock();
+    terminal_begin();
+    while (!ended) {
+        double now = cli_clock();
+        if (now >= next) {
+            ask(t);
+            refresh_pool(t);
+            next = now + t->interval;
+        }
+        draw(t);
+        resized = 0;
+        double wait = fmax(0, next - cli_clock());
+        struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                                  {.fd = t->link.fd, .events = POLLIN}};
+        if (poll(events, 2, (int)ceil(1000 * wait)) < 0) continue; // a signal: the size, or the end
+        if (events[0].revents) read_keys();
+        if (events[1].revents) listen_to(t);
+    }
+    terminal_end();
+}
+
+// ---- once ----------------------------------------------------------------------------------------
+
+static void on_plain_line(void *context, top_style style, const char *text) {
+    (void)context;
+    (void)style;
+    size_t length = strlen(text);
+    while (length > 0 && text[length - 1] == ' ') length--;
+    printf("%.*s\n", (int)length, text);
+}
+
+static size_t columns_wanted(void) {
+    size_t columns, rows;
+    const char *text = getenv("COLUMNS");
+    unsigned long given = text ? strtoul(text, NULL, 10) : 0;
+    terminal_size(&columns, &rows);
+    return given > 0 && given < COLUMNS_MAX ? (size_t)given : columns;
+}
+
+static json_t *usage_json(const top_data *data) {
+    json_t *list = json_array();
+    for (uint32_t g = 0; g < data->generation_count; g++)
+        json_array_append_new(list,
+                              json_pack("{s:I, s:b, s:I, s:I, s:o, s:o, s:I}", "generation",
+                                        (json_int_t)g, "sealed", data->generations[g].sealed,
+                                        "side", (json_int_t)data->generations[g].side, "opened_at",
+                                        (json_int_t)data->generations[g].opened_at, "used_percent",
+                                        cli_real(data->usage[g].used_percent), "unevenness",
+                                        cli_real(data->usage[g].unevenness), "selections",
+                                        (json_int_t)data->usage[g].selections));
+    return list;
+}
+
+static reef_status show_once(top *t, reef_error *err) {
+    top_data *data = &t->data;
+    reef_status status = status_read(t->cli, &data->status, &data->daemon, err);
+    if (status == REEF_OK) status = look_at_pool(t, err);
+    if (status != REEF_OK) return status;
+    if (t->cli->json)
+        return cli_answer(
+            t->cli,
+            json_pack("{s:O, s:o}", "status", data->status, "generations", usage_json(data)), err);
+    if (!data->daemon) data->trouble = "no daemon runs";
+    top_view(data, columns_wanted(), 0, NULL, on_plain_line, NULL);
+    return REEF_OK;
+}
+
+static reef_status show_live(top *t, reef_error *err) {
+    if (isatty(STDOUT_FILENO) != 1 || isatty(STDIN_FILENO) != 1)
+        return reef_fail(err, REEF_INVALID, "a live view wants a terminal; elsewhere use --once");
+    reef_status status =
+        look_at_pool(t, err); // a pool that is none is told before the screen is taken
+    if (status != REEF_OK) return status;
+    t->heard = t->advanced = cli_clock();
+    run(t);
+    return REEF_OK;
+}
+
+reef_status cmd_top(cli_call *cli, reef_error *err) {
+    top *t = cli_alloc(1, sizeof(*t));
+    t->cli = cli;
+    t->interval = 1;
+    t->data.pool = cli->pool;
+    t->colours = cli_colours();
+    reef_status status = cli_number(cli, "interval", 0.1, INTERVAL_MAX, &t->interval, err);
+    if (status == REEF_OK)
+        status = top_link_init(&t->link, cli->pool, cli_text(cli, "socket"), err);
+    if (status == REEF_OK)
+        status = cli->json || cli_text(cli, "once") ? show_once(t, err) : show_live(t, err);
+    top_link_close(&t->link);
+    release_pool(&t->data);
+    json_decref(t->data.status);
+    free(t);
+    return status;
+}

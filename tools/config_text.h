@@ -1,0 +1,20 @@
+// A configuration file for reefd with every setting explained.
+#ifndef REEF_CONFIG_TEXT_H
+#define REEF_CONFIG_TEXT_H
+
+#include "reef_error.h"
+
+/**
+ * Write a new file: the pool and what else stands in it for sure, and every other setting as a comment.
+ *
+ * pool   its directory, which exists
+ * about  lines of comment at the top; may have none
+ *
+ * Errors: INVALID the file exists, or the pool's path does not fit on a line; IO; NOT_FOUND no such directory.
+ */
+REEF_MUST_CHECK reef_status config_text_write(const char *path,
+                                              const char *pool,
+                                              const char *about,
+                                              reef_error *err);
+
+#endif

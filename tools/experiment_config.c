@@ -1,0 +1,416 @@
+// Reading the file of an experiment.
+//
+//   [experiment]   train, valid, budgets, ...: lists are separated by blanks
+//   [model]        fields of the configuration, of every model
+//   [size NAME]    fields of one size; [system NAME]: fields of one system, and `middle`
+//   [datasets]     NAME = FILE: texts of the table
+//   [quick]        keys of [experiment] and fields that take the place of all others with --quick
+#include "experiment.h"
+
+#include "config_file.h"
+#include "reef_words.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define LIST_COUNT_MAX 32
+
+typedef enum key_kind { KEY_PATH, KEY_WORD, KEY_BYTES, KEY_LIST, KEY_WHOLE_LIST } key_kind;
+
+// key, what it is
+#define KEY_LIST_TABLE(X)                                                                          \
+    X(train, KEY_PATH)                                                                             \
+    X(valid, KEY_PATH)                                                                             \
+    X(valid_bytes, KEY_BYTES)                                                                      \
+    X(tune_size, KEY_WORD)                                                                         \
+    X(budgets, KEY_LIST)                                                                           \
+    X(learning_rates, KEY_LIST)                                                                    \
+    X(seeds, KEY_WHOLE_LIST)                                                                       \
+    X(vary_side, KEY_WHOLE_LIST)                                                                   \
+    X(vary_heads, KEY_WHOLE_LIST)                                                                  \
+    X(vary_active, KEY_WHOLE_LIST)
+
+static const struct key {
+    const char *name;
+    key_kind kind;
+    size_t offset;
+} KEYS[] = {
+#define KEY_ROW(name, kind) {#name, kind, offsetof(experiment, name)},
+    KEY_LIST_TABLE(KEY_ROW)
+#undef KEY_ROW
+};
+#define KEY_COUNT (sizeof(KEYS) / sizeof(KEYS[0]))
+
+typedef struct reading {
+    experiment *e;
+    bool quick;
+} reading;
+
+static const struct key *find_key(const char *name) {
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (strcmp(KEYS[i].name, name) == 0) return &KEYS[i];
+    return NULL;
+}
+
+static const reef_config_field *find_field(const char *name) {
+    size_t count;
+    const reef_config_field *fields = reef_config_fields(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(fields[i].name, name) == 0) return &fields[i];
+    return NULL;
+}
+
+// ---- keys of [experiment] ------------------------------------------------------------------------
+
+static bool is_whole(double value) {
+    return value == floor(value) && value <= 9007199254740991.0;
+}
+
+static reef_status read_list(
+    const reading *r, const struct key *key, const char *value, unsigned line, reef_error *err) {
+    experiment_list *list = (experiment_list *)(void *)((char *)r->e + key->offset);
+    free(list->values);
+    *list = (experiment_list){.values = cli_alloc(LIST_COUNT_MAX, sizeof(double))};
+    const char *at = value + strspn(value, " \t");
+    while (*at) {
+        char *end;
+        errno = 0;
+        double number = strtod(at, &end);
+        bool ends = *end == '\0' || *end == ' ' || *end == '\t';
+        bool whole = key->kind == KEY_LIST || is_whole(number);
+        if (end == at || !ends || errno != 0 || !isfinite(number) || number <= 0 || !whole)
+            return reef_fail(
+                err, REEF_INVALID,
+                "%.120s:%u: %s is '%.64s', but must be %s above 0, with blanks between "
+                "them",
+                r->e->path, line, key->name, value,
+                key->kind == KEY_LIST ? "numbers" : "whole numbers");
+        if (list->count == LIST_COUNT_MAX)
+            return reef_fail(err, REEF_INVALID, "%.120s:%u: %s has more than %d numbers",
+                             r->e->path, line, key->name, LIST_COUNT_MAX);
+        list->values[list->count++] = number;
+        at = end + strspn(end, " \t");
+    }
+    if (list->count > 0) return REEF_OK;
+    return reef_fail(err, REEF_INVALID, "%.120s:%u: %s has no number", r->e->path, line, key->name);
+}
+
+static reef_status read_key(
+    const reading *r, const struct key *key, const char *value, unsigned line, reef_error *err) {
+    char *place = (char *)r->e + key->offset;
+    if (key->kind == KEY_LIST || key->kind == KEY_WHOLE_LIST)
+        return read_list(r, key, value, line, err);
+    if (value[0] == '\0')
+        return reef_fail(err, REEF_INVALID, "%.120s:%u: %s is empty", r->e->path, line, key->name);
+    if (key->kind == KEY_BYTES) {
+        reef_error reason;
+        if (reef_memory_parse(value, (uint64_t *)(void *)place, &reason) == REEF_OK) return REEF_OK;
+        return reef_fail(err, REEF_INVALID, "%.120s:%u: %s is '%.64s': %.100s", r->e->path, line,
+                         key->name, value, reason.message);
+    }
+    char **text = (char **)(void *)place;
+    free(*text);
+    bool relative = key->kind == KEY_PATH && value[0] != '/';
+    *text = relative ? cli_format("%s/%s", r->e->data_directory, value) : cli_format("%s", value);
+    return REEF_OK;
+}
+
+// ---- groups of settings --------------------------------------------------------------------------
+
+static experiment_group *group_in(experiment_group **groups,
+                                  size_t *count,
+                                  const char *name,
+                                  unsigned line) {
+    for (size_t i = 0; i < *count; i++)
+        if (strcmp((*groups)[i].name, name) == 0) return &(*groups)[i];
+    experiment_group *grown = cli_alloc(*count + 1, sizeof(*grown));
+    if (*count > 0) memcpy(grown, *groups, *count * sizeof(*grown));
+    free(*groups);
+    *groups = grown;
+    grown[*count] = (experiment_group){.name = cli_format("%s", name), .line = line};
+    return &grown[(*count)++];
+}
+
+static reef_status unknown_key(
+    const reading *r, const char *section, const char *key, unsigned line, reef_error *err) {
+    const char *guess = NULL;
+    size_t nearest = strlen(key) / 3 + 1, field_count;
+    const reef_config_field *fields = reef_config_fields(&field_count);
+    bool is_experiment = strcmp(section, "experiment") == 0;
+    for (size_t i = 0; i < KEY_COUNT + field_count; i++) {
+        if ((i < KEY_COUNT) != is_experiment) continue;
+        const char *name = i < KEY_COUNT ? KEYS[i].name : fields[i - KEY_COUNT].name;
+        size_t distance = reef_word_distance(key, name);
+        if (distance >= nearest) continue;
+        nearest = distance;
+        guess = name;
+    }
+    return reef_fail(err, REEF_INVALID, "%.120s:%u: [%.40s] knows no '%.64s'%s%s%s", r->e->path,
+                     line, section, key, guess ? "; did you mean " : "", guess ? guess : "",
+                     guess ? "?" : "");
+}
+
+static reef_status add_setting(const reading *r,
+                               experiment_group *group,
+                               const char *section,
+                               const char *key,
+                               const char *value,
+                               unsigned line,
+                               reef_error *err) {
+    const reef_config_field *field = find_field(key);
+    if (!field) return unknown_key(r, section, key, line, err);
+    reef_config scratch;
+    reef_error reason;
+    reef_config_default(&scratch);
+    if (reef_config_set(&scratch, key, value, &reason) != REEF_OK)
+        return reef_fail(err, REEF_INVALID, "%.100s:%u: %.140s", r->e->path, line, reason.message);
+    experiment_setting *grown = cli_alloc(group->count + 1, sizeof(*grown));
+    if (group->count > 0) memcpy(grown, group->settings, group->count * sizeof(*grown));
+    free(group->settings);
+    group->settings = grown;
+    grown[group->count++] =
+        (experiment_setting){.field = field, .value = cli_format("%s", value), .line = line};
+    return REEF_OK;
+}
+
+static reef_status read_middle(
+    const reading *r, experiment_group *system, const char *value, unsigned line, reef_error *err) {
+    if (strlen(value) != 1 || !strchr("pkmd", value[0]))
+        return reef_fail(
+            err, REEF_INVALID,
+            "%.120s:%u: middle is '%.20s', but must be p, k, m or d, the letter of the "
+            "middle block",
+            r->e->path, line, value);
+    system->middle = value[0];
+    return REEF_OK;
+}
+
+static reef_status add_set(
+    const reading *r, const char *name, const char *value, unsigned line, reef_error *err) {
+    experiment *e = r->e;
+    for (size_t i = 0; i < e->set_count; i++)
+        if (strcmp(e->sets[i].name, name) == 0)
+            return reef_fail(err, REEF_INVALID, "%.120s:%u: %.64s is given twice", e->path, line,
+                             name);
+    experiment_set *grown = cli_alloc(e->set_count + 1, sizeof(*grown));
+    if (e->set_count > 0) memcpy(grown, e->sets, e->set_count * sizeof(*grown));
+    free(e->sets);
+    e->sets = grown;
+    grown[e->set_count++] =
+        (experiment_set){.name = cli_format("%s", name),
+                         .path = value[0] == '/' ? cli_format("%s", value)
+                                                 : cli_format("%s/%s", e->data_directory, value)};
+    return REEF_OK;
+}
+
+// "size NAME": where NAME begins, or NULL.
+static const char *named(const char *section, const char *word) {
+    size_t length = strlen(word);
+    if (strncmp(section, word, length) != 0 || section[length] != ' ') return NULL;
+    const char *name = section + length + strspn(section + length, " ");
+    return *name ? name : NULL;
+}
+
+static reef_status on_key(void *context,
+                          const char *section,
+                          const char *key,
+                          const char *value,
+                          unsigned line,
+                          reef_error *err) {
+    const reading *r = context;
+    experiment *e = r->e;
+    const char *name;
+    bool is_quick = strcmp(section, "quick") == 0;
+    if (is_quick && !r->quick) {
+        bool known = find_key(key) || find_field(key);
+        return known ? REEF_OK : unknown_key(r, section, key, line, err);
+    }
+    if (is_quick || strcmp(section, "experiment") == 0) {
+        const struct key *found = find_key(key);
+        if (found) return read_key(r, found, value, line, err);
+        if (!is_quick) return unknown_key(r, section, key, line, err);
+        return add_setting(r, &e->quick, section, key, value, line, err);
+    }
+    if (strcmp(section, "model") == 0)
+        return add_setting(r, &e->model, section, key, value, line, err);
+    if (strcmp(section, "datasets") == 0) return add_set(r, key, value, line, err);
+    if ((name = named(section, "size")))
+        return add_setting(r, group_in(&e->sizes, &e->size_count, name, line), section, key, value,
+                           line, err);
+    if ((name = named(section, "system"))) {
+        experiment_group *system = group_in(&e->systems, &e->system_count, name, line);
+        if (strcmp(key, "middle") == 0) return read_middle(r, system, value, line, err);
+        return add_setting(r, system, section, key, value, line, err);
+    }
+    return reef_fail(err, REEF_INVALID,
+                     "%.120s:%u: there is no section [%.40s]; there are [experiment], [model], "
+                     "[size NAME], [system NAME], [datasets] and [quick]",
+                     e->path, line, section);
+}
+
+// ---- as a whole ----------------------------------------------------------------------------------
+
+static reef_status missing(const experiment *e, const char *what, reef_error *err) {
+    return reef_fail(err, REEF_INVALID, "%.120s: there is no %s", e->path, what);
+}
+
+static void set_default(experiment_list *list, double value) {
+    if (list->count > 0) return;
+    free(list->values);
+    list->values = cli_alloc(1, sizeof(double));
+    list->values[0] = value;
+    list->count = 1;
+}
+
+static reef_status check_whole(experiment *e, reef_error *err) {
+    if (!e->train) return missing(e, "train in [experiment]: the text to train on", err);
+    if (!e->valid) return missing(e, "valid in [experiment]: the held-out text", err);
+    if (e->budgets.count == 0)
+        return missing(e, "budgets in [experiment]: FLOPs such as 1e13 4e13", err);
+    if (e->size_count == 0) return missing(e, "section [size NAME]", err);
+    if (e->system_count == 0) return missing(e, "section [system NAME]", err);
+    reef_config standard;
+    reef_config_default(&standard);
+    set_default(&e->seeds, 1);
+    set_default(&e->learning_rates, (double)standard.learning_rate);
+    if (!e->tune_size) e->tune_size = cli_format("%s", e->sizes[0].name);
+    if (experiment_size(e, e->tune_size)) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "%.120s: tune_size is '%.40s', but there is no [size %.40s]", e->path,
+                     e->tune_size, e->tune_size);
+}
+
+static void cut(const experiment *e, cli_file *file) {
+    if (e->valid_bytes > 0 && file->count > e->valid_bytes) file->count = (size_t)e->valid_bytes;
+}
+
+static reef_status read_texts(experiment *e, reef_error *err) {
+    cli_file train = {0};
+    reef_status status = cli_text_read(&train, e->train, err);
+    if (status == REEF_OK) e->train_hash = XXH3_64bits(train.bytes, train.count);
+    cli_file_release(&train);
+    if (status == REEF_OK) status = cli_text_read(&e->valid_file, e->valid, err);
+    if (status == REEF_OK) cut(e, &e->valid_file);
+    for (size_t i = 0; i < e->set_count && status == REEF_OK; i++) {
+        status = cli_text_read(&e->sets[i].file, e->sets[i].path, err);
+        if (status == REEF_OK) cut(e, &e->sets[i].file);
+        if (status == REEF_OK)
+            e->sets[i].hash = XXH3_64bits(e->sets[i].file.bytes, e->sets[i].file.count);
+    }
+    return status;
+}
+
+reef_status experiment_read(
+    experiment *e, const char *path, const char *data, bool quick, reef_error *err) {
+    char *copy = cli_format("%s", path);
+    *e = (experiment){.path = cli_format("%s", path),
+                      .data_directory = cli_format("%s", data ? data : dirname(copy))};
+    free(copy);
+    reading r = {.e = e, .quick = quick};
+    reef_status status = reef_config_file_read_all(path, on_key, &r, err);
+    if (status == REEF_OK) status = check_whole(e, err);
+    return status == REEF_OK ? read_texts(e, err) : status;
+}
+
+static void group_release(experiment_group *group) {
+    for (size_t i = 0; i < group->count; i++) free(group->settings[i].value);
+    free(group->settings);
+    free(group->name);
+}
+
+void experiment_release(experiment *e) {
+    for (size_t i = 0; i < e->size_count; i++) group_release(&e->sizes[i]);
+    for (size_t i = 0; i < e->system_count; i++) group_release(&e->systems[i]);
+    group_release(&e->model);
+    group_release(&e->quick);
+    for (size_t i = 0; i < e->set_count; i++) {
+        free(e->sets[i].name);
+        free(e->sets[i].path);
+        cli_file_release(&e->sets[i].file);
+    }
+    experiment_list *const lists[] = {&e->budgets,   &e->learning_rates, &e->seeds,
+                                      &e->vary_side, &e->vary_heads,     &e->vary_active};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) free(lists[i]->values);
+    char *const texts[] = {e->path, e->data_directory, e->train, e->valid, e->tune_size};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) free(texts[i]);
+    cli_file_release(&e->valid_file);
+    free(e->sizes);
+    free(e->systems);
+    free(e->sets);
+    *e = (experiment){0};
+}
+
+// ---- configurations ------------------------------------------------------------------------------
+
+const experiment_group *experiment_size(const experiment *e, const char *name) {
+    for (size_t i = 0; i < e->size_count; i++)
+        if (strcmp(e->sizes[i].name, name) == 0) return &e->sizes[i];
+    return NULL;
+}
+
+bool experiment_retrieves(const reef_config *config) {
+    return strpbrk(config->ffw, "pk") != NULL;
+}
+
+// Values were tried when they were read.
+static void apply(const experiment_group *group, reef_config *config) {
+    for (size_t i = 0; i < group->count; i++)
+        (void)!reef_config_set(config, group->settings[i].field->name, group->settings[i].value,
+                               NULL);
+}
+
+// The middle of 12 blocks is the sixth, as in the paper.
+static void set_middle(reef_config *config, char letter) {
+    memset(config->ffw, 'd', config->layers);
+    config->ffw[(config->layers - 1) / 2] = letter;
+    config->ffw[config->layers] = '\0';
+}
+
+reef_status experiment_config(const experiment *e,
+                              const experiment_group *system,
+                              const experiment_group *size,
+                              reef_config *out,
+                              reef_error *err) {
+    reef_config_default(out);
+    snprintf(out->boundaries, sizeof(out->boundaries), "given");
+    out->rehearse = 0;
+    out->adapters = 0;
+    out->reservoir_bytes = 65536; // nothing is drawn from it
+    out->reservoir_window = 1024;
+    apply(&e->model, out);
+    apply(size, out);
+    apply(system, out);
+    apply(&e->quick, out);
+    out->side_new = out->side; // there is no later generation
+    if (system->middle) set_middle(out, system->middle);
+    reef_error reason;
+    if (reef_config_check(out, &reason) == REEF_OK) return REEF_OK;
+    return reef_fail(err, REEF_INVALID, "%.100s:%u: system %.30s in size %.30s: %.120s", e->path,
+                     size->line, system->name, size->name, reason.message);
+}
+
+reef_status experiment_check(const experiment *e, experiment_kind kind, reef_error *err) {
+    bool sides = kind == EXPERIMENT_EXPERTS || kind == EXPERIMENT_BATCHNORM;
+    if (sides && e->vary_side.count == 0)
+        return missing(e, "vary_side in [experiment]: roots of numbers of experts, such as 128 256",
+                       err);
+    if (kind == EXPERIMENT_ACTIVE && e->vary_heads.count == 0)
+        return missing(e, "vary_heads in [experiment]: numbers of heads, such as 1 2 4 8", err);
+    if (kind == EXPERIMENT_ACTIVE && e->vary_active.count == 0)
+        return missing(e, "vary_active in [experiment]: experts a token, such as 32 64 128", err);
+    if (kind == EXPERIMENT_DATASETS && e->set_count == 0)
+        return missing(e, "section [datasets] with NAME = FILE", err);
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < e->system_count; i++)
+        for (size_t z = 0; status == REEF_OK && z < e->size_count; z++) {
+            reef_config config;
+            status = experiment_config(e, &e->systems[i], &e->sizes[z], &config, err);
+        }
+    return status;
+}

@@ -1,0 +1,395 @@
+// What came out: tables, CSV and the pictures of the paper.
+#include "chart_curves.h"
+#include "experiment.h"
+#include "svg.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PANEL_WIDTH 620.0
+#define PANEL_HEIGHT 470.0
+
+static bool is_done(const json_t *results, const experiment_cell *cell) {
+    return json_object_get(results, cell->id) != NULL;
+}
+
+// What the curves of a kind have in common with each other, and of what they are made.
+static bool is_shown(experiment_kind kind, const experiment_cell *cell) {
+    return !cell->tuning && (kind == EXPERIMENT_DATASETS) == cell->sets;
+}
+
+// ---- points and curves ---------------------------------------------------------------------------
+
+static bool retrieves(const experiment_cell *cell) {
+    return experiment_retrieves(&cell->config);
+}
+
+static double x_of(experiment_kind kind, const experiment_cell *cell, const json_t *results) {
+    switch (kind) {
+    case EXPERIMENT_EXPERTS:
+    case EXPERIMENT_BATCHNORM:
+        return (double)cell->config.side * cell->config.side;
+    case EXPERIMENT_ACTIVE:
+        return cell->config.heads;
+    default:
+        return experiment_figure(results, cell, "parameters");
+    }
+}
+
+static char *curve_name(experiment_kind kind, const experiment_cell *cell) {
+    if (kind == EXPERIMENT_BATCHNORM)
+        return cli_format("%s, batch norm %s", cell->system,
+                          cell->config.batch_norm ? "on" : "off");
+    if (kind == EXPERIMENT_ACTIVE && retrieves(cell))
+        return cli_format("%s, hk = %" PRIu32, cell->system,
+                          cell->config.heads * cell->config.topk);
+    return cli_format("%s", cell->system);
+}
+
+static chart_curve *curve_in(chart_curves *chart, char *name, bool level) {
+    for (size_t c = 0; c < chart->count; c++)
+        if (strcmp(chart->curves[c].name, name) == 0) {
+            free(name);
+            return &chart->curves[c];
+        }
+    chart->curves[chart->count] = (chart_curve){.name = name, .level = level};
+    return &chart->curves[chart->count++];
+}
+
+// Values of equal x, of several seeds, become one point: their mean, and their range.
+typedef struct sums {
+    double x, sum, low, high;
+    size_t count;
+} sums;
+
+static sums same_place(experiment_kind kind,
+                       const experiment_cells *cells,
+                       const json_t *results,
+                       const experiment_cell *like) {
+    sums s = {.x = x_of(kind, like, results), .low = INFINITY, .high = -INFINITY};
+    char *name = curve_name(kind, like);
+    for (size_t i = 0; i < cells->count; i++) {
+        const experiment_cell *cell = &cells->items[i];
+        double y = experiment_figure(results, cell, "perplexity_per_byte");
+        if (!is_shown(kind, cell) || isnan(y) || cell->budget != like->budget) continue;
+        char *other = curve_name(kind, cell);
+        bool same = strcmp(name, other) == 0 && strcmp(cell->size, like->size) == 0 &&
+                    (!retrieves(cell) || x_of(kind, cell, results) == s.x);
+        free(other);
+        if (!same) continue;
+        s.sum += y;
+        s.low = fmin(s.low, y);
+        s.high = fmax(s.high, y);
+        s.count++;
+    }
+    free(name);
+    return s;
+}
+
+static void add_point(chart_curve *curve, const sums *s) {
+    size_t at = curve->count;
+    while (at > 0 && curve->points[at - 1].x > s->x) at--;
+    if (at > 0 && (curve->points[at - 1].x == s->x || curve->level)) return; // another seed of it
+    chart_point *grown = cli_alloc(curve->count + 1, sizeof(*grown));
+    if (at > 0) memcpy(grown, curve->points, at * sizeof(*grown));
+    if (at < curve->count)
+        memcpy(grown + at + 1, curve->points + at, (curve->count - at) * sizeof(*grown));
+    grown[at] = (chart_point){s->x, s->sum / (double)s->count, s->low, s->high};
+    free(curve->points);
+    curve->points = grown;
+    curve->count++;
+}
+
+// The same order, and so the same colours, in every panel: shorter names first, as 8 comes before 16.
+static int by_name(const void *a, const void *b) {
+    const char *left = ((const chart_curve *)a)->name, *right = ((const chart_curve *)b)->name;
+    size_t left_bytes = strlen(left), right_bytes = strlen(right);
+    if (left_bytes != right_bytes) return left_bytes < right_bytes ? -1 : 1;
+    return strcmp(left, right);
+}
+
+static chart_curves make_curves(experiment_kind kind,
+                                const experiment_cells *cells,
+                                const json_t *results,
+                                double budget) {
+    chart_curves chart = {.curves = cli_alloc(cells->count + 1, sizeof(*chart.curves)),
+                          .y_title = "perplexity per byte, held out"};
+    bool isoflop = kind == EXPERIMENT_ISOFLOP || kind == EXPERIMENT_DATASETS;
+    for (size_t i = 0; i < cells->count; i++) {
+        const experiment_cell *cell = &cells->items[i];
+        if (!is_shown(kind, cell) || cell->budget != budget || !is_done(results, cell)) continue;
+        sums s = same_place(kind, cells, results, cell);
+        if (s.count == 0) continue; // its loss is no number
+        add_point(curve_in(&chart, curve_name(kind, cell), !isoflop && !retrieves(cell)), &s);
+    }
+    qsort(chart.curves, chart.count, sizeof(*chart.curves), by_name);
+    return chart;
+}
+
+static void release_curves(chart_curves *chart) {
+    for (size_t c = 0; c < chart->count; c++) {
+        free(chart->curves[c].name);
+        free(chart->curves[c].points);
+    }
+    free(chart->curves);
+}
+
+// ---- SVG -----------------------------------------------------------------------------------------
+
+static const char *x_title(experiment_kind kind) {
+    switch (kind) {
+    case EXPERIMENT_EXPERTS:
+    case EXPERIMENT_BATCHNORM:
+        return "experts, N (log)";
+    case EXPERIMENT_ACTIVE:
+        return "heads, h (log)";
+    default:
+        return "parameters in total (log)";
+    }
+}
+
+static void draw(FILE *out,
+                 const experiment *e,
+                 experiment_kind kind,
+                 const experiment_cells *cells,
+                 const json_t *results) {
+    svg_begin(out, PANEL_WIDTH * (double)e->budgets.count, PANEL_HEIGHT);
+    for (size_t b = 0; b < e->budgets.count; b++) {
+        chart_curves chart = make_curves(kind, cells, results, e->budgets.values[b]);
+        char *title = cli_format("%.3g FLOPs", e->budgets.values[b]);
+        chart.title = title;
+        chart.x_title = x_title(kind);
+        chart_curves_svg(out, &chart,
+                         (chart_box){PANEL_WIDTH * (double)b, 0, PANEL_WIDTH, PANEL_HEIGHT});
+        free(title);
+        release_curves(&chart);
+    }
+    svg_end(out);
+}
+
+static reef_status close_file(FILE *out, const char *path, reef_error *err) {
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
+                  : REEF_OK;
+}
+
+reef_status experiment_write_svg(const char *path,
+                                 const experiment *e,
+                                 experiment_kind kind,
+                                 const experiment_cells *cells,
+                                 const json_t *results,
+                                 reef_error *err) {
+    FILE *out = fopen(path, "w");
+    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    draw(out, e, kind, cells, results);
+    return close_file(out, path, err);
+}
+
+// ---- CSV and JSON --------------------------------------------------------------------------------
+
+static const char *const FIGURES[] = {"parameters",    "parameters_active",   "flops_per_token",
+                                      "steps",         "trained_tokens",      "epochs",
+                                      "bits_per_byte", "perplexity_per_byte", "perplexity_per_word",
+                                      "usage_percent", "unevenness",          "seconds"};
+#define FIGURE_COUNT (sizeof(FIGURES) / sizeof(FIGURES[0]))
+
+static void csv_number(FILE *out, double value) {
+    if (isfinite(value))
+        fprintf(out, ",%.10g", value);
+    else
+        fputc(',', out);
+}
+
+// Names come from a file that may hold anything: quoted, and quotes doubled (RFC 4180).
+static void csv_text(FILE *out, const char *text) {
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+static void csv_row(FILE *out,
+                    const experiment *e,
+                    const experiment_cell *cell,
+                    const json_t *results) {
+    const reef_config *c = &cell->config;
+    bool pairs = retrieves(cell);
+    csv_text(out, cell->system);
+    fputc(',', out);
+    csv_text(out, cell->size);
+    fprintf(out, ",%d", cell->tuning);
+    csv_number(out, cell->budget);
+    csv_number(out, (double)c->learning_rate);
+    csv_number(out, (double)c->seed);
+    csv_number(out, pairs ? (double)c->side : (double)NAN);
+    csv_number(out, pairs ? (double)c->heads : (double)NAN);
+    csv_number(out, pairs ? (double)c->topk : (double)NAN);
+    csv_number(out, pairs ? (double)c->batch_norm : (double)NAN);
+    for (size_t f = 0; f < FIGURE_COUNT; f++)
+        csv_number(out, experiment_figure(results, cell, FIGURES[f]));
+    const json_t *sets = json_object_get(json_object_get(results, cell->id), "datasets");
+    for (size_t i = 0; i < e->set_count; i++) {
+        const json_t *value =
+            json_object_get(json_object_get(sets, e->sets[i].name), "perplexity_per_byte");
+        csv_number(out, json_is_number(value) ? json_number_value(value) : NAN);
+    }
+    fputc('\n', out);
+}
+
+reef_status experiment_write_csv(const char *path,
+                                 const experiment *e,
+                                 const experiment_cells *cells,
+                                 const json_t *results,
+                                 reef_error *err) {
+    FILE *out = fopen(path, "w");
+    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    fputs("system,size,tuning,budget,learning_rate,seed,side,heads,topk,batch_norm", out);
+    for (size_t f = 0; f < FIGURE_COUNT; f++) fprintf(out, ",%s", FIGURES[f]);
+    for (size_t i = 0; i < e->set_count; i++) {
+        fputc(',', out);
+        csv_text(out, e->sets[i].name);
+    }
+    fputc('\n', out);
+    for (size_t i = 0; i < cells->count; i++)
+        if (is_done(results, &cells->items[i])) csv_row(out, e, &cells->items[i], results);
+    return close_file(out, path, err);
+}
+
+// A row that another name led to is the same model; the names are the experiment's.
+json_t *experiment_json(const experiment_cells *cells, const json_t *results) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < cells->count; i++) {
+        const experiment_cell *cell = &cells->items[i];
+        const json_t *row = json_object_get(results, cell->id);
+        json_t *object = row ? json_deep_copy(row) : json_pack("{s:s}", "id", cell->id);
+        json_object_set_new(object, "done", json_boolean(row != NULL));
+        json_object_set_new(object, "system", json_string(cell->system));
+        json_object_set_new(object, "size", json_string(cell->size));
+        json_object_set_new(object, "budget", cli_real(cell->budget));
+        json_object_set_new(object, "tuning", json_boolean(cell->tuning));
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+// ---- tables --------------------------------------------------------------------------------------
+
+static void figure_cell(cli_table *table, const char *format, double value) {
+    char text[CLI_WORD_BYTES] = "-";
+    // Formats are this file's own.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    if (isfinite(value)) snprintf(text, sizeof(text), format, value);
+#pragma GCC diagnostic pop
+    cli_table_cell(table, "%s", text);
+}
+
+static void count_cell(cli_table *table, double value) {
+    char words[CLI_WORD_BYTES];
+    cli_table_cell(table, "%s", isfinite(value) ? cli_count((uint64_t)value, words) : "-");
+}
+
+static void print_cells(experiment_kind kind,
+                        const experiment_cells *cells,
+                        const json_t *results) {
+    static const char *const HEADING[] = {
+        "system", "size",   "FLOPs",  "rate",      "seed",     "N",      "h x k",     "norm",
+        "params", "active", "epochs", "bits/byte", "ppl/byte", "used %", "unevenness"};
+    cli_table *table = cli_table_new("<<>>>>>>>>>>>>>", HEADING);
+    for (size_t i = 0; i < cells->count; i++) {
+        const experiment_cell *cell = &cells->items[i];
+        const reef_config *c = &cell->config;
+        if ((kind == EXPERIMENT_DATASETS && !cell->sets) || !is_done(results, cell)) continue;
+        bool pairs = retrieves(cell);
+        cli_table_cell(table, "%s%s", cell->system, cell->tuning ? " (tuning)" : "");
+        cli_table_cell(table, "%s", cell->size);
+        cli_table_cell(table, "%.3g", cell->budget);
+        cli_table_cell(table, "%g", (double)c->learning_rate);
+        cli_table_cell(table, "%" PRIu64, c->seed);
+        count_cell(table, pairs ? (double)c->side * c->side : NAN);
+        if (pairs)
+            cli_table_cell(table, "%" PRIu32 " x %" PRIu32, c->heads, c->topk);
+        else
+            cli_table_cell(table, "-");
+        cli_table_cell(table, "%s", !pairs ? "-" : c->batch_norm ? "yes" : "no");
+        count_cell(table, experiment_figure(results, cell, "parameters"));
+        count_cell(table, experiment_figure(results, cell, "parameters_active"));
+        figure_cell(table, "%.2f", experiment_figure(results, cell, "epochs"));
+        figure_cell(table, "%.4f", experiment_figure(results, cell, "bits_per_byte"));
+        figure_cell(table, "%.3f", experiment_figure(results, cell, "perplexity_per_byte"));
+        figure_cell(table, "%.2f", experiment_figure(results, cell, "usage_percent"));
+        figure_cell(table, "%.4f", experiment_figure(results, cell, "unevenness"));
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+// What each system comes to: its best size, as the mean and the range of its seeds.
+static void print_best(const experiment *e, const experiment_cells *cells, const json_t *results) {
+    static const char *const HEADING[] = {"best",  "FLOPs",    "size",   "params", "rate",
+                                          "seeds", "ppl/byte", "lowest", "highest"};
+    cli_table *table = cli_table_new("<><>>>>>>", HEADING);
+    for (size_t b = 0; b < e->budgets.count; b++)
+        for (size_t i = 0; i < e->system_count; i++) {
+            const experiment_cell *best =
+                experiment_best(e, cells, results, e->systems[i].name, e->budgets.values[b]);
+            if (!best) continue;
+            sums s = same_place(EXPERIMENT_ISOFLOP, cells, results, best);
+            cli_table_cell(table, "%s", best->system);
+            cli_table_cell(table, "%.3g", best->budget);
+            cli_table_cell(table, "%s", best->size);
+            count_cell(table, s.x);
+            cli_table_cell(table, "%g", (double)best->config.learning_rate);
+            cli_table_cell(table, "%zu", s.count);
+            figure_cell(table, "%.3f", s.sum / (double)s.count);
+            figure_cell(table, "%.3f", s.low);
+            figure_cell(table, "%.3f", s.high);
+        }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+// The paper's table: a line for each system and budget, a column for each data set.
+static void print_sets(const experiment *e, const experiment_cells *cells, const json_t *results) {
+    char *columns = cli_alloc(e->set_count + 3, 1);
+    const char **headings = cli_alloc(e->set_count + 2, sizeof(*headings));
+    columns[0] = columns[1] = '<';
+    headings[0] = "perplexity per byte";
+    headings[1] = "size";
+    for (size_t i = 0; i < e->set_count; i++) {
+        columns[i + 2] = '>';
+        headings[i + 2] = e->sets[i].name;
+    }
+    cli_table *table = cli_table_new(columns, headings);
+    for (size_t i = 0; i < cells->count; i++) {
+        const experiment_cell *cell = &cells->items[i];
+        const json_t *sets = json_object_get(json_object_get(results, cell->id), "datasets");
+        if (!cell->sets || !sets) continue;
+        cli_table_cell(table, "%s (%.3g)", cell->system, cell->budget);
+        cli_table_cell(table, "%s", cell->size);
+        for (size_t j = 0; j < e->set_count; j++) {
+            const json_t *value =
+                json_object_get(json_object_get(sets, e->sets[j].name), "perplexity_per_byte");
+            figure_cell(table, "%.3f", json_is_number(value) ? json_number_value(value) : NAN);
+        }
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+    free(headings);
+    free(columns);
+}
+
+void experiment_print(const experiment *e,
+                      experiment_kind kind,
+                      const experiment_cells *cells,
+                      const json_t *results) {
+    print_cells(kind, cells, results);
+    if (kind == EXPERIMENT_ISOFLOP) print_best(e, cells, results);
+    if (kind == EXPERIMENT_DATASETS) print_sets(e, cells, results);
+}

@@ -1,0 +1,438 @@
+// Cells in processes of their own, and the file of results.
+//
+//   parent  starts up to `jobs` children, shows their progress, adds rows to results.jsonl
+//   child   is this program again, with --cell ID: runs it; tells its progress through a pipe; leaves ID.row, or what
+//           went wrong, and ends; without one it was stopped
+//
+// What always holds: results.jsonl is replaced as a whole, so it has complete rows only. A child dies with its
+// parent; its pool is then as its last commit left it, and the next run goes on from there.
+#include "experiment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define JOBS_MAX 64
+#define POLL_MS 200
+#define TELL_SECONDS 0.2
+#define TELL_FD 3 // where a child writes how far it is
+#define ARGUMENTS_MAX 32
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+static bool was_interrupted(void) {
+    return interrupted;
+}
+
+// The first signal asks for an end, the second one is the system's.
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+// ---- the file of results -------------------------------------------------------------------------
+
+static char *results_path(const char *directory) {
+    return cli_format("%s/results.jsonl", directory);
+}
+
+static reef_status read_line(json_t *results,
+                             const char *path,
+                             const char *line,
+                             size_t bytes,
+                             size_t number,
+                             reef_error *err) {
+    json_error_t reason;
+    json_t *row = json_loadb(line, bytes, 0, &reason);
+    const char *id = json_string_value(json_object_get(row, "id"));
+    bool failed = !id || json_object_set(results, id, row) != 0;
+    json_decref(row);
+    if (!failed) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT, "%.160s:%zu: no row of results; remove that line", path,
+                     number);
+}
+
+reef_status experiment_results_read(const char *directory, json_t **results, reef_error *err) {
+    char *path = results_path(directory);
+    cli_file file = {0};
+    *results = json_object();
+    reef_status status = access(path, F_OK) == 0 ? cli_file_read(&file, path, err) : REEF_OK;
+    size_t number = 1;
+    for (size_t at = 0; status == REEF_OK && at < file.count; number++) {
+        const char *line = (const char *)file.bytes + at;
+        const char *end = memchr(line, '\n', file.count - at);
+        size_t bytes = end ? (size_t)(end - line) : file.count - at;
+        status = read_line(*results, path, line, bytes, number, err);
+        at += bytes + 1;
+    }
+    cli_file_release(&file);
+    free(path);
+    return status;
+}
+
+// Complete or as it was, whenever the machine stops.
+static reef_status write_whole(const char *path, const char *text, size_t bytes, reef_error *err) {
+    char *beside = cli_format("%s.part", path);
+    FILE *out = fopen(beside, "w");
+    bool failed =
+        !out || fwrite(text, 1, bytes, out) != bytes || fflush(out) != 0 || fsync(fileno(out)) != 0;
+    int why = errno;
+    if (out && fclose(out) != 0) failed = true;
+    if (!failed && rename(beside, path) != 0) {
+        failed = true;
+        why = errno;
+    }
+    reef_status status =
+        failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(why)) : REEF_OK;
+    if (failed) (void)unlink(beside);
+    free(beside);
+    return status;
+}
+
+static reef_status write_results(const char *directory, const json_t *results, reef_error *err) {
+    char *text = NULL, *path = results_path(directory);
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    bool ok = out != NULL;
+    const char *id;
+    json_t *row;
+    json_object_foreach((json_t *)results, id, row) {
+        char *line = ok ? json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+        ok = line && fprintf(out, "%s\n", line) > 0;
+        free(line);
+    }
+    if (out && fclose(out) != 0) ok = false;
+    reef_status status = ok ? write_whole(path, text, bytes, err)
+                            : reef_fail(err, REEF_NO_MEMORY, "no memory for the results");
+    free(text);
+    free(path);
+    return status;
+}
+
+reef_status experiment_lock(const char *directory, int *lock, reef_error *err) {
+    *lock = -1;
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return reef_fail(err, REEF_IO, "cannot make the directory %.160s: %s", directory,
+                         strerror(errno));
+    char *path = cli_format("%s/lock", directory);
+    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    reef_status status = REEF_OK;
+    if (*lock < 0)
+        status = reef_fail(err, REEF_IO, "cannot open %.160s: %s", path, strerror(errno));
+    else if (fcntl(*lock, F_SETLK, &whole) != 0)
+        status = reef_fail(err, REEF_BUSY,
+                           "another experiment is at work in %.160s: wait for it, or choose "
+                           "another --work",
+                           directory);
+    free(path);
+    return status;
+}
+
+// ---- the child -----------------------------------------------------------------------------------
+
+static void tell(void *context, double share) {
+    double *told = context, now = cli_clock();
+    if (now - *told < TELL_SECONDS) return;
+    *told = now;
+    if (write(TELL_FD, &share, sizeof(share)) < 0) return; // nobody reads: nothing is lost
+}
+
+static char *row_path(const experiment_work *work, const experiment_cell *cell) {
+    return cli_format("%s/%s.row", work->directory, cell->id);
+}
+
+static reef_status leave_row(const experiment_work *work,
+                             const experiment_cell *cell,
+                             const json_t *row,
+                             reef_error *err) {
+    char *path = row_path(work, cell);
+    char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    reef_status status = text ? write_whole(path, text, strlen(text), err)
+                              : reef_fail(err, REEF_NO_MEMORY, "no memory for a row of results");
+    free(text);
+    free(path);
+    return status;
+}
+
+reef_status experiment_cell_leave(const experiment *e,
+                                  const experiment_work *given,
+                                  const experiment_cell *cell,
+                                  reef_error *err) {
+    double told = 0;
+    experiment_work work = *given;
+    // Started by hand, there is no pipe, and what is opened next would get its number.
+    struct stat info;
+    bool is_heard = fstat(TELL_FD, &info) == 0 && S_ISFIFO(info.st_mode);
+    work.stopped = was_interrupted;
+    work.progress = is_heard ? tell : NULL;
+    work.context = &told;
+    catch_signals();
+    json_t *row = NULL;
+    reef_error reason = {0};
+    reef_status status = experiment_cell_run(e, &work, cell, &row, &reason);
+    if (status == REEF_OK && !row) return REEF_OK; // stopped
+    if (status != REEF_OK)
+        row = json_pack("{s:i, s:s}", "status", (int)status, "error", reason.message);
+    status = leave_row(&work, cell, row, err);
+    json_decref(row);
+    return status;
+}
+
+// ---- the parent ----------------------------------------------------------------------------------
+
+typedef struct job {
+    pid_t pid; // 0: free
+    int fd;
+    const experiment_cell *cell;
+    double share;
+} job;
+
+typedef struct runner {
+    const experiment *e;
+    const experiment_work *work;
+    const experiment_cells *cells;
+    json_t *results;
+    job jobs[JOBS_MAX];
+    size_t job_count, running;
+    double done; // FLOPs
+    cli_progress progress;
+} runner;
+
+// In the child: this program again, for one cell.
+static void become(const experiment_work *work, const experiment_cell *cell, pid_t parent, int fd) {
+    const char *argv[ARGUMENTS_MAX];
+    size_t count = 0;
+    for (; work->arguments[count] && count + 3 < ARGUMENTS_MAX; count++)
+        argv[count] = work->arguments[count];
+    argv[count++] = "--cell";
+    argv[count++] = cell->id;
+    argv[count] = NULL;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody would take the row
+    if (getppid() != parent || (fd != TELL_FD && dup2(fd, TELL_FD) < 0)) _exit(1);
+    execv("/proc/self/exe", (char *const *)argv);
+    _exit(1);
+}
+
+static reef_status start(runner *r, job *j, const experiment_cell *cell, reef_error *err) {
+    int fds[2];
+    pid_t parent = getpid();
+    char *stale = row_path(r->work, cell); // of a run that was killed before it took it
+    (void)unlink(stale);
+    free(stale);
+    if (pipe(fds) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
+    pid_t pid = fork();
+    if (pid == 0) become(r->work, cell, parent, fds[1]);
+    (void)close(fds[1]);
+    if (pid < 0) {
+        (void)close(fds[0]);
+        return reef_fail(err, REEF_IO, "cannot start a process: %s", strerror(errno));
+    }
+    (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    *j = (job){.pid = pid, .fd = fds[0], .cell = cell};
+    r->running++;
+    return REEF_OK;
+}
+
+static void remove_tree(const char *path) {
+    static const char *const FILES[] = {"data.mdb", "lock.mdb", "writer.lock"};
+    for (size_t i = 0; i < sizeof(FILES) / sizeof(FILES[0]); i++) {
+        char *file = cli_format("%s/%s", path, FILES[i]);
+        (void)unlink(file);
+        free(file);
+    }
+    (void)rmdir(path);
+}
+
+// Is a cell that has no row yet, running or to be run, of the same pool?
+static bool is_needed(const runner *r, const char *pool) {
+    for (size_t i = 0; i < r->cells->count; i++) {
+        const experiment_cell *cell = &r->cells->items[i];
+        if (strcmp(cell->pool, pool) == 0 && !json_object_get(r->results, cell->id)) return true;
+    }
+    return false;
+}
+
+// Pools are as large as their models: of those of one system and budget only the best is kept, for the table of
+// data sets.
+static void drop_pools(const runner *r) {
+    for (size_t i = 0; !r->work->keep_pools && i < r->cells->count; i++) {
+        const experiment_cell *cell = &r->cells->items[i];
+        const experiment_cell *best =
+            experiment_best(r->e, r->cells, r->results, cell->system, cell->budget);
+        if (!best || strcmp(best->pool, cell->pool) == 0 || is_needed(r, cell->pool)) continue;
+        char *path = experiment_pool_path(r->work, cell);
+        if (access(path, F_OK) == 0) remove_tree(path);
+        free(path);
+    }
+}
+
+static reef_status take_row(runner *r, const experiment_cell *cell, reef_error *err) {
+    char *path = row_path(r->work, cell);
+    json_error_t reason;
+    json_t *row = json_load_file(path, 0, &reason);
+    reef_status status = REEF_OK;
+    const char *said = json_string_value(json_object_get(row, "error"));
+    if (row && !said) {
+        json_object_set(r->results, cell->id, row);
+        status = write_results(r->work->directory, r->results, err);
+        if (status == REEF_OK) drop_pools(r);
+    } else {
+        json_int_t kind = json_integer_value(json_object_get(row, "status"));
+        char *pool = experiment_pool_path(r->work, cell);
+        status = reef_fail(err, said ? (reef_status)kind : REEF_IO,
+                           "system %.24s, size %.24s, %.3g FLOPs, pool %.60s: %.120s", cell->system,
+                           cell->size, cell->budget, pool,
+                           said ? said : "its process ended without a word; run it again");
+        free(pool);
+    }
+    (void)unlink(path);
+    json_decref(row);
+    free(path);
+    return status;
+}
+
+// Its end of the pipe is closed: it has ended.
+static reef_status finish(runner *r, job *j, reef_error *err) {
+    int state = 0;
+    pid_t ended;
+    do ended = waitpid(j->pid, &state, 0);
+    while (ended < 0 && errno == EINTR);
+    const experiment_cell *cell = j->cell;
+    (void)close(j->fd);
+    *j = (job){0};
+    r->running--;
+    char *path = row_path(r->work, cell);
+    bool left = access(path, F_OK) == 0;
+    free(path);
+    bool ended_well = ended > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+    bool stopped = !left && (ended_well || interrupted); // also before it could catch the signal
+    if (stopped) return REEF_OK;
+    r->done += cell->budget;
+    return take_row(r, cell, err);
+}
+
+static reef_status listen_to(runner *r, job *j, reef_error *err) {
+    for (;;) {
+        double share;
+        ssize_t got = read(j->fd, &share, sizeof(share));
+        if (got == (ssize_t)sizeof(share))
+            j->share = share;
+        else if (got == 0)
+            return finish(r, j, err);
+        else
+            return REEF_OK; // nothing new
+    }
+}
+
+static void show(runner *r) {
+    double flops = r->done;
+    for (size_t i = 0; i < r->job_count; i++)
+        if (r->jobs[i].pid) flops += r->jobs[i].share * r->jobs[i].cell->budget;
+    cli_progress_show(&r->progress, (uint64_t)(flops / 1e6));
+}
+
+static reef_status wait_for_any(runner *r, reef_error *err) {
+    struct pollfd fds[JOBS_MAX];
+    nfds_t count = 0;
+    for (size_t i = 0; i < r->job_count; i++)
+        if (r->jobs[i].pid) fds[count++] = (struct pollfd){.fd = r->jobs[i].fd, .events = POLLIN};
+    (void)poll(fds, count, POLL_MS);
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < r->job_count; i++) {
+        if (!r->jobs[i].pid) continue;
+        reef_error *first = status == REEF_OK ? err : NULL;
+        reef_status one = listen_to(r, &r->jobs[i], first);
+        if (status == REEF_OK) status = one;
+    }
+    show(r);
+    return status;
+}
+
+// They commit what they have and end.
+static void stop_children(const runner *r) {
+    for (size_t i = 0; i < r->job_count; i++)
+        if (r->jobs[i].pid) (void)kill(r->jobs[i].pid, SIGTERM);
+}
+
+static const experiment_cell *next_cell(const runner *r, size_t *next) {
+    while (*next < r->cells->count) {
+        const experiment_cell *cell = &r->cells->items[(*next)++];
+        if (!json_object_get(r->results, cell->id)) return cell;
+    }
+    return NULL;
+}
+
+static job *free_job(runner *r) {
+    for (size_t i = 0; i < r->job_count; i++)
+        if (!r->jobs[i].pid) return &r->jobs[i];
+    return NULL;
+}
+
+// Two cells that differ in what is measured alone share a pool: the second waits for the first.
+static bool pool_is_taken(const runner *r, const experiment_cell *cell) {
+    for (size_t i = 0; i < r->job_count; i++)
+        if (r->jobs[i].pid && strcmp(r->jobs[i].cell->pool, cell->pool) == 0) return true;
+    return false;
+}
+
+static double wanted_flops(const experiment_cells *cells, const json_t *results) {
+    double flops = 0;
+    for (size_t i = 0; i < cells->count; i++)
+        if (!json_object_get(results, cells->items[i].id)) flops += cells->items[i].budget;
+    return flops;
+}
+
+reef_status experiment_run(const experiment *e,
+                           const experiment_work *work,
+                           const experiment_cells *cells,
+                           size_t jobs,
+                           json_t *results,
+                           bool *stopped,
+                           reef_error *err) {
+    runner r = {.e = e,
+                .work = work,
+                .cells = cells,
+                .results = results,
+                .job_count = jobs < JOBS_MAX ? jobs : JOBS_MAX};
+    size_t next = 0;
+    reef_status status = REEF_OK;
+    catch_signals();
+    cli_progress_start(&r.progress, "experiment", (uint64_t)(wanted_flops(cells, results) / 1e6),
+                       "MFLOP");
+    const experiment_cell *cell = next_cell(&r, &next);
+    bool stopping = false;
+    while (r.running > 0 || (cell && !stopping)) {
+        job *j = free_job(&r);
+        bool starts = !stopping && cell && j && !pool_is_taken(&r, cell);
+        if (starts) {
+            status = start(&r, j, cell, err);
+            cell = next_cell(&r, &next);
+        } else {
+            reef_status one = wait_for_any(&r, status == REEF_OK ? err : NULL);
+            if (status == REEF_OK) status = one;
+        }
+        if (stopping || (status == REEF_OK && !interrupted)) continue;
+        stopping = true;
+        stop_children(&r);
+    }
+    cli_progress_end(&r.progress);
+    *stopped = interrupted != 0;
+    return status;
+}

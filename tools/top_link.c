@@ -1,0 +1,97 @@
+// See top_link.h. One connection stays open as long as the daemon does.
+#include "top_link.h"
+
+#include "address.h"
+#include "cli.h"
+#include "reef_daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define READ_BYTES ((size_t)65536)
+
+static const char REQUEST[] = "{\"command\": \"status\"}\n";
+
+reef_status top_link_init(top_link *link,
+                          const char *pool,
+                          const char *socket_path,
+                          reef_error *err) {
+    *link = (top_link){.fd = -1};
+    return reef_address_init(&link->address, pool, socket_path, err);
+}
+
+void top_link_close(top_link *link) {
+    if (link->fd >= 0) close(link->fd);
+    free(link->line);
+    link->line = NULL;
+    link->used = link->room = 0;
+    link->fd = -1;
+    link->asked = false;
+}
+
+static bool connect_now(top_link *link) {
+    link->fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (link->fd < 0) return false;
+    int flags = fcntl(link->fd, F_GETFL);
+    bool good =
+        fcntl(link->fd, F_SETFD, FD_CLOEXEC) == 0 &&
+        fcntl(link->fd, F_SETFL, flags | O_NONBLOCK) == 0 &&
+        connect(link->fd, (const struct sockaddr *)&link->address, sizeof(link->address)) == 0;
+    if (!good) top_link_close(link);
+    return good;
+}
+
+bool top_link_ask(top_link *link) {
+    if (link->asked) return true;
+    if (link->fd < 0 && !connect_now(link)) return false;
+    // The request is so short that it is sent as a whole, or not at all.
+    ssize_t sent = send(link->fd, REQUEST, sizeof(REQUEST) - 1, MSG_NOSIGNAL);
+    if (sent == (ssize_t)sizeof(REQUEST) - 1) {
+        link->asked = true;
+        return true;
+    }
+    top_link_close(link);
+    return false;
+}
+
+static void make_room(top_link *link) {
+    if (link->room - link->used > READ_BYTES) return;
+    size_t room = link->used + 2 * READ_BYTES;
+    char *grown = cli_alloc(room, 1);
+    if (link->used > 0) memcpy(grown, link->line, link->used);
+    free(link->line);
+    link->line = grown;
+    link->room = room;
+}
+
+// The status in a whole answer, or NULL.
+static json_t *parse(const char *line, size_t bytes) {
+    json_t *answer = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+    json_t *status = json_incref(json_object_get(answer, "result"));
+    json_decref(answer);
+    if (json_is_object(status)) return status;
+    json_decref(status);
+    return NULL;
+}
+
+bool top_link_read(top_link *link, json_t **status) {
+    *status = NULL;
+    if (link->fd < 0) return false;
+    make_room(link);
+    ssize_t count = recv(link->fd, link->line + link->used, READ_BYTES, 0);
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
+    if (count > 0) link->used += (size_t)count;
+    const char *end = count > 0 ? memchr(link->line, '\n', link->used) : NULL;
+    if (end) {
+        *status = parse(link->line, (size_t)(end - link->line));
+        link->used = 0;
+        link->asked = false;
+    }
+    bool gone = count <= 0 || link->used > REEF_REQUEST_BYTES_MAX || (end && !*status);
+    if (gone) top_link_close(link);
+    return !gone;
+}

@@ -1,0 +1,281 @@
+// See top_view.h.
+#include "top_view.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STALL_SECONDS 10.0
+#define SILENT_SECONDS 3.0
+#define LABEL_COLUMNS 11
+#define VALUE_COLUMNS 22 // of a line with a curve
+#define CURVE_COLUMNS_MIN 8
+#define BAR_COLUMNS 10
+
+typedef struct view {
+    const top_data *data;
+    size_t columns, rows, used;
+    bool hinted;
+    top_on_line line;
+    void *context;
+} view;
+
+// ---- lines ---------------------------------------------------------------------------------------
+
+static void put(view *v, top_style style, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void put(view *v, top_style style, const char *format, ...) {
+    if (v->rows > 0 && v->used + v->hinted >= v->rows) return;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(out, format, arguments);
+    va_end(arguments);
+    if (fclose(out) == 0) {
+        // Names of files may hold anything, and a terminal would obey it.
+        char *safe = cli_printable((const uint8_t *)text, bytes, false);
+        char *shown = cli_cut(safe, v->columns);
+        v->line(v->context, style, shown);
+        free(shown);
+        free(safe);
+        v->used++;
+    }
+    free(text);
+}
+
+static size_t rows_left(const view *v) {
+    size_t taken = v->used + v->hinted;
+    return v->rows == 0 ? SIZE_MAX : v->rows > taken ? v->rows - taken : 0;
+}
+
+// ---- curves --------------------------------------------------------------------------------------
+
+char *top_sparkline(const double *values, size_t count, size_t columns) {
+    static const char *const BLOCKS[] = {"\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83",
+                                         "\xe2\x96\x84", "\xe2\x96\x85", "\xe2\x96\x86",
+                                         "\xe2\x96\x87", "\xe2\x96\x88"};
+    size_t first = count > columns ? count - columns : 0;
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = first; i < count; i++) {
+        if (!isfinite(values[i])) continue;
+        low = fmin(low, values[i]);
+        high = fmax(high, values[i]);
+    }
+    char *text = cli_alloc(3 * columns + 1, 1), *at = text;
+    for (size_t i = first; i < count; i++) {
+        double share = high > low ? (values[i] - low) / (high - low) : 0;
+        const char *block = isfinite(values[i]) ? BLOCKS[(size_t)fmin(7, floor(8 * share))] : " ";
+        at = stpcpy(at, block);
+    }
+    return text;
+}
+
+// Means of equal parts, so that the whole stream fits.
+static double *resample(const reef_point *points, size_t count, size_t parts) {
+    double *means = cli_alloc(parts, sizeof(*means));
+    for (size_t p = 0; p < parts; p++) {
+        size_t from = count * p / parts, to = count * (p + 1) / parts;
+        double sum = 0;
+        size_t finite = 0;
+        for (size_t i = from; i < to; i++) {
+            if (!isfinite((double)points[i].bits_per_byte)) continue;
+            sum += (double)points[i].bits_per_byte;
+            finite++;
+        }
+        means[p] = finite ? sum / (double)finite : NAN;
+    }
+    return means;
+}
+
+static size_t curve_columns(const view *v) {
+    size_t taken = LABEL_COLUMNS + VALUE_COLUMNS;
+    return v->columns > taken + CURVE_COLUMNS_MIN ? v->columns - taken : CURVE_COLUMNS_MIN;
+}
+
+// ---- the parts -----------------------------------------------------------------------------------
+
+static uint64_t integer(const json_t *object, const char *name) {
+    return (uint64_t)json_number_value(json_object_get(object, name)); // sizes may be reals
+}
+
+static const char *text_of(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
+static void put_head(view *v) {
+    const top_data *d = v->data;
+    char words[CLI_WORD_BYTES];
+    if (d->daemon)
+        put(v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool, integer(d->status, "pid"),
+            text_of(d->status, "state"),
+            cli_duration(json_number_value(json_object_get(d->status, "uptime_s")), words));
+    else
+        put(v, TOP_BOLD, "%s   %s", d->pool, d->status ? "as of its last commit" : "");
+    if (d->trouble) put(v, TOP_ALARM, "%s", d->trouble);
+    if (!d->daemon) return;
+    if (d->age > SILENT_SECONDS)
+        put(v, TOP_ALARM, "the daemon has not answered for %s", cli_duration(d->age, words));
+    else if (d->still > STALL_SECONDS)
+        put(v, TOP_ALARM, "training has not advanced for %s", cli_duration(d->still, words));
+    if (text_of(d->status, "commit_error")[0])
+        put(v, TOP_ALARM, "commits fail: %s", text_of(d->status, "commit_error"));
+    const json_t *scrub = json_object_get(d->status, "scrub");
+    if (text_of(scrub, "damage")[0]) put(v, TOP_ALARM, "DAMAGED: %s", text_of(scrub, "damage"));
+}
+
+static void put_loss(view *v) {
+    const top_data *d = v->data;
+    bool vectors = reef_config_is_vector(&d->config);
+    const json_t *now = json_object_get(d->status, vectors ? "error_share" : "bits_per_byte");
+    if (!json_is_number(now))
+        now = json_object_get(d->status, vectors ? "last_error_share" : "last_bits_per_byte");
+    size_t columns = curve_columns(v);
+    size_t parts = d->point_count < columns ? d->point_count : columns;
+    double *means = resample(d->points, d->point_count, parts);
+    char *curve = top_sparkline(means, parts, columns);
+    char *value = !json_is_number(now) ? cli_format("nothing yet")
+                  : vectors ? cli_format("%.1f %% told wrong", 100 * json_number_value(now))
+                            : cli_format("%.3f bits per byte", json_number_value(now));
+    put(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
+    free(value);
+    free(curve);
+    free(means);
+}
+
+static void put_speed(view *v) {
+    const top_data *d = v->data;
+    const json_t *rate = json_object_get(d->status, "bytes_per_s");
+    if (!json_is_number(rate)) return;
+    char words[CLI_WORD_BYTES];
+    char *curve = top_sparkline(d->speed, d->speed_count, curve_columns(v));
+    char *value = cli_format("%s/s", cli_bytes((uint64_t)json_number_value(rate), words));
+    put(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "speed", VALUE_COLUMNS, value, curve);
+    free(value);
+    free(curve);
+}
+
+static void put_stream(view *v) {
+    const top_data *d = v->data;
+    char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], carried[CLI_WORD_BYTES],
+        skipped[CLI_WORD_BYTES];
+    put(v, TOP_PLAIN, "%-*s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS, "trained",
+        cli_bytes(integer(d->status, "stream_bytes"), trained),
+        cli_count(integer(d->status, "step"), steps),
+        cli_bytes(integer(d->status, "carried_bytes"), carried),
+        cli_bytes(integer(d->status, "skipped_bytes"), skipped));
+}
+
+static void put_commit(view *v) {
+    const top_data *d = v->data;
+    const json_t *commit = json_object_get(d->status, "last_commit");
+    if (!json_is_object(commit)) return;
+    char ago[CLI_WORD_BYTES], number[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
+    uint64_t now = cli_now_ms(), then = integer(commit, "unix_ms");
+    char *took =
+        json_is_number(json_object_get(commit, "ms"))
+            ? cli_format(", took %.0f ms", json_number_value(json_object_get(commit, "ms")))
+            : cli_format("%s", "");
+    put(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
+        cli_count(integer(commit, "number"), number), cli_count(integer(commit, "step"), step),
+        cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
+    free(took);
+}
+
+static void put_memory(view *v) {
+    const json_t *status = v->data->status;
+    char file[CLI_WORD_BYTES], resident[CLI_WORD_BYTES];
+    uint64_t bytes = integer(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
+    if (v->data->daemon)
+        put(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
+            cli_bytes(bytes, file), cli_bytes(integer(status, "resident_bytes"), resident));
+    else
+        put(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size", cli_bytes(bytes, file));
+}
+
+static void put_source(view *v, const json_t *source) {
+    char lag[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
+    const json_t *behind = json_object_get(source, "lag_bytes"),
+                 *loss = json_object_get(source, "bits_per_byte");
+    if (!json_is_number(loss)) loss = json_object_get(source, "error_share");
+    char *name = cli_cut(text_of(source, "name"), v->columns > 60 ? v->columns - 44 : 16);
+    char *shown =
+        json_is_number(loss) ? cli_format("%.3f", json_number_value(loss)) : cli_format("%s", "");
+    if (json_is_integer(behind))
+        cli_bytes((uint64_t)json_integer_value(behind), lag);
+    else
+        snprintf(lag, sizeof(lag), "?");
+    cli_bytes((uint64_t)json_number_value(json_object_get(source, "bytes_per_s")), rate);
+    put(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
+        json_is_true(json_object_get(source, "ended"))      ? "ended"
+        : json_is_true(json_object_get(source, "sits_out")) ? "sits out"
+                                                            : "");
+    free(shown);
+    free(name);
+}
+
+static void put_sources(view *v) {
+    const json_t *sources = json_object_get(v->data->status, "sources");
+    size_t i;
+    json_t *source;
+    if (json_array_size(sources) == 0) return;
+    put(v, TOP_FAINT, "  %10s %12s %8s  source", "lag", "rate", "loss");
+    json_array_foreach(sources, i, source) put_source(v, source);
+}
+
+static void put_generation(view *v, uint32_t g) {
+    const top_data *d = v->data;
+    const reef_generation *one = &d->generations[g];
+    const reef_usage_summary *usage = &d->usage[g];
+    char experts[CLI_WORD_BYTES], opened[CLI_WORD_BYTES], selections[CLI_WORD_BYTES],
+        bar[BAR_COLUMNS + 1] = "";
+    long filled = lround(usage->used_percent * BAR_COLUMNS / 100);
+    for (long i = 0; i < filled && i < BAR_COLUMNS; i++) bar[i] = '#';
+    uint64_t count = (uint64_t)one->side * one->side * cli_peer_layers(&d->config);
+    put(v, one->sealed ? TOP_PLAIN : TOP_BOLD,
+        "  %10" PRIu32 " %-6s %10s %9s %5.1f %-*s %6.3f %12s", g, one->sealed ? "sealed" : "open",
+        cli_count(reef_generation_is_empty(one) ? 0 : count, experts),
+        cli_bytes(one->opened_at, opened), usage->used_percent, BAR_COLUMNS, bar, usage->unevenness,
+        cli_count(usage->selections, selections));
+}
+
+static void put_generations(view *v) {
+    const top_data *d = v->data;
+    if (d->generation_count == 0) return;
+    put(v, TOP_FAINT, "  %10s %-6s %10s %9s %5s %-*s %6s %12s", "generation", "", "experts",
+        "opened", "used%", BAR_COLUMNS, "", "uneven", "selections");
+    size_t left = rows_left(v);
+    uint32_t first = left < d->generation_count ? d->generation_count - (uint32_t)left : 0;
+    for (uint32_t g = first; g < d->generation_count; g++) put_generation(v, g);
+}
+
+void top_view(const top_data *data,
+              size_t columns,
+              size_t rows,
+              const char *hint,
+              top_on_line line,
+              void *context) {
+    view v = {.data = data,
+              .columns = columns,
+              .rows = rows,
+              .hinted = hint != NULL,
+              .line = line,
+              .context = context};
+    put_head(&v);
+    if (data->status) {
+        put_loss(&v);
+        put_speed(&v);
+        put_stream(&v);
+        put_commit(&v);
+        put_memory(&v);
+        put_sources(&v);
+        put_generations(&v);
+    }
+    v.hinted = false;
+    if (hint) put(&v, TOP_FAINT, "%s", hint);
+}

@@ -1,0 +1,327 @@
+// See train_budget.h. A step costs the same whatever is in it, so a budget is a number of steps, and what a pool
+// has spent follows from the steps that it counts itself: an interruption loses no count.
+#include "train_budget.h"
+
+#include "eval_set.h"
+#include "train_stream.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COMMIT_SECONDS 10.0
+#define STEPS_MAX ((uint64_t)1 << 52)
+
+uint64_t train_budget_steps(const reef_flops *flops, double budget) {
+    double steps = floor(budget / flops->step);
+    if (!(steps >= 1)) return 1;
+    return steps < (double)STEPS_MAX ? (uint64_t)steps : STEPS_MAX;
+}
+
+reef_status train_budget_check(const reef_config *config,
+                               uint32_t generation_count,
+                               reef_error *err) {
+    if (reef_config_is_vector(config))
+        return reef_fail(err, REEF_INVALID,
+                         "FLOPs are counted for language models; the pool has a vector model");
+    bool joint = strcmp(config->strategy, "joint") == 0;
+    bool given =
+        strcmp(config->strategy, "generations") == 0 && strcmp(config->boundaries, "given") == 0;
+    if ((!joint && !given) || config->boundary_mark[0] != '\0')
+        return reef_fail(
+            err, REEF_INVALID,
+            "with boundaries %s, strategy %s%s batches may be held back, skipped or "
+            "cost more, so FLOPs are no budget: make the pool with --boundaries given, "
+            "or --strategy joint, and without a mark",
+            config->boundaries, config->strategy, config->boundary_mark[0] ? " and a mark" : "");
+    if (generation_count > 1)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool has %" PRIu32
+                         " generations, but FLOPs are counted for the first one alone",
+                         generation_count);
+    return REEF_OK;
+}
+
+typedef struct run {
+    const train_budget *budget;
+    reef_trainer *trainer;
+    train_stream stream;
+    uint64_t steps, steps_planned;
+    double committed;
+    bool dirty;
+} run;
+
+static bool is_stopped(const run *r) {
+    return r->budget->stopped && r->budget->stopped();
+}
+
+static reef_status commit(run *r, reef_error *err) {
+    reef_commit made;
+    if (!r->dirty) return REEF_OK;
+    reef_status status = reef_trainer_commit(r->trainer, &made, err);
+    reef_usage_compaction done = {.merged = 1};
+    while (status == REEF_OK && (done.merged > 0 || done.dropped > 0))
+        status = reef_trainer_compact(r->trainer, &done, err);
+    r->committed = cli_clock();
+    r->dirty = false;
+    return status;
+}
+
+static reef_status feed(
+    run *r, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
+    double every = r->budget->commit_seconds > 0 ? r->budget->commit_seconds : COMMIT_SECONDS;
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && count > 0 && r->steps < r->steps_planned && !is_stopped(r)) {
+        size_t taken = 0, steps = 0;
+        status = reef_trainer_feed(r->trainer, name, bytes, count, &taken, &steps, err);
+        bytes += taken;
+        count -= taken;
+        r->stream.at += taken;
+        r->steps += steps;
+        r->dirty = true;
+        if (status == REEF_OK && cli_clock() - r->committed > every) status = commit(r, err);
+        if (r->budget->progress)
+            r->budget->progress(r->budget->context, (double)r->steps / (double)r->steps_planned);
+    }
+    return status;
+}
+
+static reef_status train(run *r, reef_error *err) {
+    reef_status status = REEF_OK;
+    r->committed = cli_clock();
+    while (status == REEF_OK && r->steps < r->steps_planned && !is_stopped(r)) {
+        const char *name;
+        const uint8_t *bytes;
+        size_t count;
+        status = train_stream_read(&r->stream, UINT64_MAX, &name, &bytes, &count, err);
+        if (status == REEF_OK) status = feed(r, name, bytes, count, err);
+    }
+    return status == REEF_OK ? commit(r, err) : status;
+}
+
+static void account(const run *r,
+                    const reef_config *config,
+                    const reef_flops *flops,
+                    train_spent *out) {
+    reef_trainer_status now;
+    reef_trainer_status_read(r->trainer, &now);
+    uint64_t windows = (uint64_t)config->batch + config->rehearse;
+    out->steps = r->steps;
+    out->steps_planned = r->steps_planned;
+    out->stream_bytes = now.stream_bytes;
+    out->data_bytes = train_stream_bytes(&r->stream);
+    out->trained_tokens = r->steps * windows * config->context;
+    out->flops = (double)r->steps * flops->step;
+    out->epochs = (double)now.stream_bytes / (double)out->data_bytes;
+    out->finished = r->steps >= r->steps_planned;
+}
+
+static reef_status read_config(reef_store *store,
+                               reef_config *config,
+                               uint32_t *generations,
+                               reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_config_read(txn, config, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, generations, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status train_budget_run(reef_store *store,
+                             char **files,
+                             size_t count,
+                             const train_budget *budget,
+                             train_spent *out,
+                             reef_error *err) {
+    run r = {.budget = budget};
+    reef_config config;
+    uint32_t generations = 0;
+    *out = (train_spent){0};
+    double began = cli_clock();
+    reef_status status = read_config(store, &config, &generations, err);
+    if (status == REEF_OK) status = train_budget_check(&config, generations, err);
+    if (status == REEF_OK) status = train_stream_open(&r.stream, files, count, &config, err);
+    if (status == REEF_OK) status = train_stream_repeat(&r.stream, err);
+    if (status == REEF_OK)
+        status = reef_trainer_open(&r.trainer, store,
+                                   &(reef_trainer_options){.threads = budget->threads,
+                                                           .memory_bytes = budget->memory_bytes},
+                                   err);
+    if (status == REEF_OK) status = train_stream_seek(&r.stream, r.trainer, err);
+    if (status == REEF_OK) {
+        reef_flops flops;
+        reef_trainer_status now;
+        reef_flops_count(&config, &flops);
+        reef_trainer_status_read(r.trainer, &now);
+        r.steps = now.step;
+        r.steps_planned = train_budget_steps(&flops, budget->flops);
+        status = train(&r, err);
+        account(&r, &config, &flops, out);
+        out->seconds = cli_clock() - began;
+    }
+    reef_trainer_close(r.trainer);
+    train_stream_release(&r.stream);
+    return status;
+}
+
+// ---- the command ---------------------------------------------------------------------------------
+
+json_t *train_flops_json(const reef_flops *flops) {
+    json_t *parts = json_object();
+    double T = flops->window_tokens > 0 ? flops->window_tokens : 1;
+    for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++)
+        json_object_set_new(parts, reef_flops_part_text((reef_flops_part)part),
+                            json_pack("{s:o, s:o}", "forward",
+                                      cli_real((double)flops->forward[part] / T), "backward",
+                                      cli_real((double)flops->backward[part] / T)));
+    return json_pack("{s:o, s:o, s:o, s:I, s:I}", "per_token", cli_real(flops->token), "per_step",
+                     cli_real(flops->step), "parts_per_token", parts, "parameters",
+                     (json_int_t)flops->parameters, "parameters_active",
+                     (json_int_t)flops->parameters_active);
+}
+
+static void print_flops(const reef_flops *flops) {
+    static const char *const HEADING[] = {"FLOPs per token", "forward", "backward"};
+    cli_table *table = cli_table_new("<>>", HEADING);
+    double T = flops->window_tokens;
+    for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++) {
+        if (flops->forward[part] + flops->backward[part] == 0) continue;
+        cli_table_cell(table, "%s", reef_flops_part_text((reef_flops_part)part));
+        cli_table_cell(table, "%.0f", (double)flops->forward[part] / T);
+        cli_table_cell(table, "%.0f", (double)flops->backward[part] / T);
+    }
+    cli_table_cell(table, "all");
+    cli_table_cell(table, "%.0f", (double)flops->forward_window / T);
+    cli_table_cell(table, "%.0f", (double)flops->backward_window / T);
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static void print_spent(const reef_flops *flops, const train_spent *spent) {
+    char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
+    print_flops(flops);
+    printf("parameters  %s", cli_count(flops->parameters, words));
+    printf(", of which a token meets %s\n", cli_count(flops->parameters_active, words));
+    printf("%s %.4g FLOPs: %s steps", spent->finished ? "spent" : "stopped at", spent->flops,
+           cli_count(spent->steps, words));
+    printf(", %s tokens, in %s\n", cli_count(spent->trained_tokens, words),
+           cli_duration(spent->seconds, more));
+    if (spent->epochs > 1)
+        printf("the data was read %.2f times, always in the same order\n", spent->epochs);
+}
+
+static reef_status measure(
+    const cli_call *cli, reef_store *store, eval_set *set, json_t **out, reef_error *err) {
+    reef_model *model = NULL;
+    reef_status status = reef_model_open(
+        &model, store, "now",
+        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    *out = json_object();
+    for (size_t j = 0; status == REEF_OK && j < set->count; j++) {
+        eval_score score;
+        cli_progress silent = {0};
+        status = eval_file_measure(model, &set->domains[j].file, &silent, &score, err);
+        json_object_set_new(*out, set->domains[j].name,
+                            json_pack("{s:o, s:o}", "bits_per_byte", cli_real(score.value),
+                                      "perplexity_per_byte", cli_real(exp2(score.value))));
+        free(score.fire_share);
+    }
+    reef_model_close(model);
+    return status;
+}
+
+static void print_measured(const json_t *measured) {
+    static const char *const HEADING[] = {"held out", "bits/byte", "perplexity/byte"};
+    if (json_object_size(measured) == 0) return;
+    cli_table *table = cli_table_new("<>>", HEADING);
+    const char *name;
+    const json_t *values;
+    json_object_foreach((json_t *)measured, name, values) {
+        cli_table_cell(table, "%s", name);
+        cli_table_cell(table, "%.4f", json_number_value(json_object_get(values, "bits_per_byte")));
+        cli_table_cell(table, "%.3f",
+                       json_number_value(json_object_get(values, "perplexity_per_byte")));
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static reef_status answer(cli_call *cli,
+                          const cli_pool *pool,
+                          const train_spent *spent,
+                          json_t *measured,
+                          reef_error *err) {
+    reef_flops flops;
+    reef_flops_count(&pool->config, &flops);
+    if (!cli->json) {
+        print_spent(&flops, spent);
+        print_measured(measured);
+        json_decref(measured);
+        return REEF_OK;
+    }
+    char root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(pool->commit.root, root);
+    return cli_answer(cli,
+                      json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s}",
+                                "finished", spent->finished, "flops", train_flops_json(&flops),
+                                "spent", cli_real(spent->flops), "steps", (json_int_t)spent->steps,
+                                "trained_tokens", (json_int_t)spent->trained_tokens, "stream_bytes",
+                                (json_int_t)spent->stream_bytes, "data_bytes",
+                                (json_int_t)spent->data_bytes, "epochs", cli_real(spent->epochs),
+                                "seconds", cli_real(spent->seconds), "eval", measured, "root",
+                                root),
+                      err);
+}
+
+static void on_progress(void *context, double share) {
+    cli_progress *progress = context;
+    cli_progress_show(progress, (uint64_t)(share * (double)progress->total));
+}
+
+reef_status train_budget_command(cli_call *cli, bool (*stopped)(void), reef_error *err) {
+    static const char *const OTHER[] = {"eval-at", "results", "commit-steps", "cost-repeats"};
+    for (size_t i = 0; i < sizeof OTHER / sizeof *OTHER; i++)
+        if (cli_text(cli, OTHER[i]))
+            return reef_fail(err, REEF_INVALID,
+                             "--%s is of a stream that is read once: it does not go with --flops",
+                             OTHER[i]);
+    cli_pool pool = {0};
+    eval_set set = {0};
+    json_t *measured = NULL;
+    cli_progress progress = {0};
+    train_budget budget = {.threads = cli->threads,
+                           .memory_bytes = cli->memory_bytes,
+                           .stopped = stopped,
+                           .progress = on_progress,
+                           .context = &progress};
+    train_spent spent = {0};
+    reef_status status = cli_number(cli, "flops", 1, 1e30, &budget.flops, err);
+    if (status == REEF_OK)
+        status = reef_store_open(&pool.store, cli->pool, &(reef_store_options){.write = true}, err);
+    if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
+    if (status == REEF_OK) status = eval_set_read(&set, cli, "eval", &pool.config, err);
+    if (status == REEF_OK) {
+        reef_flops flops;
+        reef_flops_count(&pool.config, &flops);
+        cli_progress_start(&progress, "training", (uint64_t)(budget.flops / 1e6), "MFLOP");
+        status =
+            train_budget_run(pool.store, cli->operands, cli->operand_count, &budget, &spent, err);
+        cli_progress_end(&progress);
+    }
+    if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
+    if (status == REEF_OK) status = measure(cli, pool.store, &set, &measured, err);
+    if (status == REEF_OK)
+        status = answer(cli, &pool, &spent, measured, err);
+    else
+        json_decref(measured);
+    if (status == REEF_OK && !spent.finished)
+        fprintf(stderr,
+                "reef train: stopped and committed at step %" PRIu64 " of %" PRIu64
+                "; the same command goes on from there\n",
+                spent.steps, spent.steps_planned);
+    eval_set_release(&set);
+    cli_pool_close(&pool);
+    return status;
+}

@@ -1,0 +1,56 @@
+// Training until a budget of FLOPs is spent: what `reef train --flops` and the cells of an experiment do.
+#ifndef REEF_TRAIN_BUDGET_H
+#define REEF_TRAIN_BUDGET_H
+
+#include "cli.h"
+
+typedef struct train_budget {
+    double flops;          // of all that the pool is trained
+    double commit_seconds; // between two commits; 0: the default
+    size_t threads;
+    uint64_t memory_bytes;
+    bool (*stopped)(void); // asked between steps: true commits and ends; may be NULL
+    void (*progress)(void *context, double share); // of the budget, after each step; may be NULL
+    void *context;
+} train_budget;
+
+/** What has been spent. Rehearsed windows count in FLOPs and trained tokens, in all steps alike. */
+typedef struct train_spent {
+    uint64_t steps, steps_planned; // of the pool
+    uint64_t stream_bytes, data_bytes;
+    uint64_t trained_tokens;
+    double flops, epochs;
+    double seconds; // of this run
+    bool finished;
+} train_spent;
+
+/** Steps that a budget pays for: as many whole ones as fit, and one at least. */
+uint64_t train_budget_steps(const reef_flops *flops, double budget);
+
+/**
+ * May FLOPs be counted for this pool? INVALID for a vector model, for a policy that may hold back, skip or add
+ * to what is trained, and when there is more than one generation.
+ */
+REEF_MUST_CHECK reef_status train_budget_check(const reef_config *config,
+                                               uint32_t generation_count,
+                                               reef_error *err);
+
+/**
+ * Train the pool, which `store` has open for writing, on the files as one stream that begins again where it ends,
+ * until the budget is spent. Goes on from the pool's last commit. Commits at the end, and when it is stopped.
+ */
+REEF_MUST_CHECK reef_status train_budget_run(reef_store *store,
+                                             char **files,
+                                             size_t count,
+                                             const train_budget *budget,
+                                             train_spent *out,
+                                             reef_error *err);
+
+/** `reef train --flops`: the command behind that option. `stopped` as above. */
+REEF_MUST_CHECK reef_status train_budget_command(cli_call *cli,
+                                                 bool (*stopped)(void),
+                                                 reef_error *err);
+
+json_t *train_flops_json(const reef_flops *flops);
+
+#endif

@@ -1,0 +1,177 @@
+// Selections of experts, sorted so that each expert's stand together: what the update pass walks.
+//
+// What always holds: nothing here has the size of the pool, nothing allocates after reef_expert_pairs_init, and
+// where a pair ends up does not depend on the number of threads.
+#include "experts.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The sort's fixed number of pieces, and the bits of an id by which one round places at most: what a
+// round writes to at once, a line for each of 2^12 digits, stays in the second-level cache.
+enum { SORT_PIECES = 32, DIGIT_BITS_MAX = 12, DIGITS = 1 << DIGIT_BITS_MAX };
+
+reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
+                                   size_t pair_count_max,
+                                   size_t expert_count,
+                                   size_t row_values,
+                                   reef_error *err) {
+    *pairs = (reef_expert_pairs){0};
+    if (pair_count_max > UINT32_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "%zu selections in a step are more than 2^32; make the batch smaller",
+                         pair_count_max);
+    pairs->pair_count_max = pair_count_max;
+    pairs->expert_count = expert_count;
+    // + 1: never an empty block
+    pairs->sorted = calloc(pair_count_max + 1, sizeof(*pairs->sorted));
+    pairs->scratch = calloc(pair_count_max + 1, sizeof(*pairs->scratch));
+    // One row of places more than pieces: the sums over all of them.
+    pairs->places = calloc((SORT_PIECES + 1) * (size_t)DIGITS, sizeof(*pairs->places));
+    size_t grad_bytes =
+        REEF_EXPERT_PIECES * reef_expert_grad_stride(row_values) * sizeof(*pairs->row_grads);
+    pairs->row_grads = aligned_alloc(REEF_EXPERT_LINE_BYTES, grad_bytes);
+    if (pairs->sorted && pairs->scratch && pairs->places && pairs->row_grads) return REEF_OK;
+    reef_expert_pairs_release(pairs);
+    return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu selections of %zu experts",
+                     pair_count_max, expert_count);
+}
+
+void reef_expert_pairs_release(reef_expert_pairs *pairs) {
+    free(pairs->sorted);
+    free(pairs->scratch);
+    free(pairs->places);
+    free(pairs->row_grads);
+    *pairs = (reef_expert_pairs){0};
+}
+
+size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin) {
+    size_t end = begin + 1;
+    while (end < pairs->pair_count &&
+           reef_pair_expert(pairs->sorted[end]) == reef_pair_expert(pairs->sorted[begin]))
+        end++;
+    return end;
+}
+
+// A stable sort by digits of the id, the least first (Knuth 1998, 5.2.5), in which every piece counts
+// and places its own share of the pairs: nothing has the size of the pool, and where a pair ends up does
+// not depend on who placed it.
+typedef struct sort_pass {
+    size_t rows, P, count;
+    const reef_expert_id *indices;
+    const uint8_t *active;
+    const reef_pair *from;
+    reef_pair *to;
+    uint32_t *places; // (SORT_PIECES + 1, DIGITS)
+    unsigned shift;   // of the round's digit in an id
+    uint32_t mask;
+} sort_pass;
+
+static uint32_t digit_of(const sort_pass *pass, reef_expert_id expert) {
+    return expert >> pass->shift & pass->mask;
+}
+
+// The first of `count` things that is the piece's.
+static size_t piece_begin(size_t count, size_t piece, size_t pieces) {
+    return count * piece / pieces;
+}
+
+static uint32_t *cleared_counts(const sort_pass *pass, size_t piece) {
+    uint32_t *counts = pass->places + piece * DIGITS;
+    memset(counts, 0, ((size_t)pass->mask + 1) * sizeof(*counts));
+    return counts;
+}
+
+// Turns what every piece counted of each digit into where its first one goes: digit by digit, and within
+// one in the order of the pieces. Returns the sum. Rows of digits are walked, not columns of pieces.
+static size_t places_from_counts(const sort_pass *pass) {
+    const size_t digits = (size_t)pass->mask + 1;
+    uint32_t *next = cleared_counts(pass, SORT_PIECES), sum = 0;
+    for (size_t piece = 0; piece < SORT_PIECES; piece++)
+        for (size_t i = 0; i < digits; i++) next[i] += pass->places[piece * DIGITS + i];
+    for (size_t i = 0; i < digits; i++) {
+        uint32_t count = next[i];
+        next[i] = sum;
+        sum += count;
+    }
+    for (size_t piece = 0; piece < SORT_PIECES; piece++) {
+        uint32_t *places = pass->places + piece * DIGITS;
+        for (size_t i = 0; i < digits; i++) {
+            uint32_t count = places[i];
+            places[i] = next[i];
+            next[i] += count;
+        }
+    }
+    return sum;
+}
+
+// The first round takes its pairs from the indices.
+static void count_indices(void *context, size_t piece) {
+    const sort_pass *pass = context;
+    const size_t end = piece_begin(pass->rows, piece + 1, SORT_PIECES), P = pass->P;
+    uint32_t *counts = cleared_counts(pass, piece);
+    for (size_t t = piece_begin(pass->rows, piece, SORT_PIECES); t < end; t++) {
+        if (pass->active && !pass->active[t]) continue;
+        for (size_t i = t * P; i < (t + 1) * P; i++) counts[digit_of(pass, pass->indices[i])]++;
+    }
+}
+
+static void place_indices(void *context, size_t piece) {
+    const sort_pass *pass = context;
+    const size_t end = piece_begin(pass->rows, piece + 1, SORT_PIECES), P = pass->P;
+    uint32_t *places = pass->places + piece * DIGITS;
+    for (size_t t = piece_begin(pass->rows, piece, SORT_PIECES); t < end; t++) {
+        if (pass->active && !pass->active[t]) continue;
+        for (size_t i = t * P; i < (t + 1) * P; i++)
+            pass->to[places[digit_of(pass, pass->indices[i])]++] =
+                (reef_pair)pass->indices[i] << 32 | i;
+    }
+}
+
+static void count_pairs(void *context, size_t piece) {
+    const sort_pass *pass = context;
+    uint32_t *counts = cleared_counts(pass, piece);
+    size_t end = piece_begin(pass->count, piece + 1, SORT_PIECES);
+    for (size_t i = piece_begin(pass->count, piece, SORT_PIECES); i < end; i++)
+        counts[digit_of(pass, reef_pair_expert(pass->from[i]))]++;
+}
+
+static void place_pairs(void *context, size_t piece) {
+    const sort_pass *pass = context;
+    uint32_t *places = pass->places + piece * DIGITS;
+    size_t end = piece_begin(pass->count, piece + 1, SORT_PIECES);
+    for (size_t i = piece_begin(pass->count, piece, SORT_PIECES); i < end; i++)
+        pass->to[places[digit_of(pass, reef_pair_expert(pass->from[i]))]++] = pass->from[i];
+}
+
+// Bits of the largest id, at least one.
+static unsigned id_bits(size_t expert_count) {
+    unsigned bits = 1;
+    while (bits < 32 && expert_count > (size_t)1 << bits) bits++;
+    return bits;
+}
+
+void reef_expert_pairs_sort(reef_expert_pairs *pairs,
+                            reef_workers *workers,
+                            size_t rows,
+                            size_t P,
+                            const reef_expert_id *indices,
+                            const uint8_t *active) {
+    assert(rows * P <= pairs->pair_count_max);
+    sort_pass pass = {
+        .rows = rows, .P = P, .indices = indices, .active = active, .places = pairs->places};
+    unsigned bits = id_bits(pairs->expert_count);
+    unsigned rounds = (bits + DIGIT_BITS_MAX - 1) / DIGIT_BITS_MAX;
+    for (unsigned round = 0; round < rounds; round++) {
+        pass.shift = bits * round / rounds;
+        pass.mask = ((uint32_t)1 << (bits * (round + 1) / rounds - pass.shift)) - 1;
+        // The last round writes to `sorted`.
+        pass.to = (rounds - round) % 2 ? pairs->sorted : pairs->scratch;
+        reef_workers_run(workers, SORT_PIECES, round == 0 ? count_indices : count_pairs, &pass);
+        pass.count = places_from_counts(&pass);
+        reef_workers_run(workers, SORT_PIECES, round == 0 ? place_indices : place_pairs, &pass);
+        pass.from = pass.to;
+    }
+    pairs->pair_count = pass.count;
+}

@@ -1,0 +1,135 @@
+// One PEER layer by itself: a pool whose model is nothing else, forward and backward on the caller's arrays.
+//
+// Such a pool ("model": "layer") grows in generations as the others do: y is the sum of what they add, the
+// open one learns, sealed ones never change. It has no stream: what the layer is for, what its loss is and
+// which generations take part in which row is the caller's business. Rows are counted where pools of text
+// count bytes.
+#ifndef REEF_LAYER_H
+#define REEF_LAYER_H
+
+#include "reef_trainer.h"
+
+/** Rows that one worker takes at a time. What is evaluated depends on a row's place among so many, no more. */
+#define REEF_LAYER_PIECE 64u
+
+/** What one forward leaves for its backward; memory is kept for the next. Of one pool at a time. */
+typedef struct reef_layer_tape reef_layer_tape;
+REEF_API REEF_MUST_CHECK reef_status reef_layer_tape_new(reef_layer_tape **out, reef_error *err);
+REEF_API void reef_layer_tape_free(reef_layer_tape *tape); // accepts NULL
+
+/** Which part of the layer a forward computes. All-zero: all generations, as they are evaluated. */
+typedef struct reef_layer_choice {
+    size_t generations;  // the first so many; 0: all
+    const uint8_t *mask; // (generations, rows) or NULL: where 0 a generation takes no part in a row
+    bool train; // the open generation with batch statistics, and to learn from the backward
+} reef_layer_choice;
+
+/**
+ * y = the sum over the chosen generations of their PEER layers at x.
+ *
+ * x     (rows, d_model)
+ * y     (rows, d_model) written
+ * tape  filled for a backward, or NULL: none will follow (train needs one)
+ *
+ * Errors: INVALID no such generation, a pool that is no layer, values that are not finite; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_layer_forward(reef_model *model,
+                                                              const reef_layer_choice *choice,
+                                                              size_t rows,
+                                                              const float *x,
+                                                              float *y,
+                                                              reef_layer_tape *tape,
+                                                              reef_error *err);
+/** The same of what is being trained, committed or not. */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_forward(reef_trainer *trainer,
+                                                                const reef_layer_choice *choice,
+                                                                size_t rows,
+                                                                const float *x,
+                                                                float *y,
+                                                                reef_layer_tape *tape,
+                                                                reef_error *err);
+
+/**
+ * d_x from d_y, for the x and the tape of a forward, which is used up. Of a forward that trains, the gradients
+ * of the open generation's parameters are collected, over any number of calls, until reef_trainer_layer_step.
+ *
+ * d_y  (rows, d_model)
+ * d_x  (rows, d_model) written
+ *
+ * Errors: INVALID a tape without a forward, or that a step has overtaken; FULL too many rows are collected;
+ * NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_layer_backward(reef_model *model,
+                                                               reef_layer_tape *tape,
+                                                               const float *x,
+                                                               const float *d_y,
+                                                               float *d_x,
+                                                               reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_backward(reef_trainer *trainer,
+                                                                 reef_layer_tape *tape,
+                                                                 const float *x,
+                                                                 const float *d_y,
+                                                                 float *d_x,
+                                                                 reef_error *err);
+/**
+ * Adam on what was collected: dense Adam for the router, lazy Adam for the rows of the experts that were
+ * chosen. Nothing happens where nothing was collected.
+ *
+ * learning_rate  of the router, times expert_rate of the experts; 0: the configuration's
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_step(reef_trainer *trainer,
+                                                             float learning_rate,
+                                                             reef_error *err);
+/** Forget what was collected. */
+REEF_API void reef_trainer_layer_discard(reef_trainer *trainer);
+/** Rows whose gradients are collected. */
+REEF_API size_t reef_trainer_layer_collected(const reef_trainer *trainer);
+
+/**
+ * Seal the open generation, trained or not, and open the next, which adds nothing at first. Commits.
+ *
+ * side        of the next; 0: the configuration's side_new
+ * seal_dtype  as in reef_trainer_seal
+ *
+ * Errors: INVALID gradients are collected; FULL experts_max, the disk.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_seal(reef_trainer *trainer,
+                                                             uint32_t side,
+                                                             const char *seal_dtype,
+                                                             reef_sealing *out,
+                                                             reef_error *err);
+
+/**
+ * Parameters by name: w_down, w_up and with glu w_gate, each (experts, d_model) in the order of ids; w_query
+ * (d_model, heads * d_key), sub_keys_a and sub_keys_b (side, d_key / 2). Beside these an open generation has
+ * bn_scale, bn_shift, bn_mean and bn_var (heads * d_key) where there is a batch norm, and a sealed one, into
+ * whose w_query it is folded, query_bias (heads * d_key).
+ *
+ * count  values that there are; INVALID where it is not what the caller's array has
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_layer_read(reef_model *model,
+                                                           uint32_t generation,
+                                                           const char *name,
+                                                           float *out,
+                                                           size_t count,
+                                                           reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_read(reef_trainer *trainer,
+                                                             uint32_t generation,
+                                                             const char *name,
+                                                             float *out,
+                                                             size_t count,
+                                                             reef_error *err);
+/** Give a parameter of the open generation these values; its moments begin anew. INVALID: not finite. */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_write(
+    reef_trainer *trainer, const char *name, const float *values, size_t count, reef_error *err);
+/** The gradient that was collected of a parameter of the open generation; zeros where nothing was. */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_gradient(
+    reef_trainer *trainer, const char *name, float *out, size_t count, reef_error *err);
+
+/** Generations in memory: of the state, or of what is being trained. */
+REEF_API size_t reef_trainer_generation_count(const reef_trainer *trainer);
+REEF_API const reef_generation *reef_trainer_generation(const reef_trainer *trainer, size_t g);
+REEF_API const reef_generation *reef_model_generation(const reef_model *model, size_t g);
+REEF_API const reef_config *reef_trainer_config(const reef_trainer *trainer);
+
+#endif
