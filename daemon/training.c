@@ -104,7 +104,10 @@ reef_status reef_training_request(reef_training *training, reef_request *request
         uv_cond_signal(&training->changed);
     }
     uv_mutex_unlock(&training->lock);
-    return ended ? reef_fail(err, REEF_BUSY, "the daemon is ending") : REEF_OK;
+    if (!ended) return REEF_OK;
+    free(request->until); // a refused request is as it was
+    request->until = NULL;
+    return reef_fail(err, REEF_BUSY, "the daemon is ending");
 }
 
 void reef_training_answer(reef_training *training) {

@@ -1,6 +1,5 @@
 // reefd on a log that is rotated, and on a folder that grows. However often the daemon is killed, the pool ends with
 // the root hash of a run in which nothing happened.
-#include "reefd_run.h"
 #include "temp_dir.h"
 
 #include <inttypes.h>
@@ -16,87 +15,37 @@
 
 #include <cmocka.h>
 
+#include "draw.h"
+#include "live_run.h"
+
 #define KILLS_FEW 25
 #define KILLS_MANY 200
 #define LINES_PER_KILL 40
 #define ROTATE_LINES 97 // not a divisor of the above
-#define PATIENCE_MS 120000
 
 typedef struct world {
-    sandbox box;
-    char folder[200], log[220], source[300];
-    uint64_t written; // bytes
+    live_run run;
+    char folder[200], log[220];
     size_t line;
-    pid_t reefd;
 } world;
 
 static int setup(void **state) {
     world *w = calloc(1, sizeof(*w));
-    sandbox_make(&w->box);
-    sandbox_make_pool(&w->box);
-    snprintf(w->folder, sizeof(w->folder), "%s/logs", w->box.directory);
+    sandbox_make(&w->run.box);
+    sandbox_make_pool(&w->run.box);
+    snprintf(w->folder, sizeof(w->folder), "%s/logs", w->run.box.directory);
     snprintf(w->log, sizeof(w->log), "%s/app.log", w->folder);
     assert_int_equal(mkdir(w->folder, 0755), 0);
     *state = w;
     return 0;
 }
 
-static void end_process(pid_t *pid, int signal) {
-    if (*pid <= 0) return;
-    kill(*pid, signal);
-    waitpid(*pid, NULL, 0);
-    *pid = 0;
-}
-
 static int teardown(void **state) {
     world *w = *state;
-    end_process(&w->reefd, SIGKILL);
-    sandbox_remove(&w->box);
+    live_end(&w->run, SIGKILL);
+    sandbox_remove(&w->run.box);
     free(w);
     return 0;
-}
-
-static uint64_t draw(uint64_t *seed) {
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return *seed >> 33;
-}
-
-static void start(world *w) {
-    w->reefd = reefd_start(&w->box, -1,
-                           (const char *const[]){"--pool", w->box.pool, "--source", w->source,
-                                                 "--threads", "2", "--commit-steps", "20", NULL});
-}
-
-static uint64_t cursor(const world *w) {
-    json_t *status = reefd_ask(&w->box, "{\"command\": \"status\"}");
-    json_t *source = json_array_get(json_object_get(status, "sources"), 0);
-    uint64_t bytes = (uint64_t)json_integer_value(json_object_get(source, "cursor"));
-    json_decref(status);
-    return bytes;
-}
-
-// Until all that was written is accepted; then the daemon ends, and leaves the commit that is returned.
-static reef_commit finish(world *w) {
-    reefd_await(&w->box, w->reefd);
-    unsigned waited = 0;
-    while (cursor(w) < w->written && waited < PATIENCE_MS) {
-        sleep_ms(50);
-        waited += 50;
-    }
-    sleep_ms(200); // what must not come would come now
-    assert_int_equal(cursor(w), w->written);
-    kill(w->reefd, SIGTERM);
-    pid_t pid = w->reefd;
-    w->reefd = 0;
-    assert_int_equal(reefd_wait(pid), 0);
-    pool_check(&w->box);
-    return pool_commit(&w->box);
-}
-
-static void assert_same(const reef_commit *a, const reef_commit *b) {
-    assert_int_equal(a->stream_bytes, b->stream_bytes);
-    assert_int_equal(a->step, b->step);
-    assert_memory_equal(a->root, b->root, REEF_HASH_BYTES);
 }
 
 static void command(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -121,21 +70,21 @@ static bool have(const char *program, const char *package) {
 
 static void rotate(const world *w, const char *how) {
     char conf[260];
-    snprintf(conf, sizeof(conf), "%s/rotate.conf", w->box.directory);
+    snprintf(conf, sizeof(conf), "%s/rotate.conf", w->run.box.directory);
     FILE *file = fopen(conf, "w");
     assert_non_null(file);
     fprintf(file, "%s {\n    rotate 400\n    missingok\n    %s\n}\n", w->log, how);
     fclose(file);
     assert_int_equal(chmod(conf, 0644), 0);
-    command("logrotate --force --state '%s/rotate.state' '%s'", w->box.directory, conf);
+    command("logrotate --force --state '%s/rotate.state' '%s'", w->run.box.directory, conf);
 }
 
 static void write_line(world *w, const char *how) {
     if (++w->line % ROTATE_LINES == 0) rotate(w, how);
     FILE *log = fopen(w->log, "a");
     assert_non_null(log);
-    w->written += (uint64_t)fprintf(log, "%zu: request %zu took %zu ms\n", w->line,
-                                    w->line * 7919 % 1000, w->line * 104729 % 97);
+    w->run.written += (uint64_t)fprintf(log, "%zu: request %zu took %zu ms\n", w->line,
+                                        w->line * 7919 % 1000, w->line * 104729 % 97);
     fclose(log);
 }
 
@@ -146,8 +95,8 @@ static void write_lines(world *w, size_t count, const char *how) {
 static void clear(world *w) {
     temp_dir_remove(w->folder);
     assert_int_equal(mkdir(w->folder, 0755), 0);
-    sandbox_make_pool(&w->box);
-    w->written = 0;
+    sandbox_make_pool(&w->run.box);
+    w->run.written = 0;
     w->line = 0;
 }
 
@@ -155,30 +104,30 @@ static void kill_while_following(world *w, const char *how) {
     if (!have("logrotate", "logrotate")) skip();
     size_t kills = test_effort(KILLS_FEW, KILLS_MANY);
     uint64_t seed = 3;
-    snprintf(w->source, sizeof(w->source), "follow:%s", w->log);
-    start(w);
+    snprintf(w->run.source, sizeof(w->run.source), "follow:%s", w->log);
+    live_start(&w->run);
     write_lines(w, kills * LINES_PER_KILL, how);
-    reef_commit whole = finish(w);
-    uint64_t bytes = w->written;
+    reef_commit whole = live_finish(&w->run);
+    uint64_t bytes = w->run.written;
 
     clear(w);
     for (size_t i = 0; i < kills; i++) {
-        start(w);
-        if (i % 2) reefd_await(&w->box, w->reefd);
+        live_start(&w->run);
+        if (i % 2) reefd_await(&w->run.box, w->run.reefd);
         size_t alive =
-            draw(&seed) % (LINES_PER_KILL + 1); // the others are written while nobody reads
+            draw_bits(&seed) % (LINES_PER_KILL + 1); // the others are written while nobody reads
         for (size_t k = 0; k < alive; k++) {
             write_line(w, how);
-            if (draw(&seed) % 8 == 0) sleep_ms((unsigned)(draw(&seed) % 40));
+            if (draw_bits(&seed) % 8 == 0) sleep_ms((unsigned)(draw_bits(&seed) % 40));
         }
-        if (i % 4 == 3) sleep_ms((unsigned)(draw(&seed) % 3000));
-        end_process(&w->reefd, SIGKILL);
+        if (i % 4 == 3) sleep_ms((unsigned)(draw_bits(&seed) % 3000));
+        live_end(&w->run, SIGKILL);
         write_lines(w, LINES_PER_KILL - alive, how);
     }
-    start(w);
-    reef_commit commit = finish(w);
-    assert_int_equal(w->written, bytes);
-    assert_same(&commit, &whole);
+    live_start(&w->run);
+    reef_commit commit = live_finish(&w->run);
+    assert_int_equal(w->run.written, bytes);
+    live_assert_same(&commit, &whole);
 }
 
 static void kills_leave_no_trace_in_a_log_that_is_renamed(void **state) {
@@ -195,35 +144,35 @@ static void kills_leave_no_trace_in_a_log_that_is_copied(void **state) {
 
 static void a_folder_that_grows_is_read(void **state) {
     world *w = *state;
-    snprintf(w->source, sizeof(w->source), "dir:%s/*.log", w->folder);
-    start(w);
-    reefd_await(&w->box, w->reefd);
+    snprintf(w->run.source, sizeof(w->run.source), "dir:%s/*.log", w->folder);
+    live_start(&w->run);
+    reefd_await(&w->run.box, w->run.reefd);
     write_lines(w, 50, "");
     snprintf(w->log, sizeof(w->log), "%s/other.log", w->folder);
     write_lines(w, 40, "");
     snprintf(w->log, sizeof(w->log), "%s/other.txt", w->folder);
-    uint64_t written = w->written;
+    uint64_t written = w->run.written;
     write_lines(w, 5, ""); // the pattern does not fit
-    w->written = written;
-    reef_commit commit = finish(w);
+    w->run.written = written;
+    reef_commit commit = live_finish(&w->run);
     assert_int_equal(commit.stream_bytes / 10, written / 10); // but for less than a batch
 }
 
 static void a_log_that_is_not_there_does_not_end_the_daemon(void **state) {
     world *w = *state;
-    snprintf(w->source, sizeof(w->source), "follow:%s", w->log);
-    start(w);
-    reefd_await(&w->box, w->reefd);
+    snprintf(w->run.source, sizeof(w->run.source), "follow:%s", w->log);
+    live_start(&w->run);
+    reefd_await(&w->run.box, w->run.reefd);
     for (int i = 0; i < 100 && access(w->log, F_OK) != 0; i++) {
-        char *said = read_text(w->box.messages, NULL);
+        char *said = read_text(w->run.box.messages, NULL);
         bool waits = strstr(said, "it is waited for");
         free(said);
         if (waits) write_lines(w, 60, "");
         sleep_ms(100);
     }
-    (void)finish(w);
-    assert_true(reefd_said(&w->box, "it is waited for"));
-    assert_true(reefd_said(&w->box, "is there"));
+    (void)live_finish(&w->run);
+    assert_true(reefd_said(&w->run.box, "it is waited for"));
+    assert_true(reefd_said(&w->run.box, "is there"));
 }
 
 int main(void) {

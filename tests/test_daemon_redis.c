@@ -2,7 +2,6 @@
 // is cut, and whatever becomes of a consumer group, the pool ends with the root hash of a run in which nothing happened.
 #include "redis_server.h"
 #include "reef_trainer.h"
-#include "reefd_run.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -15,23 +14,22 @@
 
 #include <cmocka.h>
 
+#include "draw.h"
+#include "live_run.h"
+
 #define ENTRIES 2500
 #define VECTORS 1500
-#define PATIENCE_MS 120000
 #define INPUTS 6
 #define RECORD_BYTES (4 + 4 * INPUTS)
 
 typedef struct world {
-    sandbox box;
+    live_run run;
     redis_server redis;
-    char source[400];
-    uint64_t written; // bytes of the stream
-    pid_t reefd;
     void (*make_pool)(const struct world *w);
 } world;
 
 static void make_text_pool(const world *w) {
-    sandbox_make_pool(&w->box);
+    sandbox_make_pool(&w->run.box);
 }
 
 static void make_vector_pool(const world *w) {
@@ -42,15 +40,15 @@ static void make_vector_pool(const world *w) {
     config.inputs = INPUTS;
     config.side = 6;
     config.memory = 40;
-    sandbox_remove_pool(&w->box);
-    reef_status status = reef_pool_init(w->box.pool, &config, &err);
+    sandbox_remove_pool(&w->run.box);
+    reef_status status = reef_pool_init(w->run.box.pool, &config, &err);
     if (status != REEF_OK) fail_msg("reef_pool_init: %s", err.message);
 }
 
 static int setup(void **state) {
     world *w = calloc(1, sizeof(*w));
-    sandbox_make(&w->box);
-    redis_server_init(&w->redis, w->box.directory);
+    sandbox_make(&w->run.box);
+    redis_server_init(&w->redis, w->run.box.directory);
     w->make_pool = make_text_pool;
     w->make_pool(w);
     *state = w;
@@ -65,64 +63,14 @@ static int setup_vectors(void **state) {
     return 0;
 }
 
-static void end_process(pid_t *pid, int signal) {
-    if (*pid <= 0) return;
-    kill(*pid, signal);
-    waitpid(*pid, NULL, 0);
-    *pid = 0;
-}
-
 static int teardown(void **state) {
     world *w = *state;
-    end_process(&w->reefd, SIGKILL);
+    live_end(&w->run, SIGKILL);
     redis_server_release(&w->redis);
     unsetenv("REEF_REDIS_PASSWORD");
-    sandbox_remove(&w->box);
+    sandbox_remove(&w->run.box);
     free(w);
     return 0;
-}
-
-static uint64_t draw(uint64_t *seed) {
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return *seed >> 33;
-}
-
-static void start(world *w) {
-    w->reefd = reefd_start(&w->box, -1,
-                           (const char *const[]){"--pool", w->box.pool, "--source", w->source,
-                                                 "--threads", "2", "--commit-steps", "20", NULL});
-}
-
-static uint64_t cursor(const world *w) {
-    json_t *status = reefd_ask(&w->box, "{\"command\": \"status\"}");
-    json_t *source = json_array_get(json_object_get(status, "sources"), 0);
-    uint64_t bytes = (uint64_t)json_integer_value(json_object_get(source, "cursor"));
-    json_decref(status);
-    return bytes;
-}
-
-// Until all that was written is accepted; then the daemon ends, and leaves the commit that is returned.
-static reef_commit finish(world *w) {
-    reefd_await(&w->box, w->reefd);
-    unsigned waited = 0;
-    while (cursor(w) < w->written && waited < PATIENCE_MS) {
-        sleep_ms(50);
-        waited += 50;
-    }
-    sleep_ms(200); // what must not come would come now
-    assert_int_equal(cursor(w), w->written);
-    kill(w->reefd, SIGTERM);
-    pid_t pid = w->reefd;
-    w->reefd = 0;
-    assert_int_equal(reefd_wait(pid), 0);
-    pool_check(&w->box);
-    return pool_commit(&w->box);
-}
-
-static void assert_same(const reef_commit *a, const reef_commit *b) {
-    assert_int_equal(a->stream_bytes, b->stream_bytes);
-    assert_int_equal(a->step, b->step);
-    assert_memory_equal(a->root, b->root, REEF_HASH_BYTES);
 }
 
 // ---- text ----------------------------------------------------------------------------------------
@@ -138,7 +86,7 @@ static void add_entries(world *w, size_t first, size_t last) {
         int bytes = snprintf(text, sizeof(text), "%zu: order %zu of %zu pieces", i, i * 7919 % 1000,
                              i * 104729 % 97);
         fprintf(cli, "XADD stream %zu-1 other x text \"%s\"\n", i + 1, text);
-        w->written += (uint64_t)bytes + 1;
+        w->run.written += (uint64_t)bytes + 1;
     }
     assert_int_equal(pclose(cli), 0);
 }
@@ -146,7 +94,7 @@ static void add_entries(world *w, size_t first, size_t last) {
 static void empty(world *w) {
     redis_server_empty(&w->redis);
     w->make_pool(w);
-    w->written = 0;
+    w->run.written = 0;
 }
 
 static void no_failure_of_redis_leaves_a_trace(void **state) {
@@ -154,105 +102,105 @@ static void no_failure_of_redis_leaves_a_trace(void **state) {
     if (!redis_is_installed()) skip();
     uint64_t seed = 5;
     redis_server_start(&w->redis, "");
-    redis_relay_start(&w->redis, w->box.directory);
-    snprintf(w->source, sizeof(w->source), "redis://127.0.0.1:%d/stream", w->redis.port);
-    start(w);
+    redis_relay_start(&w->redis, w->run.box.directory);
+    snprintf(w->run.source, sizeof(w->run.source), "redis://127.0.0.1:%d/stream", w->redis.port);
+    live_start(&w->run);
     add_entries(w, 0, ENTRIES);
-    reef_commit whole = finish(w);
+    reef_commit whole = live_finish(&w->run);
 
     empty(w);
     redis_server_start(&w->redis, "");
-    start(w);
+    live_start(&w->run);
     const size_t parts = 25;
     for (size_t i = 0; i < parts; i++) {
-        w->redis.orders->cut_after = (long)(draw(&seed) % 6000); // mostly within a record
+        w->redis.orders->cut_after = (long)(draw_bits(&seed) % 6000); // mostly within a record
         add_entries(w, i * ENTRIES / parts, (i + 1) * ENTRIES / parts);
-        sleep_ms((unsigned)(draw(&seed) % 500));
+        sleep_ms((unsigned)(draw_bits(&seed) % 500));
         if (i % 5 == 2) {
             redis_server_kill(&w->redis);
-            sleep_ms((unsigned)(draw(&seed) % 300));
+            sleep_ms((unsigned)(draw_bits(&seed) % 300));
             redis_server_start(&w->redis, "");
         }
         if (i % 3 == 1) {
-            end_process(&w->reefd, SIGKILL);
-            start(w);
+            live_end(&w->run, SIGKILL);
+            live_start(&w->run);
         }
     }
     w->redis.orders->cut_after = -1;
-    reef_commit commit = finish(w);
+    reef_commit commit = live_finish(&w->run);
     assert_true(w->redis.orders->cuts >= 5);
-    assert_same(&commit, &whole);
+    live_assert_same(&commit, &whole);
 }
 
 static void await_words(const world *w, const char *words) {
     for (int i = 0; i < 300; i++) {
-        char *said = read_text(w->box.messages, NULL);
+        char *said = read_text(w->run.box.messages, NULL);
         bool found = strstr(said, words);
         free(said);
         if (found) return;
         sleep_ms(100);
     }
-    assert_true(reefd_said(&w->box, words));
+    assert_true(reefd_said(&w->run.box, words));
 }
 
 static void a_server_that_is_away_is_waited_for(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
-    snprintf(w->source, sizeof(w->source), "redis://%s/stream", w->redis.socket);
-    start(w);
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
+    live_start(&w->run);
     await_words(w, "it is tried again");
     sleep_ms(1000);
     redis_server_start(&w->redis, "");
     add_entries(w, 0, 200);
-    (void)finish(w);
-    char *said = read_text(w->box.messages, NULL);
+    (void)live_finish(&w->run);
+    char *said = read_text(w->run.box.messages, NULL);
     assert_ptr_equal(strstr(strstr(said, "tried again") + 1, "tried again"), NULL); // told once
     free(said);
-    assert_true(reefd_said(&w->box, "is back"));
+    assert_true(reefd_said(&w->run.box, "is back"));
 }
 
 static void a_wrong_password_or_key_is_told_and_no_password(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "geheim");
-    snprintf(w->source, sizeof(w->source), "redis://:falsch@%s/stream", w->redis.socket);
-    start(w);
+    snprintf(w->run.source, sizeof(w->run.source), "redis://:falsch@%s/stream", w->redis.socket);
+    live_start(&w->run);
     await_words(w, "WRONGPASS");
-    end_process(&w->reefd, SIGKILL);
-    char *said = read_text(w->box.messages, NULL);
+    live_end(&w->run, SIGKILL);
+    char *said = read_text(w->run.box.messages, NULL);
     assert_null(strstr(said, "falsch"));
     free(said);
 
-    snprintf(w->source, sizeof(w->source), "redis://%s/stream", w->redis.socket);
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     setenv("REEF_REDIS_PASSWORD", "geheim", 1);
     setenv("REDISCLI_AUTH", "geheim", 1);
     redis_command(&w->redis, "SET stream x");
-    start(w);
+    live_start(&w->run);
     await_words(w, "WRONGTYPE");
     redis_command(&w->redis, "DEL stream");
     add_entries(w, 0, 200);
-    (void)finish(w);
+    (void)live_finish(&w->run);
     unsetenv("REDISCLI_AUTH");
-    assert_true(reefd_said(&w->box, "is back"));
+    assert_true(reefd_said(&w->run.box, "is back"));
 }
 
 static void entries_that_were_trimmed_unread_are_told(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
-    snprintf(w->source, sizeof(w->source), "redis://%s/stream", w->redis.socket);
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     redis_server_start(&w->redis, "");
     add_entries(w, 0, 200);
-    start(w);
-    (void)finish(w);
-    uint64_t read = w->written;
+    live_start(&w->run);
+    (void)live_finish(&w->run);
+    uint64_t read = w->run.written;
     redis_command(&w->redis, "XTRIM stream MAXLEN 5"); // all were read: no loss
     add_entries(w, 200, 300);
     redis_command(&w->redis, "XTRIM stream MAXLEN 0");
-    w->written = read;
+    w->run.written = read;
     add_entries(w, 300, 400);
-    start(w);
-    (void)finish(w);
-    assert_true(reefd_said(&w->box, "100 entries of"));
+    live_start(&w->run);
+    (void)live_finish(&w->run);
+    assert_true(reefd_said(&w->run.box, "100 entries of"));
 }
 
 static void bad_urls_are_refused(void **state) {
@@ -266,10 +214,11 @@ static void bad_urls_are_refused(void **state) {
                                 "redis://h/s?format=f64", "redis://h/s?consumer=a",
                                 "redis://h/s?group="};
     for (size_t i = 0; i < sizeof(urls) / sizeof(*urls); i++) {
-        int code = reefd_run(
-            &w->box, -1, (const char *const[]){"--pool", w->box.pool, "--source", urls[i], NULL});
+        int code =
+            reefd_run(&w->run.box, -1,
+                      (const char *const[]){"--pool", w->run.box.pool, "--source", urls[i], NULL});
         assert_int_equal(code, reef_status_exit_code(REEF_INVALID));
-        char *said = read_text(w->box.messages, NULL);
+        char *said = read_text(w->run.box.messages, NULL);
         assert_null(strstr(said, "geheim"));
         free(said);
     }
@@ -318,7 +267,7 @@ static void add_vectors_as(world *w, size_t first, size_t last, vector_form form
     assert_non_null(cli);
     for (size_t i = first; i < last; i++) print_vector(cli, i, form);
     assert_int_equal(pclose(cli), 0);
-    w->written += (last - first) * RECORD_BYTES;
+    w->run.written += (last - first) * RECORD_BYTES;
 }
 
 static void add_vectors(world *w, size_t first, size_t last) {
@@ -326,7 +275,7 @@ static void add_vectors(world *w, size_t first, size_t last) {
 }
 
 static json_t *source_status(const world *w) {
-    json_t *status = reefd_ask(&w->box, "{\"command\": \"status\"}");
+    json_t *status = reefd_ask(&w->run.box, "{\"command\": \"status\"}");
     json_t *source = json_incref(json_array_get(json_object_get(status, "sources"), 0));
     json_decref(status);
     return source;
@@ -341,24 +290,26 @@ static int64_t source_count(const world *w, const char *key) {
 }
 
 static void await_all(const world *w) {
-    reefd_await(&w->box, w->reefd);
-    for (unsigned waited = 0; cursor(w) < w->written && waited < PATIENCE_MS; waited += 50)
+    reefd_await(&w->run.box, w->run.reefd);
+    for (unsigned waited = 0; live_cursor(&w->run) < w->run.written && waited < LIVE_PATIENCE_MS;
+         waited += 50)
         sleep_ms(50);
-    assert_int_equal(cursor(w), w->written);
+    assert_int_equal(live_cursor(&w->run), w->run.written);
 }
 
 // How many of all labelled examples are told wrong before they are learned, once all are.
 static double train_all(world *w) {
-    w->reefd = reefd_start(&w->box, -1,
-                           (const char *const[]){"--pool", w->box.pool, "--source", w->source,
-                                                 "--threads", "2", "--stay", NULL});
+    w->run.reefd =
+        reefd_start(&w->run.box, -1,
+                    (const char *const[]){"--pool", w->run.box.pool, "--source", w->run.source,
+                                          "--threads", "2", "--stay", NULL});
     await_all(w);
-    json_decref(reefd_ask(&w->box, "{\"command\": \"drain\"}"));
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"drain\"}"));
     json_t *source = source_status(w);
     assert_true(json_is_number(json_object_get(source, "error_share")));
     double share = json_number_value(json_object_get(source, "error_share"));
     json_decref(source);
-    (void)finish(w);
+    (void)live_finish(&w->run);
     return share;
 }
 
@@ -366,19 +317,19 @@ static double train_stream(world *w, vector_form form, const char *query) {
     empty(w);
     redis_server_start(&w->redis, "");
     add_vectors_as(w, 0, VECTORS, form);
-    snprintf(w->source, sizeof(w->source), "redis://%s/stream%s", w->redis.socket, query);
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream%s", w->redis.socket, query);
     return train_all(w);
 }
 
 static void a_stream_of_vectors_is_what_a_file_of_them_is(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
-    snprintf(w->source, sizeof(w->source), "jsonl:%s/vectors", w->box.directory);
-    FILE *file = fopen(w->source + strlen("jsonl:"), "w");
+    snprintf(w->run.source, sizeof(w->run.source), "jsonl:%s/vectors", w->run.box.directory);
+    FILE *file = fopen(w->run.source + strlen("jsonl:"), "w");
     assert_non_null(file);
     for (size_t i = 0; i < VECTORS; i++) print_vector(file, i, AS_LINE);
     assert_int_equal(fclose(file), 0);
-    w->written = VECTORS * RECORD_BYTES;
+    w->run.written = VECTORS * RECORD_BYTES;
     double share = train_all(w);
     assert_true(share > 0 && share < 0.65); // guessing one of four: 0.75
     assert_true(train_stream(w, AS_LIST, "") == share);
@@ -397,7 +348,7 @@ static void what_is_no_vector_is_passed_over(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
-    snprintf(w->source, sizeof(w->source), "redis://%s/stream", w->redis.socket);
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     add_vectors(w, 0, 300);
     for (size_t i = 0; i < sizeof(BAD) / sizeof(*BAD); i++) {
         char words[200];
@@ -406,13 +357,13 @@ static void what_is_no_vector_is_passed_over(void **state) {
     }
     redis_command(&w->redis, "XADD stream 400-1 vector '[1,2,3,4,5,6]' label -1");
     redis_command(&w->redis, "XADD stream 401-1 vector '[1,2,3,4,5,6]' label null");
-    w->written += 2 * RECORD_BYTES;
+    w->run.written += 2 * RECORD_BYTES;
     add_vectors(w, 500, 800);
-    start(w);
+    live_start(&w->run);
     await_all(w);
     assert_int_equal(source_count(w, "entries_unfit"), sizeof(BAD) / sizeof(*BAD));
-    (void)finish(w);
-    char *said = read_text(w->box.messages, NULL);
+    (void)live_finish(&w->run);
+    char *said = read_text(w->run.box.messages, NULL);
     const char *once = strstr(said, "is passed over");
     assert_non_null(once);
     assert_null(strstr(once + 1, "is passed over"));
@@ -422,10 +373,10 @@ static void what_is_no_vector_is_passed_over(void **state) {
 // ---- a consumer group ----------------------------------------------------------------------------
 
 static void start_committing(world *w) {
-    w->reefd = reefd_start(&w->box, -1,
-                           (const char *const[]){"--pool", w->box.pool, "--source", w->source,
-                                                 "--threads", "2", "--commit-steps", "20",
-                                                 "--commit-seconds", "0.2", NULL});
+    w->run.reefd = reefd_start(
+        &w->run.box, -1,
+        (const char *const[]){"--pool", w->run.box.pool, "--source", w->run.source, "--threads",
+                              "2", "--commit-steps", "20", "--commit-seconds", "0.2", NULL});
 }
 
 static long pending(const world *w, const char *group) {
@@ -444,24 +395,24 @@ static void await_pending(const world *w, const char *group, long count) {
 static reef_commit finish_acknowledged(world *w, const char *group) {
     await_all(w);
     await_pending(w, group, 0);
-    return finish(w);
+    return live_finish(&w->run);
 }
 
 static void what_is_committed_is_acknowledged_and_no_more(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
-    snprintf(w->source, sizeof(w->source), "redis://%s/stream?group=reef&consumer=one",
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream?group=reef&consumer=one",
              w->redis.socket);
-    w->reefd =
-        reefd_start(&w->box, -1,
-                    (const char *const[]){"--pool", w->box.pool, "--source", w->source,
+    w->run.reefd =
+        reefd_start(&w->run.box, -1,
+                    (const char *const[]){"--pool", w->run.box.pool, "--source", w->run.source,
                                           "--commit-steps", "0", "--commit-seconds", "0", NULL});
     add_vectors(w, 0, 600); // more than one XACK has
     await_all(w);
     await_pending(w, "reef", 600); // read, and in no commit
     assert_int_equal(source_count(w, "entries_acknowledged"), 0);
-    json_decref(reefd_ask(&w->box, "{\"command\": \"commit\"}"));
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"commit\"}"));
     await_pending(w, "reef", 0);
     assert_int_equal(source_count(w, "entries_acknowledged"), 600);
     char answer[200];
@@ -469,26 +420,26 @@ static void what_is_committed_is_acknowledged_and_no_more(void **state) {
                  answer, sizeof(answer));
     assert_string_equal(answer, "600-1\n");
     // A commit acknowledges what it has, not what was read ahead of it.
-    json_decref(reefd_ask(&w->box, "{\"command\": \"pause\"}"));
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"pause\"}"));
     add_vectors(w, 600, 650);
     await_pending(w, "reef", 50);
-    json_decref(reefd_ask(&w->box, "{\"command\": \"snapshot\", \"name\": \"one\"}"));
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"one\"}"));
     sleep_ms(2500); // what must not be acknowledged would be now
     assert_int_equal(pending(w, "reef"), 50);
-    json_decref(reefd_ask(&w->box, "{\"command\": \"resume\"}"));
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"resume\"}"));
     await_all(w);
-    json_decref(reefd_ask(&w->box, "{\"command\": \"commit\"}"));
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"commit\"}"));
     await_pending(w, "reef", 0);
     // What the commit at the end takes along is acknowledged by the next run.
     add_vectors(w, 650, 750);
     await_all(w);
     await_pending(w, "reef", 100);
-    (void)finish(w);
+    (void)live_finish(&w->run);
     assert_int_equal(pending(w, "reef"), 100);
-    start(w);
-    reefd_await(&w->box, w->reefd);
+    live_start(&w->run);
+    reefd_await(&w->run.box, w->run.reefd);
     await_pending(w, "reef", 0);
-    (void)finish(w);
+    (void)live_finish(&w->run);
 }
 
 static void a_group_that_others_disturb_changes_nothing(void **state) {
@@ -496,23 +447,23 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
     if (!redis_is_installed()) skip();
     uint64_t seed = 11;
     redis_server_start(&w->redis, "");
-    redis_relay_start(&w->redis, w->box.directory);
-    snprintf(w->source, sizeof(w->source), "redis://127.0.0.1:%d/stream", w->redis.port);
+    redis_relay_start(&w->redis, w->run.box.directory);
+    snprintf(w->run.source, sizeof(w->run.source), "redis://127.0.0.1:%d/stream", w->redis.port);
     add_vectors(w, 0, VECTORS);
-    start(w);
-    reef_commit whole = finish(w);
+    live_start(&w->run);
+    reef_commit whole = live_finish(&w->run);
 
     // The same with a group, which is no part of the source's name.
     empty(w);
     redis_server_start(&w->redis, "");
-    snprintf(w->source, sizeof(w->source),
+    snprintf(w->run.source, sizeof(w->run.source),
              "redis://127.0.0.1:%d/stream?consumer=one&group=reef&weight=1", w->redis.port);
     start_committing(w);
     const size_t parts = 15;
     for (size_t i = 0; i < parts; i++) {
-        w->redis.orders->cut_after = i % 2 ? (long)(draw(&seed) % 9000) : -1;
+        w->redis.orders->cut_after = i % 2 ? (long)(draw_bits(&seed) % 9000) : -1;
         add_vectors(w, i * VECTORS / parts, (i + 1) * VECTORS / parts);
-        sleep_ms((unsigned)(draw(&seed) % 500));
+        sleep_ms((unsigned)(draw_bits(&seed) % 500));
         if (i == 3) redis_command(&w->redis, "XGROUP DESTROY stream reef");
         if (i == 4) redis_command(&w->redis, "'XGROUP' CREATE stream other '$'");
         if (i == 5) redis_command(&w->redis, "XREADGROUP GROUP other two STREAMS stream '>'");
@@ -521,7 +472,7 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
             redis_server_start(&w->redis, "");
         }
         if (i % 3 == 1) {
-            end_process(&w->reefd, SIGKILL);
+            live_end(&w->run, SIGKILL);
             // Acknowledged by somebody else, before and after we would.
             if (i % 2) redis_command(&w->redis, "XACK stream reef 1-1 2-1 900-1 1000-1 1400-1");
             start_committing(w);
@@ -530,7 +481,7 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
     w->redis.orders->cut_after = -1;
     reef_commit commit = finish_acknowledged(w, "reef");
     assert_true(w->redis.orders->cuts >= 4);
-    assert_same(&commit, &whole);
+    live_assert_same(&commit, &whole);
     assert_true(pending(w, "other") > 0); // not ours
 }
 
@@ -539,12 +490,12 @@ static void a_group_that_may_not_be_told_is_said_and_reading_goes_on(void **stat
     if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
     redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xread +xinfo +select");
-    snprintf(w->source, sizeof(w->source), "redis://reader:geheim@%s/stream?group=reef",
+    snprintf(w->run.source, sizeof(w->run.source), "redis://reader:geheim@%s/stream?group=reef",
              w->redis.socket);
     add_vectors(w, 0, 300);
-    start(w);
-    (void)finish(w);
-    assert_true(reefd_said(&w->box, "is told nothing"));
+    live_start(&w->run);
+    (void)live_finish(&w->run);
+    assert_true(reefd_said(&w->run.box, "is told nothing"));
 }
 
 int main(void) {

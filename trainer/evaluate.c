@@ -166,6 +166,11 @@ static reef_status load_generations(reef_model *model,
     }
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
         status = reef_generation_read(txn, records_of(chosen, g), &expected[g], err);
+    // Only generations between the backbone's and the last one may have given way to a later one.
+    if (status == REEF_OK &&
+        (reef_generation_is_empty(&expected[0]) || reef_generation_is_empty(&expected[count - 1])))
+        status = reef_fail(err, REEF_CORRUPT, "generation %u is empty, and none stands for it",
+                           reef_generation_is_empty(&expected[0]) ? 0 : chosen->last);
     for (uint32_t g = (uint32_t)count; status == REEF_OK && g-- > 0;)
         if (!take_known(model, &expected[0], &expected[g], g))
             status = load_generation(model, txn, chosen, &expected[g], g, err);

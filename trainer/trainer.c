@@ -149,7 +149,9 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
         if (status == REEF_OK) status = reef_net_append(&trainer->net, gen, err);
     }
     if (status != REEF_OK) return status;
-    if (count == 0 || !reef_open_generation(trainer)->open)
+    if (count == 0 || !reef_open_generation(trainer)->open ||
+        reef_generation_is_empty(&reef_open_generation(trainer)->info) ||
+        reef_generation_is_empty(&trainer->net.gens[0]->info))
         return reef_fail(err, REEF_CORRUPT, "pool %s has no open generation",
                          reef_store_path(trainer->store));
     return REEF_OK;
