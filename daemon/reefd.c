@@ -173,6 +173,12 @@ static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
         daemon->monitor.record_bytes = reef_vector_record_bytes(&config);
     if (status == REEF_OK)
         daemon->pusher.vector_inputs = reef_config_is_vector(&config) ? config.inputs : 0;
+    // What it answers, over every way in, is about bytes.
+    if (status == REEF_OK && reef_token_bytes(&config) != 1)
+        status = reef_fail(err, REEF_INVALID,
+                           "pool %.120s has token ids (vocab %u), and reefd learns from text and "
+                           "vectors: train it with reef train",
+                           reef_store_path(daemon->store), config.vocab);
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
         status = daemon->sources[i].kind->check(&daemon->sources[i], &config, err);
     return status;

@@ -74,13 +74,15 @@ static reef_status take_windows(reef_usage *total,
     return REEF_OK;
 }
 
-static reef_status read_range(reef_txn *txn,
-                              const reef_generation *generation,
-                              uint32_t layer,
-                              reef_usage_range *range,
-                              reef_usage **usage,
-                              uint64_t *before,
-                              reef_error *err) {
+reef_status reef_usage_range_read(reef_txn *txn,
+                                  const reef_generation *generation,
+                                  uint32_t layer,
+                                  reef_usage_range *range,
+                                  reef_usage **usage,
+                                  uint64_t *before,
+                                  reef_error *err) {
+    *usage = NULL;
+    *before = 0;
     size_t expert_count = (size_t)generation->side * generation->side;
     reef_usage_range always = {.until_ms = UINT64_MAX};
     reef_usage *windows = NULL, *rest = calloc(expert_count, sizeof(*rest));
@@ -114,7 +116,8 @@ reef_status reef_usage_layer_read(reef_txn *txn,
     *out = (reef_usage_layer){0};
     if (range) {
         out->range = *range;
-        status = read_range(txn, generation, layer, &out->range, &usage, &out->before, err);
+        status =
+            reef_usage_range_read(txn, generation, layer, &out->range, &usage, &out->before, err);
     } else {
         usage = calloc(expert_count, sizeof(*usage));
         status = usage

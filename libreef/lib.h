@@ -5,6 +5,7 @@
 //   lib_info.c   what there is: generations, snapshots, usage
 //   lib_layer.c  one PEER layer
 //   lib_train.c  models of bytes
+//   lib_vector.c models of labelled vectors
 #ifndef REEF_LIB_H
 #define REEF_LIB_H
 
@@ -43,5 +44,13 @@ reef_lib_give(void *theirs, const void *own, size_t own_bytes, const char *name,
 REEF_MUST_CHECK reef_status reef_lib_check_writer(const reef_pool *pool,
                                                   const char *what,
                                                   reef_error *err);
+
+/** The model of the state that is asked for: of a writer that of its last commit, which first is what was trained. */
+REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
+/** After a question: what a writer's model reads in place is let go of. */
+void reef_lib_rest(reef_pool *pool);
+
+/** A position in the stream as callers count it: examples of a vector model are records of bytes. */
+uint64_t reef_lib_position(const reef_pool *pool, uint64_t stream_bytes);
 
 #endif

@@ -45,6 +45,11 @@ static reef_status read_commit(reef_pool *pool, reef_commit *out, reef_error *er
     return status;
 }
 
+uint64_t reef_lib_position(const reef_pool *pool, uint64_t stream_bytes) {
+    if (!reef_config_is_vector(&pool->config)) return stream_bytes;
+    return stream_bytes / reef_vector_record_bytes(&pool->config);
+}
+
 static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *err) {
     const reef_config *config = &pool->config;
     reef_commit commit;
@@ -63,13 +68,14 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
         .generations = generation_count(pool),
         .commit = commit.number,
         .step = commit.step,
-        .position = commit.stream_bytes,
+        .position = reef_lib_position(pool, commit.stream_bytes),
+        .inputs = config->inputs,
     };
     if (pool->trainer != NULL) {
         reef_trainer_status now;
         reef_trainer_status_read(pool->trainer, &now);
         info->step = now.step;
-        info->position = now.stream_bytes;
+        info->position = reef_lib_position(pool, now.stream_bytes);
         info->collected = reef_trainer_layer_collected(pool->trainer);
     }
     for (uint32_t g = 0; status == REEF_OK && g < info->generations; g++) {
@@ -106,8 +112,8 @@ reef_status reef_pool_read_generation(reef_pool *pool,
         .first_expert = found.first_id,
         .opened_step = found.opened_step,
         .sealed_step = found.sealed_step,
-        .opened_at = found.opened_at,
-        .sealed_at = found.sealed_at,
+        .opened_at = reef_lib_position(pool, found.opened_at),
+        .sealed_at = reef_lib_position(pool, found.sealed_at),
     };
     return reef_lib_give(out, &info, sizeof info, "reef_generation_info", err);
 }
@@ -146,7 +152,7 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
     reef_snapshot_info info = {
         .commit = s.snapshot.commit,
         .step = s.snapshot.step,
-        .position = s.snapshot.stream_bytes,
+        .position = reef_lib_position(pool, s.snapshot.stream_bytes),
         .unix_ms = s.snapshot.unix_ms,
         .generations = s.snapshot.open_generation + 1,
     };
@@ -172,16 +178,71 @@ static reef_status check_usage(
                      generation, (unsigned long long)found.side * found.side, count);
 }
 
+// What is in the totals and in no window counts where the range has no beginning.
+static reef_status read_range(reef_txn *txn,
+                              uint32_t generation,
+                              uint32_t layer,
+                              size_t count,
+                              reef_usage_range *range,
+                              reef_usage *usage,
+                              reef_error *err) {
+    reef_usage_range always = {.until_ms = UINT64_MAX};
+    uint64_t *known = calloc(2 * count + 1, sizeof *known),
+             *in_range = calloc(2 * count + 1, sizeof *in_range);
+    reef_status status = REEF_OK;
+    if (known == NULL || in_range == NULL)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", count);
+    if (status == REEF_OK) status = reef_usage_read(txn, generation, layer, count, usage, err);
+    if (status == REEF_OK)
+        status = reef_usage_sum(txn, generation, layer, count, &always, known, err);
+    if (status == REEF_OK)
+        status = reef_usage_sum(txn, generation, layer, count, range, in_range, err);
+    for (size_t n = 0; status == REEF_OK && n < count; n++) {
+        bool all = range->since_ms == 0;
+        usage[n].count = in_range[2 * n] + (all ? usage[n].count - known[2 * n] : 0);
+        usage[n].score = in_range[2 * n + 1] + (all ? usage[n].score - known[2 * n + 1] : 0);
+    }
+    free(known);
+    free(in_range);
+    return status;
+}
+
 static reef_status read_usage(reef_pool *pool,
                               uint32_t generation,
                               uint32_t layer,
                               size_t count,
+                              reef_usage_range *range, // NULL: ever
                               reef_usage *usage,
                               reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = begin(pool, &txn, err);
-    if (status == REEF_OK) status = reef_usage_read(txn, generation, layer, count, usage, err);
+    if (status == REEF_OK)
+        status = range == NULL ? reef_usage_read(txn, generation, layer, count, usage, err)
+                               : read_range(txn, generation, layer, count, range, usage, err);
     reef_txn_abort(txn);
+    return status;
+}
+
+static reef_status give_usage(reef_pool *pool,
+                              uint32_t generation,
+                              uint32_t layer,
+                              reef_usage_range *range,
+                              uint64_t *counts,
+                              double *scores,
+                              size_t count,
+                              reef_error *err) {
+    reef_usage *usage = calloc(count + 1, sizeof *usage);
+    if (usage == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", count);
+    reef_lib_enter(pool);
+    reef_status status = check_usage(pool, generation, layer, count, err);
+    if (status == REEF_OK) status = read_usage(pool, generation, layer, count, range, usage, err);
+    reef_lib_leave(pool);
+    for (size_t n = 0; status == REEF_OK && n < count; n++) {
+        counts[n] = usage[n].count;
+        if (scores != NULL) scores[n] = (double)usage[n].score / (double)REEF_USAGE_SCORE_ONE;
+    }
+    free(usage);
     return status;
 }
 
@@ -192,17 +253,22 @@ reef_status reef_pool_usage(reef_pool *pool,
                             double *scores,
                             size_t count,
                             reef_error *err) {
-    reef_usage *usage = calloc(count + 1, sizeof *usage);
-    if (usage == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", count);
-    reef_lib_enter(pool);
-    reef_status status = check_usage(pool, generation, layer, count, err);
-    if (status == REEF_OK) status = read_usage(pool, generation, layer, count, usage, err);
-    reef_lib_leave(pool);
-    for (size_t n = 0; status == REEF_OK && n < count; n++) {
-        counts[n] = usage[n].count;
-        if (scores != NULL) scores[n] = (double)usage[n].score / (double)REEF_USAGE_SCORE_ONE;
-    }
-    free(usage);
-    return status;
+    return give_usage(pool, generation, layer, NULL, counts, scores, count, err);
+}
+
+reef_status reef_pool_usage_between(reef_pool *pool,
+                                    uint32_t generation,
+                                    uint32_t layer,
+                                    uint64_t since_ms,
+                                    uint64_t until_ms,
+                                    uint64_t *counts,
+                                    double *scores,
+                                    size_t count,
+                                    reef_error *err) {
+    reef_usage_range range = {.since_ms = since_ms,
+                              .until_ms = until_ms == 0 ? UINT64_MAX : until_ms};
+    if (range.since_ms >= range.until_ms)
+        return reef_fail(err, REEF_INVALID, "a range of time from %llu to %llu has nothing in it",
+                         (unsigned long long)since_ms, (unsigned long long)until_ms);
+    return give_usage(pool, generation, layer, &range, counts, scores, count, err);
 }

@@ -218,6 +218,9 @@ reef_status reef_pool_seal(reef_pool *pool, uint32_t side, reef_error *err) {
         status =
             reef_fail(err, REEF_INVALID,
                       "side %u: the next generation of a model is as large as its side_new", side);
+    // Who names the boundaries means everything so far.
+    if (status == REEF_OK && strcmp(pool->config.boundaries, "given") == 0)
+        status = reef_trainer_learn_rest(pool->trainer, err);
     if (status == REEF_OK)
         status = layer ? reef_trainer_layer_seal(pool->trainer, side, NULL, NULL, err)
                        : reef_trainer_seal(pool->trainer, NULL, NULL, err);
@@ -238,5 +241,43 @@ reef_status reef_pool_snapshot(reef_pool *pool, const char *name, reef_error *er
     reef_status status = reef_lib_check_writer(pool, "make a snapshot", err);
     if (status == REEF_OK) status = reef_trainer_snapshot(pool->trainer, name, NULL, err);
     reef_lib_leave(pool);
+    return status;
+}
+
+reef_status reef_pool_remove_snapshot(reef_pool *pool, const char *name, reef_error *err) {
+    char names[1][REEF_NAME_BYTES_MAX + 1];
+    if (strlen(name) > REEF_NAME_BYTES_MAX)
+        return reef_fail(err, REEF_NOT_FOUND, "no snapshot has the name %.100s: it is too long",
+                         name);
+    strcpy(names[0], name);
+    reef_lib_enter(pool);
+    reef_status status = reef_lib_check_writer(pool, "remove a snapshot", err);
+    if (status == REEF_OK) status = reef_trainer_snapshots_remove(pool->trainer, names, 1, err);
+    reef_lib_leave(pool);
+    return status;
+}
+
+// ---- single experts ------------------------------------------------------------------------------
+
+reef_status reef_pool_freeze(reef_pool *pool,
+                             const reef_freeze_options *options,
+                             uint64_t *changed,
+                             reef_error *err) {
+    reef_freeze_options own;
+    uint64_t count = 0;
+    reef_status status = reef_lib_take(&own, sizeof own, options, "reef_freeze_options", err);
+    if (status != REEF_OK) return status;
+    bool ends = own.count > 0 && own.first <= UINT64_MAX - own.count;
+    uint64_t last = ends ? own.first + own.count - 1 : UINT64_MAX;
+    const reef_freeze freeze = {.layer = options == NULL ? -1 : own.layer,
+                                .first = own.first,
+                                .last = last,
+                                .usage_quantile = own.usage_above,
+                                .thaw = own.thaw != 0};
+    reef_lib_enter(pool);
+    status = reef_lib_check_writer(pool, own.thaw ? "thaw experts" : "freeze experts", err);
+    if (status == REEF_OK) status = reef_trainer_freeze(pool->trainer, &freeze, &count, err);
+    reef_lib_leave(pool);
+    if (status == REEF_OK && changed != NULL) *changed = count;
     return status;
 }

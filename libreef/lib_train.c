@@ -7,6 +7,11 @@ reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err) {
     reef_lib_enter(pool);
     reef_status status = reef_lib_check_writer(pool, "train", err);
+    if (status == REEF_OK && reef_config_is_vector(&pool->config))
+        status = reef_fail(err, REEF_INVALID,
+                           "cannot train pool %.120s on bytes: its model is of labelled vectors; "
+                           "reef_pool_learn takes them",
+                           reef_store_path(pool->store));
     if (status == REEF_OK)
         status = reef_trainer_feed(pool->trainer, source, bytes, count, NULL, NULL, err);
     reef_lib_leave(pool);
@@ -19,9 +24,16 @@ reef_status reef_pool_cursor(reef_pool *pool,
                              reef_error *err) {
     reef_lib_enter(pool);
     reef_status status = reef_lib_check_writer(pool, "read a cursor", err);
-    if (status == REEF_OK) *bytes = reef_trainer_cursor(pool->trainer, source);
+    if (status == REEF_OK)
+        *bytes = reef_lib_position(pool, reef_trainer_cursor(pool->trainer, source));
     reef_lib_leave(pool);
     return status;
+}
+
+// Where there was no batch so far losses are 0, which no text has; answers to vectors may all be right.
+static double loss_of(const reef_pool *pool, const reef_trainer_status *now, double loss) {
+    bool known = reef_config_is_vector(&pool->config) ? now->step > 0 : loss > 0.0;
+    return known ? loss : (double)NAN;
 }
 
 reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, reef_error *err) {
@@ -33,20 +45,21 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
     if (status != REEF_OK) return status;
     const reef_training_info info = {
         .step = now.step,
-        .position = now.stream_bytes,
-        .waiting = now.carried_bytes,
-        .skipped = now.skipped_bytes,
+        .position = reef_lib_position(pool, now.stream_bytes),
+        .waiting = reef_lib_position(pool, now.carried_bytes),
+        .skipped = reef_lib_position(pool, now.skipped_bytes),
         .generation = now.generation,
-        // Where there was no batch so far both are 0, which no text has.
-        .bits_per_byte = now.bits_per_byte > 0 ? now.bits_per_byte : (double)NAN,
-        .last_bits_per_byte = now.last_bits_per_byte > 0 ? now.last_bits_per_byte : (double)NAN,
+        .bits_per_byte = loss_of(pool, &now, now.bits_per_byte),
+        .last_bits_per_byte = loss_of(pool, &now, now.last_bits_per_byte),
         .learning_rate = now.learning_rate,
     };
     return reef_lib_give(out, &info, sizeof info, "reef_training_info", err);
 }
 
+// ---- questions -----------------------------------------------------------------------------------
+
 // What a writer evaluates is its last commit, so first that has to be what was trained.
-static reef_status catch_up(reef_pool *pool, reef_error *err) {
+reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err) {
     reef_trainer_status now;
     reef_txn *txn = NULL;
     reef_commit commit;
@@ -64,6 +77,10 @@ static reef_status catch_up(reef_pool *pool, reef_error *err) {
     return status;
 }
 
+void reef_lib_rest(reef_pool *pool) {
+    if (pool->trainer != NULL && pool->model != NULL) reef_model_rest(pool->model);
+}
+
 reef_status reef_pool_evaluate(reef_pool *pool,
                                const void *bytes,
                                size_t count,
@@ -72,13 +89,38 @@ reef_status reef_pool_evaluate(reef_pool *pool,
                                reef_error *err) {
     reef_score score = {0};
     reef_lib_enter(pool);
-    reef_status status = catch_up(pool, err);
+    reef_status status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK)
         status = reef_model_score(pool->model, bytes, count, bits, &score, NULL, NULL, err);
-    if (pool->trainer != NULL && pool->model != NULL) reef_model_rest(pool->model);
+    reef_lib_rest(pool);
     reef_lib_leave(pool);
     if (status != REEF_OK) return status;
     const reef_evaluation evaluation = {
         .bytes = score.bytes, .bits = score.bits, .bits_per_byte = score.bits_per_byte};
     return reef_lib_give(out, &evaluation, sizeof evaluation, "reef_evaluation", err);
+}
+
+reef_status reef_pool_generate(reef_pool *pool,
+                               const void *prompt,
+                               size_t prompt_bytes,
+                               const reef_generate_options *options,
+                               void *out,
+                               size_t count,
+                               reef_error *err) {
+    reef_generate_options own;
+    reef_status status = reef_lib_take(&own, sizeof own, options, "reef_generate_options", err);
+    if (status != REEF_OK) return status;
+    if (!(own.temperature >= 0.0f && own.top_p >= 0.0f && own.top_p <= 1.0f))
+        return reef_fail(err, REEF_INVALID,
+                         "temperature %g, top_p %g: the one is 0 or more, the other 0 to 1",
+                         (double)own.temperature, (double)own.top_p);
+    const reef_sampling sampling = {
+        .seed = own.seed, .temperature = own.temperature, .top_p = own.top_p};
+    reef_lib_enter(pool);
+    status = reef_lib_catch_up(pool, err);
+    if (status == REEF_OK)
+        status = reef_model_generate(pool->model, prompt, prompt_bytes, count, &sampling, out, err);
+    reef_lib_rest(pool);
+    reef_lib_leave(pool);
+    return status;
 }

@@ -2,7 +2,7 @@
 // A linear score of hashed 1- to 4-grams, on demand with the loss of the model of older generations, a causal
 // mean over the stream, a calibrated threshold.
 //
-// What always holds: a margin depends on the bytes of the stream up to it and on the gate, not on how
+// What always holds: a margin depends on the tokens of the stream up to it and on the gate, not on how
 // the stream is cut into calls. How a gate is fitted stands in gate_train.c and gate_calibrate.c; what
 // happens when it fires is the caller's business.
 #include "gate.h"
@@ -13,7 +13,8 @@
 #define DECAY_DEFAULT 0.995f
 
 reef_status reef_gate_init(reef_gate *gate, reef_error *err) {
-    *gate = (reef_gate){.decay = DECAY_DEFAULT, .prior = REEF_GATE_PRIOR, .threshold = INFINITY};
+    *gate = (reef_gate){
+        .decay = DECAY_DEFAULT, .prior = REEF_GATE_PRIOR, .threshold = INFINITY, .token_bytes = 1};
     gate->weights = calloc(REEF_GATE_WEIGHTS, sizeof(*gate->weights));
     if (gate->weights) return REEF_OK;
     return reef_fail(err, REEF_NO_MEMORY, "no memory for the %u weights of a gate",
@@ -29,17 +30,19 @@ void reef_gate_reset(const reef_gate *gate, reef_gate_state *state) {
     *state = (reef_gate_state){.mean = gate->start, .surprise = NAN};
 }
 
-static reef_recent recent_from(const reef_gate_state *state) {
-    reef_recent recent = {0};
-    for (size_t n = state->context_bytes; n > 0; n--)
+static reef_recent recent_from(const reef_gate *gate, const reef_gate_state *state) {
+    reef_recent recent = reef_recent_none(gate);
+    for (size_t n = state->context_tokens; n > 0; n--)
         reef_recent_push(&recent, state->context[n - 1]);
     return recent;
 }
 
 static void recent_keep(const reef_recent *recent, reef_gate_state *state) {
-    size_t kept = recent->count < sizeof(state->context) ? recent->count : sizeof(state->context);
-    for (size_t n = 0; n < kept; n++) state->context[n] = (uint8_t)(recent->bytes >> 8 * n);
-    state->context_bytes = (uint8_t)kept;
+    size_t kept = recent->count < REEF_GATE_ORDERS ? recent->count : REEF_GATE_ORDERS - 1;
+    uint32_t bits = 8 * recent->token_bytes, mask = (1u << bits) - 1;
+    for (size_t n = 0; n < kept; n++)
+        state->context[n] = (uint16_t)(recent->tokens >> bits * n & mask);
+    state->context_tokens = (uint8_t)kept;
 }
 
 void reef_gate_score(const reef_gate *gate,
@@ -60,11 +63,11 @@ void reef_gate_score_losses(const reef_gate *gate,
         for (size_t t = 0; t < count; t++) margin[t] = -INFINITY;
         return;
     }
-    reef_recent recent = recent_from(state);
+    reef_recent recent = recent_from(gate, state);
     reef_gate_mean mean = {state->mean, state->count};
     float memory = 1.0f - gate->decay;
     for (size_t t = 0; t < count; t++) {
-        reef_recent_push(&recent, bytes[t]);
+        reef_recent_push(&recent, reef_token_at(bytes, gate->token_bytes, t));
         float evidence = reef_gate_evidence(gate, reef_gate_logit(gate, &recent), state->surprise);
         margin[t] = reef_gate_mean_push(&mean, gate->prior, memory, evidence) - gate->threshold;
         state->surprise = losses != NULL ? (float)losses[t] : NAN;

@@ -7,29 +7,48 @@
 #include <math.h>
 
 // Where the weight of an n-gram lies is part of the pool's format: a sealed gate reads the same for
-// ever. In row n - 1 of the weights, with the newest byte of the n-gram in the low byte of its key:
+// ever. In row n - 1 of the weights, with the newest token of the n-gram in the low bits of its key:
 //
-//   n = 1, 2   bucket = key
-//   n = 3      bucket = upper 16 bits of key * 2654435769 (mod 2^32)
-//   n = 4      bucket = upper 16 bits of key * 2246822507 (mod 2^32)
+//              tokens are bytes                            tokens are ids, 16 bits each
+//   n = 1      key                                         key
+//   n = 2      key                                         upper 16 bits of key * 2654435769 (mod 2^32)
+//   n = 3      upper 16 bits of key * 2654435769 (2^32)    upper 16 bits of key * 11400714819323198485 (2^64)
+//   n = 4      upper 16 bits of key * 2246822507 (2^32)    upper 16 bits of key * 14029467366897019727 (2^64)
 
-/** The last four bytes of a stream, newest in the low byte, and how many of them are there. */
+/** The last four tokens of a stream, newest in the low bits, and how many of them are there. */
 typedef struct reef_recent {
-    uint32_t bytes;
+    uint64_t tokens;
     uint32_t count;
+    uint32_t token_bytes;
 } reef_recent;
 
-static inline void reef_recent_push(reef_recent *recent, uint8_t byte) {
-    recent->bytes = recent->bytes << 8 | byte;
+static inline reef_recent reef_recent_none(const reef_gate *gate) {
+    return (reef_recent){.token_bytes = gate->token_bytes};
+}
+
+static inline void reef_recent_push(reef_recent *recent, uint32_t token) {
+    recent->tokens = recent->tokens << 8 * recent->token_bytes | token;
     if (recent->count < REEF_GATE_ORDERS) recent->count++;
 }
 
-// Orders 1 and 2 have a bucket for every value. Orders 3 and 4 take the upper half of a product with an
-// odd constant (2^32 / golden ratio; the first multiplier of MurmurHash3's finaliser), which every
-// byte of the key reaches.
+// Keys of at most 16 bits have a bucket for every value. Of longer ones the upper bits of a product with an odd
+// constant (2^32 and 2^64 / golden ratio; the first multiplier of MurmurHash3's finaliser; the second prime of
+// XXH64), which every bit of the key reaches.
+static inline void reef_recent_buckets_of_ids(uint64_t ids, uint32_t bucket[REEF_GATE_ORDERS]) {
+    uint64_t three = (ids & 0xffffffffffffu) * 11400714819323198485u;
+    bucket[0] = ids & 0xffffu;
+    bucket[1] = REEF_GATE_BUCKETS + ((uint32_t)ids * 2654435769u >> 16);
+    bucket[2] = 2 * REEF_GATE_BUCKETS + (uint32_t)(three >> 48);
+    bucket[3] = 3 * REEF_GATE_BUCKETS + (uint32_t)(ids * 14029467366897019727u >> 48);
+}
+
 static inline uint32_t reef_recent_buckets(const reef_recent *recent,
                                            uint32_t bucket[REEF_GATE_ORDERS]) {
-    uint32_t bytes = recent->bytes;
+    uint32_t bytes = (uint32_t)recent->tokens;
+    if (recent->token_bytes != 1) {
+        reef_recent_buckets_of_ids(recent->tokens, bucket);
+        return recent->count;
+    }
     bucket[0] = bytes & 0xffu;
     bucket[1] = REEF_GATE_BUCKETS + (bytes & 0xffffu);
     bucket[2] = 2 * REEF_GATE_BUCKETS + ((bytes & 0xffffffu) * 2654435769u >> 16);
@@ -50,7 +69,7 @@ static inline float reef_gate_logit(const reef_gate *gate, const reef_recent *re
 // into pieces of 1 KiB, each read from its start, they leak 0.002, 0.005, 0.011 and 0.03 %.
 #define REEF_GATE_PRIOR 8.0f
 
-/** What a byte says: its logit, and where the gate has a weight for it the older model's surprise. */
+/** What a token says: its logit, and where the gate has a weight for it the older model's surprise. */
 static inline float reef_gate_evidence(const reef_gate *gate, float logit, float surprise) {
     if (!(gate->loss_weight > 0.0f) || isnan(surprise)) return logit;
     return logit + gate->loss_weight * (surprise - gate->loss_reference);

@@ -19,18 +19,19 @@
 #define HARD_SHARE 16      // one of so many old windows is a hard negative
 #define HARD_DECAY 0.98f   // of the mean that finds them: a passage of some 50 bytes is enough
 
-static size_t windows_bytes(const reef_gate_windows *windows) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < windows->count; i++) bytes += windows->sizes[i];
-    return bytes;
+static size_t windows_tokens(const reef_gate_windows *windows) {
+    size_t tokens = 0;
+    for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
+    return tokens;
 }
 
 // ---- regression ----------------------------------------------------------------------------------
 
-// A reader that goes round and round through a set of windows, byte by byte. n-grams do not reach over
+// A reader that goes round and round through a set of windows, token by token. n-grams do not reach over
 // the edge of a window. The windows come in a scattered order: weights drift towards what was read last,
 // and a list of windows often has one domain after the other.
 typedef struct cursor {
+    const reef_gate *gate;
     const reef_gate_windows *windows;
     size_t window, at, step;
     reef_recent recent;
@@ -41,19 +42,23 @@ static size_t common_divisor(size_t a, size_t b) {
 }
 
 // Steps of about the golden section of the list, and without a divisor in common: every window has its turn.
-static cursor cursor_at_start(const reef_gate_windows *windows) {
+static cursor cursor_at_start(const reef_gate *gate, const reef_gate_windows *windows) {
     size_t step = (size_t)(0.618 * (double)windows->count);
     while (step > 1 && common_divisor(windows->count, step) > 1) step--;
-    return (cursor){.windows = windows, .step = step > 0 ? step : 1};
+    return (cursor){.gate = gate,
+                    .windows = windows,
+                    .step = step > 0 ? step : 1,
+                    .recent = reef_recent_none(gate)};
 }
 
 static void cursor_next(cursor *c) {
     while (c->at == c->windows->sizes[c->window]) {
         c->window = (c->window + c->step) % c->windows->count;
         c->at = 0;
-        c->recent = (reef_recent){0};
+        c->recent = reef_recent_none(c->gate);
     }
-    reef_recent_push(&c->recent, c->windows->bytes[c->window][c->at++]);
+    reef_recent_push(&c->recent,
+                     reef_token_at(c->windows->bytes[c->window], c->gate->token_bytes, c->at++));
 }
 
 // A weight and the sum of its squared gradients, side by side: one cache line for both.
@@ -82,14 +87,15 @@ static void fit_token(fitted *weights, fitted *bias, const cursor *c, float labe
 
 // Old and new take turns token by token, and the smaller set goes round more often: the classes weigh
 // the same however unequal the sets are.
-static void fit_turns(fitted *weights,
+static void fit_turns(const reef_gate *gate,
+                      fitted *weights,
                       fitted *bias,
                       const reef_gate_windows *old,
                       const reef_gate_windows *new,
                       uint32_t epochs) {
-    size_t old_bytes = windows_bytes(old), new_bytes = windows_bytes(new);
-    size_t turns = (old_bytes > new_bytes ? old_bytes : new_bytes) * epochs;
-    cursor old_cursor = cursor_at_start(old), new_cursor = cursor_at_start(new);
+    size_t old_tokens = windows_tokens(old), new_tokens = windows_tokens(new);
+    size_t turns = (old_tokens > new_tokens ? old_tokens : new_tokens) * epochs;
+    cursor old_cursor = cursor_at_start(gate, old), new_cursor = cursor_at_start(gate, new);
     for (size_t i = 0; i < turns; i++) {
         cursor_next(&old_cursor);
         fit_token(weights, bias, &old_cursor, 0.0f);
@@ -106,7 +112,7 @@ static void fit_weights(reef_gate *gate,
                         uint32_t epochs) {
     fitted bias = {0};
     memset(weights, 0, REEF_GATE_WEIGHTS * sizeof(*weights));
-    fit_turns(weights, &bias, old, new, epochs);
+    fit_turns(gate, weights, &bias, old, new, epochs);
     for (size_t i = 0; i < REEF_GATE_WEIGHTS; i++) gate->weights[i] = weights[i].weight;
     gate->bias = bias.weight;
 }
@@ -141,13 +147,13 @@ static void list_add(window_list *list, const uint8_t *bytes, size_t size) {
 }
 
 // The first and the second half of a set of windows; a window over the middle is cut.
-static bool halves_init(window_list half[2], const reef_gate_windows *windows) {
+static bool halves_init(window_list half[2], const reef_gate_windows *windows, size_t token_bytes) {
     if (!list_init(&half[0], windows->count) || !list_init(&half[1], windows->count)) return false;
-    size_t left = windows_bytes(windows) / 2; // of the first half
+    size_t left = windows_tokens(windows) / 2; // of the first half
     for (size_t i = 0; i < windows->count; i++) {
         size_t size = windows->sizes[i], first = size < left ? size : left;
         list_add(&half[0], windows->bytes[i], first);
-        list_add(&half[1], windows->bytes[i] + first, size - first);
+        list_add(&half[1], windows->bytes[i] + first * token_bytes, size - first);
         left -= first;
     }
     return true;
@@ -185,24 +191,25 @@ static reef_status training_init(training *t,
                                  uint32_t negatives,
                                  reef_error *err) {
     size_t longest = 0; // of the windows to fit
-    size_t old_bytes = windows_bytes(t->old_calibrate), new_bytes = windows_bytes(t->new_windows);
+    size_t old_tokens = windows_tokens(t->old_calibrate),
+           new_tokens = windows_tokens(t->new_windows);
     for (size_t i = 0; i < old_fit->count; i++)
         if (old_fit->sizes[i] > longest) longest = old_fit->sizes[i];
-    if (old_bytes > longest) longest = old_bytes;
-    if (new_bytes > longest) longest = new_bytes;
+    if (old_tokens > longest) longest = old_tokens;
+    if (new_tokens > longest) longest = new_tokens;
     t->weights = calloc(REEF_GATE_WEIGHTS, sizeof(*t->weights));
     t->logits[0] = calloc(longest, sizeof(float)); // mining reads a window to fit into it
-    t->logits[1] = calloc(old_bytes, sizeof(float));
-    t->logits[2] = calloc(new_bytes, sizeof(float));
-    t->logits[3] = calloc(new_bytes, sizeof(float));
+    t->logits[1] = calloc(old_tokens, sizeof(float));
+    t->logits[2] = calloc(new_tokens, sizeof(float));
+    t->logits[3] = calloc(new_tokens, sizeof(float));
     t->means = calloc(longest, sizeof(float));
     t->closest = calloc(2 * old_fit->count, sizeof(float));
     bool listed = list_init(&t->old, old_fit->count + negatives * hard_count(old_fit)) &&
-                  halves_init(t->half, t->new_windows);
+                  halves_init(t->half, t->new_windows, t->gate->token_bytes);
     bool held = t->logits[0] && t->logits[1] && t->logits[2] && t->logits[3];
     if (!t->weights || !t->means || !t->closest || !held || !listed)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to fit a gate on %zu bytes",
-                         windows_bytes(old_fit) + old_bytes + new_bytes);
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to fit a gate on %zu tokens",
+                         windows_tokens(old_fit) + old_tokens + new_tokens);
     for (size_t i = 0; i < old_fit->count; i++)
         list_add(&t->old, old_fit->bytes[i], old_fit->sizes[i]);
     return REEF_OK;
@@ -260,9 +267,9 @@ static reef_gate_views views_of(training *t,
         views.seen[i] = reef_gate_read(t->gate, seen, i == 1, t->logits[2 + i]);
         views.seen[i].surprises = fit->new_surprise;
         if (!unseen) continue;
-        size_t seen_bytes = views.seen[i].count;
-        views.unseen[i] = reef_gate_read(t->gate, unseen, i == 1, t->logits[2 + i] + seen_bytes);
-        if (fit->new_surprise) views.unseen[i].surprises = fit->new_surprise + seen_bytes;
+        size_t seen_tokens = views.seen[i].count;
+        views.unseen[i] = reef_gate_read(t->gate, unseen, i == 1, t->logits[2 + i] + seen_tokens);
+        if (fit->new_surprise) views.unseen[i].surprises = fit->new_surprise + seen_tokens;
     }
     return views;
 }
@@ -271,7 +278,7 @@ static reef_gate_views views_of(training *t,
 // how well such a gate does on data that it was not fitted to.
 static reef_gate_trial rehearse(training *t, reef_gate_fit *fit) {
     const reef_gate_windows *half = &t->half[0].view;
-    if (windows_bytes(half) == 0) half = t->new_windows; // a single byte; nothing stays unseen
+    if (windows_tokens(half) == 0) half = t->new_windows; // a single token; nothing stays unseen
     fit_weights(t->gate, t->weights, &t->old.view, half, 1);
     set_start(t);
     if (fit->negatives > 0) {
@@ -299,8 +306,8 @@ static reef_status train_check(const reef_gate_windows *old_fit,
                 {"old windows to calibrate", old_calibrate},
                 {"new windows", new_windows}};
     for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
-        if (windows_bytes(sets[i].windows) == 0)
-            return reef_fail(err, REEF_INVALID, "the %s of a gate hold no bytes", sets[i].name);
+        if (windows_tokens(sets[i].windows) == 0)
+            return reef_fail(err, REEF_INVALID, "the %s of a gate hold no tokens", sets[i].name);
     }
     if (!(fit->decay >= 0.0f && fit->decay < 1.0f))
         return reef_fail(err, REEF_INVALID, "the decay of a gate is %g, but must be 0 to below 1",

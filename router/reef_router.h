@@ -196,13 +196,19 @@ REEF_API void reef_usage_summarise(size_t expert_count,
 
 // ---- gate ----------------------------------------------------------------------------------------
 
+/** Id of token t of a text: of bytes, or of ids that take 2 bytes each, little-endian. */
+static inline uint32_t reef_token_at(const uint8_t *text, size_t token_bytes, size_t t) {
+    if (token_bytes == 1) return text[t];
+    return (uint32_t)text[2 * t] | (uint32_t)text[2 * t + 1] << 8;
+}
+
 #define REEF_GATE_ORDERS 4
 #define REEF_GATE_BUCKETS 65536u
 #define REEF_GATE_WEIGHTS (REEF_GATE_ORDERS * REEF_GATE_BUCKETS)
 
 /**
- * Gate of one generation on bytes: a linear score of hashed 1- to 4-grams that end at the token,
- * averaged causally over the stream; fires where the mean exceeds the threshold.
+ * Gate of one generation on tokens, which are bytes or ids: a linear score of hashed 1- to 4-grams that end at
+ * the token, averaged causally over the stream; fires where the mean exceeds the threshold.
  */
 typedef struct reef_gate {
     float *weights; // (REEF_GATE_ORDERS, REEF_GATE_BUCKETS) owned
@@ -211,28 +217,29 @@ typedef struct reef_gate {
     float prior; // tokens of old data that the start of a stream weighs like
     float start; // the mean before any evidence: what old data scores on average
     float threshold;
-    // A second signal: evidence of a byte is its logit + loss_weight * (surprise - loss_reference), where the
-    // surprise is the older model's loss (nats) on that byte.
+    // A second signal: evidence of a token is its logit + loss_weight * (surprise - loss_reference), where the
+    // surprise is the older model's loss (nats) on that token.
     float loss_weight;    // 0: n-grams alone
     float loss_reference; // mean surprise of old data
+    uint32_t token_bytes; // of a token of the texts that it reads: 1, or 2 for ids
 } reef_gate;
 
 /** What a gate carries from window to window of one stream. */
 typedef struct reef_gate_state {
     float mean;
     uint32_t count; // tokens since the start, until the mean's memory is full
-    uint8_t context[REEF_GATE_ORDERS - 1]; // last bytes, newest first
-    uint8_t context_bytes;                 // how many of them are there
-    float surprise; // of the next byte, as far as the older model has foreseen it; NaN: not known
+    uint16_t context[REEF_GATE_ORDERS - 1]; // last tokens, newest first
+    uint8_t context_tokens;                 // how many of them are there
+    float surprise; // of the next token, as far as the older model has foreseen it; NaN: not known
 } reef_gate_state;
 
 REEF_API REEF_MUST_CHECK reef_status reef_gate_init(reef_gate *gate,
-                                                    reef_error *err); // all zero, never fires
+                                                    reef_error *err); // never fires; reads bytes
 REEF_API void reef_gate_release(reef_gate *gate);
 REEF_API void reef_gate_reset(const reef_gate *gate, reef_gate_state *state);
 
 /**
- * Score `count` bytes of a stream in order. margin[t] = causal mean after byte t minus the threshold;
+ * Score `count` tokens of a stream in order. margin[t] = causal mean after token t minus the threshold;
  * the gate fires at t when margin[t] > 0. `state` is carried on. A gate that is all zero, without weights,
  * never fires and costs nothing.
  */
@@ -242,7 +249,7 @@ REEF_API void reef_gate_score(const reef_gate *gate,
                               const uint8_t *bytes,
                               float *margin);
 /**
- * The same with the older model's loss. losses[t] (nats) is that of the byte after byte t, so the decision at
+ * The same with the older model's loss. losses[t] (nats) is that of the token after token t, so the decision at
  * t knows the losses before t only; the last one is kept in `state`. Where a surprise is not known, it counts
  * as that of old data. A gate with a loss_weight of 0 has the bits of reef_gate_score.
  *
@@ -255,11 +262,11 @@ REEF_API void reef_gate_score_losses(const reef_gate *gate,
                                      const double *losses,
                                      float *margin);
 
-/** One set of windows of bytes, each contiguous in its stream. */
+/** One set of windows of tokens, each contiguous in its stream. */
 typedef struct reef_gate_windows {
     size_t count;
     const uint8_t *const *bytes; // (count)
-    const size_t *sizes;         // (count)
+    const size_t *sizes;         // (count) in tokens of the gate's token_bytes
 } reef_gate_windows;
 
 #define REEF_GATE_NEGATIVES_MAX 64u
@@ -269,10 +276,10 @@ typedef struct reef_gate_fit {
     uint32_t epochs;    // passes over the windows; 0 means 3
     float decay;        // 0: the shortest of a few memories that tells old data from new
     uint32_t negatives; // how often more than others old windows are read on which it nearly fires
-    // The older model's loss (nats) on each byte, one window after the other, NaN where it is not known; or
+    // The older model's loss (nats) on each token, one window after the other, NaN where it is not known; or
     // both NULL: n-grams alone.
-    const float *old_surprise; // (bytes of old_calibrate)
-    const float *new_surprise; // (bytes of new_windows)
+    const float *old_surprise; // (tokens of old_calibrate)
+    const float *new_surprise; // (tokens of new_windows)
     // written:
     bool separates; // n-grams alone tell old data from new data that was not fitted
     float leak;     // measured on old_calibrate

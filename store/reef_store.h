@@ -514,6 +514,21 @@ REEF_API REEF_MUST_CHECK reef_status reef_usage_sum(reef_txn *txn,
                                                     uint64_t *sums,
                                                     reef_error *err);
 
+/**
+ * When each expert of a layer was used last, as far as the windows tell: the time of the last commit of the latest
+ * window that names it, so to the commit for an hour, then to the hour, then to the day.
+ *
+ * last_ms  (expert_count) written; unix ms, 0 for experts that no window names
+ *
+ * Errors: CORRUPT names the record.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_usage_last(reef_txn *txn,
+                                                     uint32_t generation,
+                                                     uint32_t layer,
+                                                     size_t expert_count,
+                                                     uint64_t *last_ms,
+                                                     reef_error *err);
+
 typedef struct reef_usage_level_stat {
     uint64_t windows, records;
     uint64_t bytes; // with keys, headers and entries in sums, without what pages leave empty

@@ -392,6 +392,56 @@ reef_status reef_usage_sum(reef_txn *txn,
     return status;
 }
 
+// Experts that the record under the cursor names were used up to its last commit.
+static reef_status note_last(reef_txn *txn,
+                             const reef_cursor *cursor,
+                             reef_key *key,
+                             uint64_t *sums,
+                             size_t expert_count,
+                             uint64_t *last_ms,
+                             reef_error *err) {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_view view;
+    usage_extent extent;
+    reef_status status = reef_record_verify(txn, REEF_DB_USAGE, cursor, key, name, &view, err);
+    if (status != REEF_OK) return status;
+    const uint8_t *at = view.data, *end = at + view.bytes;
+    size_t first = (size_t)key->block * REEF_USAGE_PART;
+    size_t left = first < expert_count ? expert_count - first : 0;
+    if (left > REEF_USAGE_PART) left = REEF_USAGE_PART;
+    memset(sums, 0, left * TOTAL_BYTES);
+    status = get_extent(key, &at, end, &extent, err);
+    if (status == REEF_OK) status = add_uses(key, at, end, left, sums, err);
+    for (size_t i = 0; status == REEF_OK && i < left; i++)
+        if (sums[2 * i] > 0 && last_ms[first + i] < extent.last_ms)
+            last_ms[first + i] = extent.last_ms;
+    return status;
+}
+
+reef_status reef_usage_last(reef_txn *txn,
+                            uint32_t generation,
+                            uint32_t layer,
+                            size_t expert_count,
+                            uint64_t *last_ms,
+                            reef_error *err) {
+    reef_cursor cursor;
+    reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
+    size_t part = expert_count < REEF_USAGE_PART ? expert_count : REEF_USAGE_PART;
+    uint64_t *sums = calloc(part + 1, TOTAL_BYTES);
+    if (sums == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", part);
+    memset(last_ms, 0, expert_count * sizeof *last_ms);
+    reef_status status = usage_seek(&cursor, txn, &key, err);
+    while (usage_at(&cursor, &key, &status, err)) {
+        if (key.generation == generation && key.layer == layer)
+            status = note_last(txn, &cursor, &key, sums, expert_count, last_ms, err);
+        if (status == REEF_OK) status = reef_cursor_next(&cursor, txn, err);
+    }
+    reef_cursor_close(&cursor);
+    free(sums);
+    return status;
+}
+
 // ---- giving generations up -----------------------------------------------------------------------
 
 // Each pass asks anew: a cursor does not survive the deletion of its record.

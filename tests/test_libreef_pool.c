@@ -165,6 +165,111 @@ static void what_there_is_can_be_read(void **state) {
     reef_pool_close(pool);
 }
 
+static void usage_in_a_range_is_part_of_all_usage(void **state) {
+    char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
+    reef_error err;
+    uint64_t ever[16], range[16];
+    double scores[16], all[16];
+    const uint64_t future = UINT64_C(4102444800000); // 2100
+    temp_dir_join(path, *state, "pool");
+    make_text(text, "abc abd ");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = open_pool(path, 1, NULL);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    must(reef_pool_usage(pool, 0, 0, ever, all, 16, &err), &err);
+    // It was all after 1970, and some minutes ago at most.
+    must(reef_pool_usage_between(pool, 0, 0, 1, 0, range, scores, 16, &err), &err);
+    assert_memory_equal(range, ever, sizeof ever);
+    assert_memory_equal(scores, all, sizeof all);
+    must(reef_pool_usage_between(pool, 0, 0, 0, 1, range, NULL, 16, &err), &err);
+    for (size_t n = 0; n < 16; n++) assert_int_equal(range[n], 0);
+    must(reef_pool_usage_between(pool, 0, 0, future, 0, range, NULL, 16, &err), &err);
+    for (size_t n = 0; n < 16; n++) assert_int_equal(range[n], 0);
+    assert_int_equal(reef_pool_usage_between(pool, 0, 0, 5, 5, range, NULL, 16, &err),
+                     REEF_INVALID);
+    assert_int_equal(reef_pool_usage_between(pool, 0, 0, 0, 0, range, NULL, 15, &err),
+                     REEF_INVALID);
+    reef_pool_close(pool);
+}
+
+static void frozen_experts_learn_no_more_until_they_are_thawed(void **state) {
+    char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
+    reef_error err;
+    uint64_t changed = 0;
+    temp_dir_join(path, *state, "pool");
+    make_text(text, "abc abd ");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = open_pool(path, 1, NULL);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    const reef_freeze_options one = {.size = sizeof one, .layer = -1, .count = 1},
+                              some = {.size = sizeof some, .first = 3, .count = 4},
+                              thaw = {.size = sizeof thaw, .layer = -1, .thaw = 1},
+                              busy = {.size = sizeof busy, .layer = -1, .usage_above = 0.5},
+                              none = {.size = sizeof none, .layer = 1};
+    must(reef_pool_freeze(pool, &one, &changed, &err), &err);
+    assert_int_equal(changed, 1);
+    must(reef_pool_freeze(pool, &some, &changed, &err), &err);
+    assert_int_equal(changed, 4);
+    must(reef_pool_freeze(pool, NULL, &changed, &err), &err);
+    assert_int_equal(changed, 16 - 5);
+    must(reef_pool_freeze(pool, &thaw, &changed, &err), &err);
+    assert_int_equal(changed, 16);
+    must(reef_pool_freeze(pool, &busy, &changed, &err), &err);
+    assert_in_range(changed, 1, 8);
+    assert_int_equal(reef_pool_freeze(pool, &none, &changed, &err), REEF_INVALID);
+    reef_pool_close(pool);
+    pool = open_pool(path, 0, NULL);
+    assert_int_equal(reef_pool_freeze(pool, NULL, NULL, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "opened for reading"));
+    reef_pool_close(pool);
+}
+
+static void a_snapshot_can_be_given_up(void **state) {
+    char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
+    reef_error err;
+    reef_pool *then;
+    reef_snapshot_info snapshot = {.size = sizeof snapshot};
+    temp_dir_join(path, *state, "pool");
+    make_text(text, "abc abd ");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = open_pool(path, 1, NULL);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    must(reef_pool_snapshot(pool, "kept", &err), &err);
+    must(reef_pool_snapshot(pool, "gone", &err), &err);
+    assert_int_equal(reef_pool_remove_snapshot(pool, "gon", &err), REEF_NOT_FOUND);
+    must(reef_pool_remove_snapshot(pool, "gone", &err), &err);
+    must(reef_pool_read_snapshot(pool, 0, &snapshot, &err), &err);
+    assert_string_equal(snapshot.name, "kept");
+    assert_int_equal(reef_pool_read_snapshot(pool, 1, &snapshot, &err), REEF_NOT_FOUND);
+    const reef_pool_options gone = {.size = sizeof gone, .as_of = "gone"};
+    assert_int_equal(reef_pool_open(&then, path, &gone, &err), REEF_NOT_FOUND);
+    reef_pool_close(pool);
+}
+
+static void a_text_goes_on_as_it_was_learned(void **state) {
+    char path[TEMP_DIR_BYTES], text[TEXT_BYTES], first[65] = "", second[65] = "";
+    reef_error err;
+    temp_dir_join(path, *state, "pool");
+    make_text(text, "abcd");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = open_pool(path, 1, NULL);
+    for (int i = 0; i < 4; i++)
+        must(reef_pool_train(pool, "text", text, TEXT_BYTES / 4 * 4, &err), &err);
+    must(reef_pool_generate(pool, "abcdab", 6, NULL, first, 8, &err), &err);
+    assert_string_equal(first, "cdabcdab");
+    const reef_generate_options hot = {.size = sizeof hot, .seed = 5, .temperature = 3},
+                                other = {.size = sizeof other, .seed = 6, .temperature = 3},
+                                wrong = {.size = sizeof wrong, .top_p = 2};
+    must(reef_pool_generate(pool, NULL, 0, &hot, first, 64, &err), &err);
+    must(reef_pool_generate(pool, NULL, 0, &hot, second, 64, &err), &err);
+    assert_memory_equal(first, second, 64);
+    must(reef_pool_generate(pool, NULL, 0, &other, second, 64, &err), &err);
+    assert_memory_not_equal(first, second, 64);
+    assert_int_equal(reef_pool_generate(pool, NULL, 0, &wrong, first, 4, &err), REEF_INVALID);
+    reef_pool_close(pool);
+}
+
 // A program that was built with an older, shorter struct, and one that was built with a newer, longer one.
 static void structs_may_be_older_or_newer(void **state) {
     char path[TEMP_DIR_BYTES];
@@ -249,6 +354,14 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_model_learns_its_text_and_keeps_it, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(what_there_is_can_be_read, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(usage_in_a_range_is_part_of_all_usage, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(frozen_experts_learn_no_more_until_they_are_thawed,
+                                        make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(a_snapshot_can_be_given_up, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_text_goes_on_as_it_was_learned, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(structs_may_be_older_or_newer, make_directory,
                                         remove_directory),

@@ -259,6 +259,38 @@ static void windows_grow_coarser_with_age_and_days_end(void **state) {
     pool_check(f->store);
 }
 
+static void expect_last(reef_store *store, size_t expert, uint64_t ms) {
+    reef_error err;
+    uint64_t last[EXPERTS];
+    reef_txn *txn = pool_begin(store, REEF_TXN_READ);
+    memset(last, 0xff, sizeof(last)); // all of it is written
+    must(reef_usage_last(txn, 0, 0, EXPERTS, last, &err), &err);
+    reef_txn_abort(txn);
+    for (size_t i = 0; i < EXPERTS; i++)
+        if (i != 3 && i != 199) assert_true(last[i] == 0);
+    assert_true(last[expert] == ms);
+}
+
+static void the_last_use_of_an_expert_is_known_as_well_as_its_window(void **state) {
+    pool_fixture *f = *state;
+    totals t = {0};
+    use(&t, 3, 1, 1);
+    use(&t, 199, 9, 9);
+    put_totals(f->store, &t, START + 5, 1);
+    use(&t, 3, 1, 1);
+    put_totals(f->store, &t, START + MINUTE, 2);
+    expect_last(f->store, 3, START + MINUTE);
+    expect_last(f->store, 199, START + 5);
+    // In one window of an hour both count up to its last commit.
+    assert_true(compact(f->store, START + 3 * HOUR) > 0);
+    assert_levels(f->store, 0, 1, 0);
+    expect_last(f->store, 199, START + MINUTE);
+    // A clock that went back: the latest time counts, not the latest commit.
+    use(&t, 3, 1, 1);
+    put_totals(f->store, &t, START - 2 * HOUR, 3);
+    expect_last(f->store, 3, START + MINUTE);
+}
+
 static void a_clock_that_goes_back_loses_nothing(void **state) {
     pool_fixture *f = *state;
     totals t = {0};
@@ -625,6 +657,8 @@ static void what_is_no_list_of_uses_is_named(void **state) {
         must_fail(reef_usage_sum(txn, 0, 0, EXPERTS, &range, sums[0], &err), REEF_CORRUPT, &err,
                   payloads[i].says);
         assert_non_null(strstr(err.message, "level 1"));
+        must_fail(reef_usage_last(txn, 0, 0, EXPERTS, sums[0], &err), REEF_CORRUPT, &err,
+                  payloads[i].says);
         reef_txn_abort(txn);
     }
 }
@@ -691,6 +725,7 @@ int main(void) {
         TEST(numbers_of_every_size_come_back),
         TEST(a_delta_has_the_bytes_that_the_format_says),
         TEST(windows_grow_coarser_with_age_and_days_end),
+        TEST(the_last_use_of_an_expert_is_known_as_well_as_its_window),
         TEST(a_clock_that_goes_back_loses_nothing),
         TEST(sums_are_those_of_a_plain_list_whatever_was_compacted_when),
         TEST(a_day_that_was_begun_early_reaches_as_far_as_it_does),

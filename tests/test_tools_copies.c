@@ -3,6 +3,7 @@
 #include "data_file.h"
 #include "tools_world.h"
 
+#include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -268,6 +269,135 @@ static void beside_a_daemon_it_exports_and_does_not_import(void **state) {
     free(file);
 }
 
+// ---- whole models --------------------------------------------------------------------------------
+
+static void a_model_becomes_a_new_pool(void **state) {
+    const copies *c = *state;
+    learn(c->pool, "c");
+    json_t *plan = reef_json("export", "model", c->pool, c->file, "--dry-run", NULL);
+    assert_true(json_is_false(json_object_get(plan, "done")));
+    assert_int_not_equal(access(c->file, F_OK), 0);
+    json_t *file = reef_json("export", "model", c->pool, c->file, NULL);
+    assert_int_equal(integer(file, "generations"), 3);
+    assert_int_equal(integer(file, "tensors"), integer(plan, "tensors"));
+    assert_true(json_is_true(json_object_get(file, "open")));
+    assert_true(integer(file, "bytes") > 0);
+    assert_int_equal(json_object_del(file, "done"), 0); // the rest is what making a pool says of it
+
+    json_t *would = reef_json("init", c->copy, "--from", c->file, "--dry-run", NULL);
+    assert_true(json_equal(json_object_get(would, "from"), file));
+    assert_int_not_equal(access(c->copy, F_OK), 0);
+    json_t *made = reef_json("init", c->copy, "--from", c->file, "--learning-rate", "0.25", NULL);
+    assert_true(json_equal(json_object_get(made, "from"), file));
+    assert_int_equal(integer(made, "experts"), integer(file, "experts"));
+    assert_true(number(json_object_get(made, "config"), "learning_rate") == 0.25);
+    static const char *const STATES[] = {"now", "0", "1"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(loss(c->copy, STATES[i], c->english) == loss(c->pool, STATES[i], c->english));
+        assert_true(loss(c->copy, STATES[i], c->code) == loss(c->pool, STATES[i], c->code));
+    }
+    assert_true(sound(c->copy));
+    says(0, "from_generations=3", "timeline", c->copy, NULL);
+    json_decref(plan);
+    json_decref(file);
+    json_decref(would);
+    json_decref(made);
+}
+
+static void mistakes_with_models_are_named(void **state) {
+    const copies *c = *state;
+    char *missing = path_in(c->directory, "missing");
+    says(0, "the last one sealed", "export", "model", c->pool, c->file, "--as-of", "0", NULL);
+    says(64, "--force", "export", "model", c->pool, c->file, NULL);
+    says(64, "exists", "export", "model", c->pool, c->file, "--dry-run", NULL);
+    says(66, "no generation 9", "export", "model", c->pool, missing, "--as-of", "9", NULL);
+    says(64, "it exists; choose a path", "init", c->pool, "--from", c->file, NULL);
+    says(64, "leave --size out", "init", c->copy, "--from", c->file, "--size", "small", NULL);
+    says(64, "leave --memory out", "init", c->copy, "--from", c->file, "--memory", "1G", NULL);
+    says(65, "makes it F32", "init", c->copy, "--from", c->file, "--d-key", "16", NULL);
+    says(65, "no whole safetensors file", "init", c->copy, "--from", c->english, NULL);
+    says(66, "No such file", "init", c->copy, "--from", missing, NULL);
+    says(64, "reef init POOL --from", "import", c->pool, c->file, NULL);
+    assert_int_equal(truncate(c->file, 5000), 0);
+    says(65, "no whole safetensors file", "init", c->copy, "--from", c->file, NULL);
+    assert_int_not_equal(access(c->copy, F_OK), 0);
+    assert_int_not_equal(access(missing, F_OK), 0);
+    free(missing);
+}
+
+// ---- arrays for NumPy ----------------------------------------------------------------------------
+
+// The data of an .npy file, whose header has to begin so.
+static char *read_npy(const char *path, const char *header, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    char *all = cli_alloc(1 << 20, 1);
+    size_t count = fread(all, 1, 1 << 20, file);
+    assert_int_equal(fclose(file), 0);
+    assert_memory_equal(all, "\x93NUMPY\x01\0", 8);
+    size_t at = 10 + (size_t)(uint8_t)all[8] + 256 * (size_t)(uint8_t)all[9];
+    assert_int_equal(at % 64, 0);
+    if (strncmp(all + 10, header, strlen(header)) != 0) fail_msg("%.100s", all + 10);
+    assert_true(all[at - 1] == '\n');
+    *bytes = count - at;
+    memmove(all, all + at, *bytes);
+    return all;
+}
+
+static void logits_are_those_that_the_loss_is_made_of(void **state) {
+    const copies *c = *state;
+    size_t bytes, count = 800;
+    double bits = 0.0;
+    char *path = path_in(c->directory, "logits.npy"), *text = tiny_text("english", count);
+    says(0, "english.txt", "eval", c->pool, c->english, "--logits", path, "--threads", "1", NULL);
+    char *data =
+        read_npy(path, "{'descr': '<f4', 'fortran_order': False, 'shape': (800, 256,), }", &bytes);
+    assert_int_equal(bytes, count * 256 * sizeof(float));
+    for (size_t i = 0; i + 1 < count; i++) {
+        float row[256];
+        double sum = 0.0;
+        memcpy(row, data + i * sizeof row, sizeof row);
+        for (size_t v = 0; v < 256; v++) sum += exp((double)row[v]);
+        bits += (log(sum) - (double)row[(uint8_t)text[i + 1]]) / log(2.0);
+    }
+    assert_true(fabs(bits / (double)(count - 1) - loss(c->pool, "now", c->english)) < 1e-5);
+    says(64, "it exists", "eval", c->pool, c->english, "--logits", path, NULL);
+    says(64, "of one text, and 2 were given", "eval", c->pool, c->english, c->code, "--logits",
+         path, NULL);
+    says(64, "takes no --logits", "eval", c->pool, c->english, "--matrix", "--logits", path, NULL);
+    free(data);
+    free(text);
+    free(path);
+}
+
+static void usage_is_an_array_of_counts(void **state) {
+    const copies *c = *state;
+    size_t bytes;
+    char *path = path_in(c->directory, "usage.npy");
+    json_t *usage = reef_json("usage", c->pool, "--generation", "0", "--npy", path, NULL);
+    const json_t *layer = json_array_get(json_object_get(usage, "layers"), 0);
+    char header[96];
+    size_t experts = (size_t)integer(layer, "experts"),
+           layers = json_array_size(json_object_get(usage, "layers"));
+    snprintf(header, sizeof header,
+             "{'descr': '<i8', 'fortran_order': False, 'shape': (%zu, %zu,), }", layers, experts);
+    char *data = read_npy(path, header, &bytes);
+    assert_int_equal(bytes, layers * experts * sizeof(int64_t));
+    int64_t sum = 0;
+    for (size_t n = 0; n < experts; n++) {
+        int64_t count;
+        memcpy(&count, data + n * sizeof count, sizeof count);
+        sum += count;
+    }
+    assert_true(sum > 0 && sum == integer(layer, "selections"));
+    says(64, "leave --since and --until out", "usage", c->pool, "--since", "1h", "--npy", path,
+         NULL);
+    says(64, "it exists", "usage", c->pool, "--npy", path, NULL);
+    json_decref(usage);
+    free(data);
+    free(path);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void) {
@@ -277,6 +407,10 @@ int main(void) {
         TEST(mistakes_are_named),
         TEST(a_copy_need_not_be_verified),
         TEST(damaged_records_are_told_of),
+        TEST(a_model_becomes_a_new_pool),
+        TEST(mistakes_with_models_are_named),
+        TEST(logits_are_those_that_the_loss_is_made_of),
+        TEST(usage_is_an_array_of_counts),
         TEST(beside_a_daemon_it_exports_and_does_not_import),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -303,6 +303,11 @@ static void one_experiment_at_a_time_works_in_a_directory(void **state) {
     assert_int_equal(r.code, 75);
     assert_non_null(strstr(r.err, "another experiment"));
     program_release(&r);
+    // What is wanted can be asked for beside it.
+    json_t *plan =
+        reef_json("experiment", "isoflop", p->config, "--work", p->work, "--plan", NULL);
+    assert_int_equal(json_array_size(json_object_get(plan, "wanted")), 0);
+    json_decref(plan);
     (void)close(fd);
     free(lock);
 }
@@ -412,6 +417,7 @@ static void quick_takes_the_place_of_other_settings(void **state) {
         reef_json("experiment", "isoflop", config, "--work", work, "--quick", "--plan", NULL);
     assert_true(real(document, "flops") == 8); // two rates of four systems
     json_decref(document);
+    assert_int_equal(access(work, F_OK), -1); // nothing was made for that
     document = reef_json("experiment", "isoflop", config, "--work", work, "--quick", NULL);
     size_t i;
     json_t *cell;

@@ -1,6 +1,8 @@
 // `reef usage` over ranges of time, `reef compact`, and a daemon that compacts by itself.
 #include "tools_world.h"
 
+#include <reef/reef.h> // after the rooms, whose words for failure it shares
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -92,6 +94,18 @@ static void a_range_counts_what_was_used_in_it(void **state) {
     json_decref(document);
 }
 
+// The same through the library.
+static void expect_library(const char *path, uint64_t since, uint64_t until, json_int_t wanted) {
+    reef_error err;
+    reef_pool *pool = NULL;
+    uint64_t counts[EXPERTS], sum = 0;
+    must(reef_pool_open(&pool, path, NULL, &err), &err);
+    must(reef_pool_usage_between(pool, 1, 0, since, until, counts, NULL, EXPERTS, &err), &err);
+    reef_pool_close(pool);
+    for (size_t i = 0; i < EXPERTS; i++) sum += counts[i];
+    assert_int_equal(sum, wanted);
+}
+
 static void usage_of_before_the_windows_is_said_and_kept_apart(void **state) {
     world *w = *state;
     char *pool = new_pool(w, "older");
@@ -102,6 +116,9 @@ static void usage_of_before_the_windows_is_said_and_kept_apart(void **state) {
     assert_int_equal(selections(pool, NULL, NULL), now + 7);
     assert_int_equal(selections(pool, "--since", "500d"), now);
     assert_int_equal(selections(pool, "--until", "3h"), 7);
+    expect_library(pool, 0, 0, now + 7);
+    expect_library(pool, cli_now_ms() - 500 * 24 * HOUR_MS, 0, now);
+    expect_library(pool, 0, cli_now_ms() - 3 * HOUR_MS, 7);
     json_t *document = reef_json("usage", pool, "--since", "500d", NULL);
     assert_int_equal(integer(only_layer(document), "selections_before"), 7);
     json_decref(document);

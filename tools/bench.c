@@ -43,6 +43,11 @@ double bench_proc_bytes(const char *path, const char *field) {
 }
 
 reef_status bench_wants_text(const reef_config *config, reef_error *err) {
+    if (reef_token_bytes(config) != 1)
+        return reef_fail(err, REEF_INVALID,
+                         "this benchmark feeds text of bytes, which --vocab %u does not take: time "
+                         "a run of reef train instead",
+                         config->vocab);
     if (!reef_config_is_vector(config)) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
                      "this benchmark feeds text, which --model vector does not take: time a run of "

@@ -14,6 +14,7 @@ typedef struct loss_chart {
     const uint64_t *truth;
     size_t truth_count; // true boundaries; 0 where they are not known
     bool vectors;       // losses are shares of wrong predictions, otherwise bits per byte
+    bool ids;           // or per token
 } loss_chart;
 
 /** Where a picture goes on the page, axes and labels included. */

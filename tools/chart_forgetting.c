@@ -31,10 +31,6 @@ static value_range range_of(const metrics_matrix *m) {
     return range;
 }
 
-static const char *unit_of(const metrics_matrix *m) {
-    return m->rising ? "accuracy" : "bits per byte";
-}
-
 // Share of the axis from the top, for values beyond it at its end.
 static double depth(const value_range *range, double value) {
     double share = (value - range->low) / (range->high - range->low);
@@ -95,7 +91,7 @@ void chart_forgetting_print(FILE *out, const forgetting_chart *chart) {
         grid[y][COLUMNS] = '\0';
     }
     for (size_t j = 0; j < m->columns; j++) draw_line(grid, m, &range, j);
-    fprintf(out, "%s\n", unit_of(m));
+    fprintf(out, "%s\n", chart->measure);
     for (size_t y = 0; y < ROWS; y++) {
         double value = range.high - (range.high - range.low) * (double)y / (ROWS - 1);
         if (y % LABEL_ROWS == 0)
@@ -192,7 +188,7 @@ static void draw_axes(FILE *out, const forgetting_chart *chart, const value_rang
     svg_text(out, LEFT, 30, 18, "start", SVG_INK,
              m->rising ? "Accuracy on each domain, in every state"
                        : "What each domain costs, in every state");
-    svg_text_upwards(out, LEFT - 48, (TOP + bottom) / 2, SIZE, unit_of(m));
+    svg_text_upwards(out, LEFT - 48, (TOP + bottom) / 2, SIZE, chart->measure);
     if (range->peak <= range->high) return;
     char note[128];
     snprintf(note, sizeof(note), "cut off at %g; the highest is %.1f", range->high, range->peak);

@@ -10,6 +10,7 @@ typedef struct forgetting_chart {
     metrics_matrix matrix;     // at least one row and one column
     const char *const *names;  // of columns
     const char *const *states; // of rows
+    const char *measure;       // what values are, in words: "bits per byte"
 } forgetting_chart;
 
 /** In the terminal: one letter per domain. */

@@ -45,7 +45,9 @@ static axes fit_axes(const loss_chart *chart, chart_box box) {
               .height = box.height - TOP_MARGIN - BOTTOM_MARGIN,
               .x_max = 1,
               .y_max = 1,
-              .title = chart->vectors ? "share told wrong" : "loss (bits per byte)"};
+              .title = chart->vectors ? "share told wrong"
+                       : chart->ids   ? "loss (bits per token)"
+                                      : "loss (bits per byte)"};
     for (size_t i = 0; i < chart->count; i++) {
         a.x_max = fmax(a.x_max, (double)chart->points[i].stream_bytes);
         a.y_max = fmax(a.y_max, (double)chart->points[i].bits_per_byte);

@@ -92,7 +92,10 @@ void chart_loss_print(FILE *out, const loss_chart *chart) {
     }
     y_max = ceil(y_max);
     draw_curve(cells, chart, smooth, x_max, y_max);
-    fprintf(out, "%s\n", chart->vectors ? "share told wrong" : "bits per byte");
+    fprintf(out, "%s\n",
+            chart->vectors ? "share told wrong"
+            : chart->ids   ? "bits per token"
+                           : "bits per byte");
     for (int row = 0; row < ROWS; row++) {
         print_label(out, row, y_max);
         print_row(out, cells[row]);

@@ -133,6 +133,7 @@ static reef_status find_pool(cli_call *cli, reef_error *err) {
         cli->pool = environment;
         return REEF_OK;
     }
+    if (cli->operand_count == 0 && cli->command->traits & CLI_RUNS) return REEF_OK;
     if (cli->operand_count == 0)
         return reef_fail(
             err, REEF_INVALID,

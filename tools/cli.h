@@ -41,6 +41,7 @@ typedef enum cli_traits {
     CLI_DAEMON = 8,    // asks the daemon where one runs: --socket
     CLI_COMPUTES = 16, // runs the model: --threads, --memory
     CLI_ASKS = 32,     // asks people before it goes on: --yes
+    CLI_RUNS = 64,     // becomes reefd: all of its options; its file may name the pool
 } cli_traits;
 
 /** One row of the table of commands. */
@@ -83,11 +84,11 @@ const char *cli_command_guess(const char *name);
 
 // ---- cli_options.c: the options of a command -----------------------------------------------------
 
-/** The options of a command in the order of its help: its own, the configuration's, the common ones. */
+/** The options of a command in the order of its help: its own, the configuration's or reefd's, the common ones. */
 typedef struct cli_options {
     cli_option *options;
     size_t count;
-    char *names; // of configuration fields, with dashes
+    char *names; // of configuration fields with dashes, or of opposites of switches
 } cli_options;
 
 void cli_options_init(cli_options *list, const cli_command *command);
@@ -275,6 +276,20 @@ REEF_MUST_CHECK reef_status cli_file_read(cli_file *file, const char *path, reef
 REEF_MUST_CHECK reef_status cli_text_read(cli_file *file, const char *path, reef_error *err);
 void cli_file_release(cli_file *file); // accepts the zeroed file
 
+// ---- cli_tokens.c: bytes of text, or ids ---------------------------------------------------------
+
+/** Are the pool's tokens ids of a vocabulary, and no bytes of text? */
+bool cli_has_ids(const reef_config *config);
+/** What a loss is counted by: "byte" or "token"; names of figures for programs, and words for people. */
+const char *cli_token_word(const reef_config *config);
+const char *cli_bits_name(const reef_config *config);       // "bits_per_byte"
+const char *cli_bits_words(const reef_config *config);      // "bits per byte"
+const char *cli_perplexity_name(const reef_config *config); // "perplexity_per_byte"
+/** INVALID unless the file holds two or more whole tokens of the vocabulary; the file is released then. */
+REEF_MUST_CHECK reef_status cli_tokens_check(cli_file *file,
+                                             const reef_config *config,
+                                             reef_error *err);
+
 // ---- cli_vectors.c: labelled vectors, and what a model makes of them -----------------------------
 
 /**
@@ -296,6 +311,10 @@ REEF_MUST_CHECK reef_status cli_pool_wants(const cli_pool *pool,
                                            bool vectors,
                                            const char *instead,
                                            reef_error *err);
+/** The same for a language model, and INVALID as well where its tokens are no bytes (cli_tokens.c). */
+REEF_MUST_CHECK reef_status cli_pool_wants_bytes(const cli_pool *pool,
+                                                 const char *instead,
+                                                 reef_error *err);
 
 typedef struct cli_prediction {
     int32_t label, given; // predicted; as it stands in the file, -1 for none

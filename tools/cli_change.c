@@ -43,7 +43,7 @@ reef_status cli_daemon_status(const cli_call *cli, json_t **result, reef_error *
 }
 
 void cli_way_say(const cli_call *cli) {
-    if (!cli->verbose) return;
+    if (!cli->verbose || cli->command->traits & CLI_RUNS) return;
     json_t *running = NULL;
     bool asks = (cli->command->traits & CLI_DAEMON) != 0;
     bool daemon = asks && cli_daemon_status(cli, &running, NULL) != REEF_NOT_FOUND;

@@ -5,15 +5,35 @@
 #include <string.h>
 
 #define HELP_COLUMN 26 // where the explanation of an option begins
+#define COLUMNS 110    // longer explanations go on in the next line
+
+// From the column of explanations on: words up to the last column.
+static void print_wrapped(const char *text) {
+    size_t at = HELP_COLUMN;
+    while (*text) {
+        size_t blanks = strspn(text, " "), word = strcspn(text + blanks, " ");
+        if (at > HELP_COLUMN && at + blanks + word > COLUMNS) {
+            printf("\n%*s", HELP_COLUMN, "");
+            at = HELP_COLUMN;
+            blanks = 0;
+            text += strspn(text, " ");
+        }
+        printf("%.*s", (int)(blanks + word), text);
+        at += blanks + word;
+        text += blanks + word;
+    }
+    printf("\n");
+}
 
 static void print_option(const cli_option *option) {
     char *left = option->value ? cli_format("  --%s %s", option->name, option->value)
                                : cli_format("  --%s", option->name);
     // What does not fit before the column gets a line of its own.
     if (strlen(left) + 2 > HELP_COLUMN)
-        printf("%s\n%*s%s\n", left, HELP_COLUMN, "", option->help);
+        printf("%s\n%*s", left, HELP_COLUMN, "");
     else
-        printf("%-*s%s\n", HELP_COLUMN, left, option->help);
+        printf("%-*s", HELP_COLUMN, left);
+    print_wrapped(option->help);
     free(left);
 }
 

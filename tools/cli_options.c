@@ -1,6 +1,8 @@
 // The options of a command: its own, and those that its row of the table of commands stands for.
 #include "cli.h"
 
+#include "options.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,20 +34,22 @@ static const cli_option COMMON_OPTIONS[] = {
     {0},
 };
 
+static bool list_has(const cli_options *list, const char *name) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->options[i].name, name) == 0) return true;
+    return false;
+}
+
+// What a command explains itself comes before, and stays.
 static void list_add(cli_options *list, const cli_option *options) {
-    for (; options && options->name; options++) list->options[list->count++] = *options;
+    for (; options && options->name; options++)
+        if (!list_has(list, options->name)) list->options[list->count++] = *options;
 }
 
 static size_t options_count(const cli_option *options) {
     size_t count = 0;
     while (options && options[count].name) count++;
     return count;
-}
-
-static bool list_has(const cli_options *list, const char *name) {
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->options[i].name, name) == 0) return true;
-    return false;
 }
 
 // d_model is --d-model.
@@ -66,16 +70,35 @@ static void list_add_config(cli_options *list) {
     }
 }
 
+// What is a setting of reefd; a switch has an opposite, too.
+static void list_add_daemon(cli_options *list) {
+    size_t count, bytes = 0;
+    const reef_option_text *texts = reef_option_texts(&count);
+    for (size_t i = 0; i < count; i++) bytes += strlen(texts[i].name) + sizeof("no-");
+    char *name = list->names = cli_alloc(bytes, 1);
+    for (size_t i = 0; i < count; i++) {
+        const reef_option_text *one = &texts[i];
+        bool setting = one->sample != NULL || one->value != NULL; // --check, --help, --version
+        if (!setting || strcmp(one->name, "pool") == 0) continue;
+        list->options[list->count++] = (cli_option){one->name, one->value, one->help};
+        if (one->value) continue;
+        list->options[list->count++] = (cli_option){name, NULL, "the opposite of the above"};
+        name += sprintf(name, "no-%s", one->name) + 1;
+    }
+}
+
 void cli_options_init(cli_options *list, const cli_command *command) {
-    size_t field_count;
+    size_t field_count, daemon_count;
     reef_config_fields(&field_count);
-    size_t most = options_count(command->manual->options) + field_count +
+    reef_option_texts(&daemon_count);
+    size_t most = options_count(command->manual->options) + field_count + 2 * daemon_count +
                   options_count(POOL_OPTIONS) + options_count(COMPUTE_OPTIONS) +
                   options_count(CHANGE_OPTIONS) + options_count(DAEMON_OPTIONS) +
                   options_count(ASK_OPTIONS) + options_count(COMMON_OPTIONS);
     *list = (cli_options){.options = cli_alloc(most, sizeof(*list->options))};
     list_add(list, command->manual->options);
     if (command->traits & CLI_CONFIG) list_add_config(list);
+    if (command->traits & CLI_RUNS) list_add_daemon(list);
     if (command->traits & CLI_POOL) list_add(list, POOL_OPTIONS);
     if (command->traits & CLI_COMPUTES) list_add(list, COMPUTE_OPTIONS);
     if (command->traits & CLI_CHANGES) list_add(list, CHANGE_OPTIONS);

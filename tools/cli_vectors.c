@@ -44,7 +44,10 @@ reef_status cli_examples_read(cli_file *file,
                               const reef_config *config,
                               reef_error *err) {
     if (reef_config_is_vector(config)) return cli_vectors_read(file, path, config, err);
-    if (!reef_vectors_is_spec(path)) return cli_text_read(file, path, err);
+    if (!reef_vectors_is_spec(path)) {
+        reef_status status = cli_text_read(file, path, err);
+        return status == REEF_OK ? cli_tokens_check(file, config, err) : status;
+    }
     *file = (cli_file){0};
     return reef_fail(
         err, REEF_INVALID,

@@ -106,9 +106,15 @@ static json_t *report_json(const reef_consolidation *report, bool done, double s
     return object;
 }
 
+static const char *unit_of(const reef_consolidation *report) {
+    return report->token_bytes == 1 ? "byte" : "token";
+}
+
 static void print_losses(const reef_consolidation *report, bool done, FILE *out) {
-    static const char *const HEADING[] = {"text of generation", "bytes", "before", "after"};
-    cli_table *table = cli_table_new(done ? ">>>>" : ">>>", HEADING);
+    const char *unit = unit_of(report);
+    const char *const heading[] = {
+        "text of generation", report->token_bytes == 1 ? "bytes" : "tokens", "before", "after"};
+    cli_table *table = cli_table_new(done ? ">>>>" : ">>>", heading);
     char words[CLI_WORD_BYTES];
     for (size_t i = 0; i < report->loss_count; i++) {
         const reef_consolidation_loss *loss = &report->losses[i];
@@ -118,7 +124,7 @@ static void print_losses(const reef_consolidation *report, bool done, FILE *out)
         cli_table_cell(table, "%.4f", loss->before);
         if (done) cli_table_cell(table, "%.4f", loss->after);
     }
-    fprintf(out, "bits per byte on text of the reservoir that nothing is taught from:\n");
+    fprintf(out, "bits per %s on text of the reservoir that nothing is taught from:\n", unit);
     cli_table_print(table, out);
     cli_table_free(table);
 }
@@ -148,8 +154,9 @@ static void print_report(const reef_consolidation *report, bool done, FILE *out)
     if (done)
         fprintf(out, "their bytes in the pool: %s before, %s after\n",
                 cli_bytes(report->bytes_before, before), cli_bytes(report->bytes_after, after));
-    fprintf(out, "generations after the first that fire per byte: %.3f before, %.3f %s\n",
-            report->fired_before, report->fired_after, done ? "after" : "expected");
+    fprintf(out, "generations after the first that fire per %s: %.3f before, %.3f %s\n",
+            unit_of(report), report->fired_before, report->fired_after,
+            done ? "after" : "expected");
     if (done)
         fprintf(out, "the new gate fires on %.2f %% of their text, %.2f %% of other text\n",
                 100 * report->gate_detect, 100 * report->gate_leak);

@@ -1,6 +1,7 @@
 // reef eval: loss on files, now or as of any earlier state; with --matrix, in every state.
 #include "commands.h"
 #include "eval_gates.h"
+#include "eval_logits.h"
 #include "eval_set.h"
 #include "eval_vectors.h"
 #include "eval_words.h"
@@ -18,6 +19,8 @@ static const cli_option OPTIONS[] = {
      "where the gates fire, where they begin to, and what another threshold would do"},
     {"svg", "FILE", "with --gates: also draw what each misses against what it leaks"},
     {"last-word", NULL, "one passage a line, as in LAMBADA: how often its last word is foreseen"},
+    {"logits", "FILE.npy",
+     "also write the logits of the one text, (bytes, 256) floats; row i is about byte i + 1"},
     {"learned", "G,G,...",
      "with --matrix or --gates: the generation in which each file was learned (default: one after "
      "the other, "
@@ -41,6 +44,10 @@ const cli_manual eval_manual = {
              "backward\n"
              "transfer).\n"
              "\n"
+             "Where the pool's tokens are ids (reef init --vocab), files are of two bytes an id, "
+             "little-endian,\n"
+             "and losses are bits and perplexity per token; there are no words.\n"
+             "\n"
              "--last-word reads lines by themselves, and counts the last words of which every byte "
              "is the\n"
              "most likely one, given what stands before it in the line and fits the context.\n"
@@ -52,12 +59,14 @@ const cli_manual eval_manual = {
              "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
              "generation had the most say.",
     .options = OPTIONS,
-    .example = "reef eval reef.pool english.txt code.c\n"
-               "reef eval reef.pool --as-of 0 english.txt\n"
-               "reef eval reef.pool --last-word lambada.txt\n"
-               "reef eval reef.pool --matrix english.txt code.c\n"
-               "reef eval reef.pool --gates --learned 0,1 --svg gates.svg english=english.txt c=code.c\n"
-               "reef eval mnist.pool idx:t10k-images.gz,t10k-labels.gz",
+    .example =
+        "reef eval reef.pool english.txt code.c\n"
+        "reef eval reef.pool --as-of 0 english.txt\n"
+        "reef eval reef.pool --last-word lambada.txt\n"
+        "reef eval reef.pool --logits logits.npy english.txt\n"
+        "reef eval reef.pool --matrix english.txt code.c\n"
+        "reef eval reef.pool --gates --learned 0,1 --svg gates.svg english=english.txt c=code.c\n"
+        "reef eval mnist.pool idx:t10k-images.gz,t10k-labels.gz",
 };
 
 typedef struct file_score {
@@ -103,6 +112,31 @@ static json_t *last_words_json(const eval_last_words *last) {
                      cli_real(last->bits / all));
 }
 
+static void print_shares(cli_table *table, const file_score *score, uint32_t generations) {
+    char *shares = cli_shares(score->fire_share, generations);
+    cli_table_cell(table, "%s", shares);
+    free(shares);
+}
+
+static void print_ids(const cli_file *files,
+                      const file_score *scores,
+                      size_t count,
+                      uint32_t generations) {
+    static const char *const HEADING[] = {"file", "tokens", "bits/token", "perplexity/token",
+                                          "fired % by generation"};
+    cli_table *table = cli_table_new("<>>><", HEADING);
+    for (size_t i = 0; i < count; i++) {
+        char words[CLI_WORD_BYTES];
+        cli_table_cell(table, "%s", files[i].path);
+        cli_table_cell(table, "%s", cli_count(scores[i].score.bytes, words));
+        cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
+        cli_table_cell(table, "%.4g", exp2(scores[i].score.bits_per_byte));
+        print_shares(table, &scores[i], generations);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
 static void print_scores(const cli_file *files,
                          const file_score *scores,
                          size_t count,
@@ -116,23 +150,30 @@ static void print_scores(const cli_file *files,
     cli_table *table = cli_table_new("<>>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
-        char *shares = cli_shares(scores[i].fire_share, generations);
         cli_table_cell(table, "%s", files[i].path);
         cli_table_cell(table, "%s", cli_count(scores[i].score.bytes, words));
         cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
         cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
         cli_table_cell(table, "%.4g", eval_word_perplexity(scores[i].score.bits, scores[i].words));
-        cli_table_cell(table, "%s", shares);
-        free(shares);
+        print_shares(table, &scores[i], generations);
     }
     cli_table_print(table, stdout);
     cli_table_free(table);
 }
 
-static json_t *score_json(const cli_file *file, const file_score *score, uint32_t generations) {
+static json_t *score_json(const cli_file *file,
+                          const file_score *score,
+                          uint32_t generations,
+                          bool ids) {
     json_t *shares = json_array();
     for (uint32_t g = 0; g < generations; g++)
         json_array_append_new(shares, cli_real(score->fire_share[g]));
+    if (ids)
+        return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", cli_path(file->path), "tokens",
+                         (json_int_t)score->score.bytes, "bits", cli_real(score->score.bits),
+                         "bits_per_token", cli_real(score->score.bits_per_byte),
+                         "perplexity_per_token", cli_real(exp2(score->score.bits_per_byte)),
+                         "fire_share", shares);
     json_t *object = json_pack(
         "{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "file", cli_path(file->path), "bytes",
         (json_int_t)score->score.bytes, "words", (json_int_t)score->words, "bits",
@@ -149,15 +190,16 @@ static reef_status answer(cli_call *cli,
                           const cli_file *files,
                           const file_score *scores,
                           uint32_t generations,
+                          bool ids,
                           reef_error *err) {
     if (!cli->json) {
-        print_scores(files, scores, cli->operand_count, generations);
+        (ids ? print_ids : print_scores)(files, scores, cli->operand_count, generations);
         if (cli_text(cli, "last-word")) print_last_words(files, scores, cli->operand_count);
         return REEF_OK;
     }
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
-        json_array_append_new(array, score_json(&files[i], &scores[i], generations));
+        json_array_append_new(array, score_json(&files[i], &scores[i], generations, ids));
     return cli_answer(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
 }
 
@@ -175,7 +217,13 @@ static reef_status eval_once(cli_call *cli,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) return status;
     bool last_word = cli_text(cli, "last-word") != NULL;
-    if (last_word) status = cli_pool_wants(pool, false, "leave --last-word out", err);
+    if (last_word) status = cli_pool_wants_bytes(pool, "leave --last-word out", err);
+    if (status != REEF_OK) {
+        reef_model_close(model);
+        return status;
+    }
+    if (cli_text(cli, "logits")) status = cli_pool_wants(pool, false, "leave --logits out", err);
+    if (status == REEF_OK) status = eval_logits_write(cli, model, files, err);
     if (status != REEF_OK) {
         reef_model_close(model);
         return status;
@@ -185,6 +233,7 @@ static reef_status eval_once(cli_call *cli,
         reef_model_close(model);
         return status;
     }
+    bool ids = cli_has_ids(&pool->config);
     uint32_t generations = reef_model_generation_count(model);
     file_score *scores = cli_alloc(cli->operand_count, sizeof(*scores));
     uint64_t total = 0;
@@ -194,14 +243,14 @@ static reef_status eval_once(cli_call *cli,
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++) {
         scores[i].fire_share = cli_alloc(generations, sizeof(double));
         scores[i].score.fire_share = scores[i].fire_share;
-        scores[i].words = eval_word_count(files[i].bytes, files[i].count);
+        if (!ids) scores[i].words = eval_word_count(files[i].bytes, files[i].count);
         status = score_file(model, &files[i], &progress, NULL, &scores[i].score, err);
     }
     progress.total *= last_word ? 2 : 1;
     for (size_t i = 0; last_word && i < cli->operand_count && status == REEF_OK; i++)
         status = eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
     cli_progress_end(&progress);
-    if (status == REEF_OK) status = answer(cli, as_of, files, scores, generations, err);
+    if (status == REEF_OK) status = answer(cli, as_of, files, scores, generations, ids, err);
     for (size_t i = 0; i < cli->operand_count; i++) free(scores[i].fire_share);
     free(scores);
     reef_model_close(model);
@@ -230,9 +279,11 @@ static reef_status eval_matrix(cli_call *cli,
                                cli_pool *pool,
                                const cli_file *files,
                                reef_error *err) {
-    if (cli_text(cli, "as-of") || cli_text(cli, "last-word"))
-        return reef_fail(err, REEF_INVALID, "--matrix evaluates every state: it takes no --%s",
-                         cli_text(cli, "as-of") ? "as-of" : "last-word");
+    static const char *const ONE_STATE[] = {"as-of", "last-word", "logits"};
+    for (size_t i = 0; i < sizeof ONE_STATE / sizeof *ONE_STATE; i++)
+        if (cli_text(cli, ONE_STATE[i]))
+            return reef_fail(err, REEF_INVALID, "--matrix evaluates every state: it takes no --%s",
+                             ONE_STATE[i]);
     size_t *learned = cli_alloc(cli->operand_count, sizeof(*learned));
     cli_matrix matrix = {0};
     reef_status status =

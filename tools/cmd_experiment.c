@@ -15,7 +15,7 @@ static const cli_option OPTIONS[] = {
     {"data", "DIR", "where the paths in the file begin (default: the file's own directory)"},
     {"jobs", "N", "models that are trained at a time, each on its share of the cores (default 1)"},
     {"quick", NULL, "with the section [quick] of the file: shapes, not results"},
-    {"plan", NULL, "only say what is wanted and not done yet"},
+    {"plan", NULL, "only say what is wanted and not done yet; also while it runs"},
     {"keep-pools", NULL, "keep the pool of every model, not of the best ones only"},
     {"cell", "ID", "train this one model; what the command starts itself with"},
     {0},
@@ -143,7 +143,9 @@ static reef_status begin(run *r, reef_error *err) {
     r->csv = cli_format("%s/%s.csv", r->work.directory, kind_name(r));
     if (r->kind != EXPERIMENT_DATASETS) // a table
         r->svg = cli_format("%s/%s.svg", r->work.directory, kind_name(r));
-    if (!cli_text(cli, "cell")) status = experiment_lock(r->work.directory, &r->lock, err);
+    // A plan only reads, also beside the run that it is of; a cell is that run's.
+    if (!cli_text(cli, "cell") && !cli_text(cli, "plan"))
+        status = experiment_lock(r->work.directory, &r->lock, err);
     return status == REEF_OK ? experiment_results_read(r->work.directory, &r->results, err)
                              : status;
 }

@@ -192,12 +192,12 @@ static void on_signal(int number) {
     stop_signal = number;
 }
 
-static bool is_stopped(void) {
+bool export_is_stopped(void) {
     return stop_signal != 0;
 }
 
 // The first signal asks for an end that leaves nothing behind, the second one is the system's.
-static void catch_signals(void) {
+void export_catch_signals(void) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
     sigemptyset(&action.sa_mask);
@@ -209,7 +209,7 @@ static void catch_signals(void) {
 }
 
 // For who waits for this process it ended as by the signal.
-static void end_as_signalled(void) {
+void export_end_as_signalled(void) {
     if (stop_signal == 0) return;
     (void)signal(stop_signal, SIG_DFL);
     (void)raise(stop_signal);
@@ -224,15 +224,16 @@ reef_status cmd_export_generation(cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
-    catch_signals();
-    const reef_export_options options = {
-        .force = cli_text(cli, "force") != NULL, .dry_run = cli->dry_run, .stopped = is_stopped};
+    export_catch_signals();
+    const reef_export_options options = {.force = cli_text(cli, "force") != NULL,
+                                         .dry_run = cli->dry_run,
+                                         .stopped = export_is_stopped};
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_INVALID, "%.160s exists; --force replaces it", path);
     if (status == REEF_OK)
         status = reef_generation_export(store, generation, path, &options, &file, err);
     reef_store_close(store);
-    if (status == REEF_BUSY) end_as_signalled();
+    if (status == REEF_BUSY) export_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
         json_t *document = generation_file_json(&file, path);

@@ -108,7 +108,7 @@ reef_status cmd_generate(cli_call *cli, reef_error *err) {
     reef_status status = read_request(cli, &r, err);
     if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status = cli_pool_wants(&pool, false, "reef predict names the class of each vector", err);
+        status = cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK)
         status = reef_model_open(
             &model, pool.store, cli_text(cli, "as-of"),

@@ -15,6 +15,7 @@ static const cli_option OPTIONS[] = {
      "with a unit, such as 2G: the largest of these sizes that leaves half of it to later "
      "generations; without one, "
      "of a vector model: examples, with their labels, that are kept as a sample of the past"},
+    {"from", "FILE", "a model that `reef export model` wrote: its weights and its configuration"},
     {"config-out", "FILE", "also write a configuration file for reefd, every setting explained"},
     {"no-probe", NULL, "with --size or --memory: do not train for two seconds to measure"},
     {0},
@@ -29,13 +30,20 @@ const cli_manual init_manual = {
              "them, and steps of "
              "training\n"
              "on a temporary pool of made-up data say how fast that is here. Without, sizes are "
-             "those of medium.",
+             "those of medium.\n"
+             "\n"
+             "With --from the new pool has the generations of a file: sealed ones stay sealed, the "
+             "open one goes\n"
+             "on with an optimiser that begins anew, and losses are to the bit those of the pool "
+             "that it comes\n"
+             "from. Options beside it change its configuration where its tensors still fit.",
     .options = OPTIONS,
     .example = "reef init reef.pool\n"
                "reef init reef.pool --size small --config-out reef.ini\n"
                "reef init reef.pool --memory 2G --dry-run\n"
                "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
                "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16\n"
+               "reef init new.pool --from model.safetensors --learning-rate 0.001\n"
                "reef init mnist.pool --model vector --inputs 784",
 };
 
@@ -57,8 +65,10 @@ static json_t *measured(const cli_call *cli, uint64_t value) {
 
 static void print_text_model(const reef_config *config) {
     char words[CLI_WORD_BYTES];
-    printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " bytes\n",
-           config->model, config->layers, config->d_model, config->context);
+    printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " %ss\n",
+           config->model, config->layers, config->d_model, config->context, cli_token_word(config));
+    if (cli_has_ids(config))
+        printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
     printf("  experts     %s", cli_count(experts_of(config), words));
     printf(" (%" PRIu32 " x %" PRIu32 " in each of %" PRIu32 " layers; --ffw %s)\n", config->side,
            config->side, cli_peer_layers(config), config->ffw);
@@ -85,9 +95,15 @@ static void print_layer(const reef_config *config) {
 typedef struct making {
     reef_config config;
     init_size size;
-    init_probe probe; // all-zero: none ran
+    init_probe probe;     // all-zero: none ran
+    const char *from;     // NULL: it begins with what is drawn from the seed
+    reef_model_file file; // that it comes from
     uint64_t parameters, file_bytes;
 } making;
+
+static uint64_t experts_made(const making *m) {
+    return m->from ? m->file.experts : experts_of(&m->config);
+}
 
 static json_t *size_json(const making *m) {
     if (!m->size.name) return json_null();
@@ -103,11 +119,11 @@ static json_t *size_json(const making *m) {
 
 static json_t *making_json(const cli_call *cli, const making *m) {
     const char *file = cli_text(cli, "config-out");
-    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o}", "pool", cli_path(cli->pool),
-                     "created", !cli->dry_run, "experts", (json_int_t)experts_of(&m->config),
-                     "parameters", measured(cli, m->parameters), "file_bytes",
-                     measured(cli, m->file_bytes), "config", config_json(&m->config), "size",
-                     size_json(m), "config_file",
+    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pool", cli_path(cli->pool),
+                     "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
+                     measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes),
+                     "config", config_json(&m->config), "size", size_json(m), "from",
+                     m->from ? model_file_json(&m->file, m->from) : json_null(), "config_file",
                      file && !cli->dry_run ? cli_path(file) : json_null());
 }
 
@@ -134,7 +150,8 @@ static void print_size(FILE *out, const making *m) {
             vectors ? cli_count((uint64_t)rate, words) : cli_bytes((uint64_t)rate, words),
             vectors ? " examples" : "", m->probe.steps, m->probe.seconds);
     if (!vectors)
-        fprintf(out, "  a day       %s of text\n", cli_bytes((uint64_t)(rate * 86400), words));
+        fprintf(out, "  a day       %s of %s\n", cli_bytes((uint64_t)(rate * 86400), words),
+                cli_has_ids(&m->config) ? "token ids, two bytes each" : "text");
 }
 
 static reef_status answer(cli_call *cli, const making *m, reef_error *err) {
@@ -146,6 +163,7 @@ static reef_status answer(cli_call *cli, const making *m, reef_error *err) {
     bool layer = reef_config_is_layer(&m->config);
     (vector ? print_vector_model : layer ? print_layer : print_text_model)(&m->config);
     print_size(stdout, m);
+    if (m->from) model_file_print(&m->file, m->from);
     if (cli->dry_run) return REEF_OK;
     printf("  parameters  %s\n", cli_count(m->parameters, words));
     printf("  on disk     %s\n", cli_bytes(m->file_bytes, words));
@@ -153,6 +171,9 @@ static reef_status answer(cli_call *cli, const making *m, reef_error *err) {
         printf("wrote %s; name a source in it, then: reefd --config %s\n", file, file);
     else if (layer)
         printf("next: a program that uses libreef, or reef.torch (docs/LIBRARY.md)\n");
+    else if (cli_has_ids(&m->config))
+        printf("next: reef train %s FILE (token ids of two bytes each, little-endian)\n",
+               cli->pool);
     else
         printf("next: reefd --pool %s --source %s\n", cli->pool,
                vector ? "idx:IMAGES,LABELS (or npy:, csv:, jsonl:)" : "FILE");
@@ -205,8 +226,12 @@ static reef_status check_path(const char *path, reef_error *err) {
 }
 
 // Before anything is made: the file must be new as well.
-static reef_status check_file(const cli_call *cli, reef_error *err) {
+static reef_status check_file(const cli_call *cli, const making *m, reef_error *err) {
     const char *path = cli_text(cli, "config-out");
+    if (path && cli_has_ids(&m->config))
+        return reef_fail(err, REEF_INVALID,
+                         "--config-out is a file for reefd, which reads no token ids: reef train "
+                         "does");
     if (!path || access(path, F_OK) != 0) return REEF_OK;
     return reef_fail(err, REEF_INVALID, "cannot write %.120s: it exists; choose another name",
                      path);
@@ -221,15 +246,21 @@ static reef_status probe(const cli_call *cli, making *m, reef_error *err) {
     return status;
 }
 
+static reef_status make(const cli_call *cli, making *m, reef_error *err) {
+    if (m->from)
+        return reef_pool_from_model(cli->pool, m->from, &m->config, cli->dry_run, &m->file, err);
+    return cli->dry_run ? REEF_OK : reef_pool_init(cli->pool, &m->config, err);
+}
+
 reef_status cmd_init(cli_call *cli, reef_error *err) {
-    making m = {0};
+    making m = {.from = cli_text(cli, "from")};
     reef_status status = init_configure(cli, &m.config, &m.size, err);
     if (status == REEF_OK) status = check_path(cli->pool, err);
-    if (status == REEF_OK) status = check_file(cli, err);
+    if (status == REEF_OK) status = check_file(cli, &m, err);
     if (status == REEF_OK) status = probe(cli, &m, err);
+    if (status == REEF_OK) status = make(cli, &m, err);
     if (status == REEF_OK && !cli->dry_run) {
-        status = reef_pool_init(cli->pool, &m.config, err);
-        if (status == REEF_OK) status = measure(cli, &m.parameters, &m.file_bytes, err);
+        status = measure(cli, &m.parameters, &m.file_bytes, err);
         if (status == REEF_OK) status = write_config(cli, &m, err);
     }
     return status == REEF_OK ? answer(cli, &m, err) : status;

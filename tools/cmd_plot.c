@@ -35,7 +35,9 @@ static json_t *chart_json(const loss_chart *chart) {
         json_array_append_new(points,
                               json_pack("{s:I, s:I, s:o, s:I}", "step", (json_int_t)point->step,
                                         "stream_bytes", (json_int_t)point->stream_bytes,
-                                        chart->vectors ? "error_share" : "bits_per_byte",
+                                        chart->vectors ? "error_share"
+                                        : chart->ids   ? "bits_per_token"
+                                                       : "bits_per_byte",
                                         cli_real((double)point->bits_per_byte), "generation",
                                         (json_int_t)point->generation));
     }
@@ -70,7 +72,8 @@ reef_status cmd_plot_loss(cli_call *cli, reef_error *err) {
     if (status == REEF_OK) {
         loss_chart chart = {.points = points.points,
                             .count = points.count,
-                            .vectors = reef_config_is_vector(&pool.config)};
+                            .vectors = reef_config_is_vector(&pool.config),
+                            .ids = cli_has_ids(&pool.config)};
         found = chart_boundaries(&pool, &chart.found_count);
         chart.found = found;
         status = show(cli, &chart, err);

@@ -33,6 +33,7 @@ typedef struct plot {
     double *values;
     char **names, **states;
     size_t rows, columns;
+    bool ids; // losses are of tokens that are no bytes
     bool rising;
 } plot;
 
@@ -64,6 +65,7 @@ static reef_status measure_set(
     if (status != REEF_OK) return status;
     plot_init(p, matrix.rows, matrix.columns);
     p->rising = matrix.rising;
+    p->ids = cli_has_ids(&pool->config);
     memcpy(p->values, matrix.bits, p->rows * p->columns * sizeof(double));
     for (size_t j = 0; j < p->columns; j++) p->names[j] = cli_format("%s", set->domains[j].name);
     for (size_t i = 0; i < p->rows; i++) {
@@ -110,6 +112,7 @@ static reef_status read_document(plot *p,
                          path);
     plot_init(p, rows, columns);
     p->rising = strcmp(measure, "accuracy") == 0;
+    p->ids = strcmp(measure, "bits_per_token") == 0;
     for (size_t i = 0; i < rows; i++) {
         // A domain for each file gives the shorter name.
         const json_t *file = json_object_get(json_array_get(files, i - 1), "file");
@@ -148,7 +151,10 @@ static forgetting_chart chart_of(const plot *p) {
                                          .values = p->values,
                                          .rising = p->rising},
                               .names = (const char *const *)p->names,
-                              .states = (const char *const *)p->states};
+                              .states = (const char *const *)p->states,
+                              .measure = p->rising ? "accuracy"
+                                         : p->ids  ? "bits per token"
+                                                   : "bits per byte"};
 }
 
 static reef_status write_svg(const forgetting_chart *chart, const char *path, reef_error *err) {
@@ -178,9 +184,11 @@ static json_t *chart_json(const plot *p, const metrics_matrix *matrix) {
     for (size_t j = 0; j < p->columns; j++)
         json_array_append_new(forgetting, cli_real(metrics_forgetting_max(matrix, j)));
     return json_pack("{s:s, s:o, s:o, s:o, s:o}", "measure",
-                     p->rising ? "accuracy" : "bits_per_byte", "domains",
-                     texts_json(p->names, p->columns), "states", texts_json(p->states, p->rows),
-                     "matrix", rows, "forgetting", forgetting);
+                     p->rising ? "accuracy"
+                     : p->ids  ? "bits_per_token"
+                               : "bits_per_byte",
+                     "domains", texts_json(p->names, p->columns), "states",
+                     texts_json(p->states, p->rows), "matrix", rows, "forgetting", forgetting);
 }
 
 static reef_status show(cli_call *cli, const plot *p, reef_error *err) {

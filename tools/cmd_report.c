@@ -600,7 +600,7 @@ reef_status cmd_report(cli_call *cli, reef_error *err) {
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         status =
-            cli_pool_wants(&pool, false, "reef eval --matrix shows accuracy and forgetting", err);
+            cli_pool_wants_bytes(&pool, "reef eval --matrix shows accuracy and forgetting", err);
     if (status == REEF_OK) status = read_request(&r, cli, err);
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);

@@ -151,7 +151,7 @@ reef_status cmd_score(cli_call *cli, reef_error *err) {
     status = cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
     if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status = cli_pool_wants(&pool, false, "reef predict names the class of each vector", err);
+        status = cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK) status = cli_text_read(&file, cli->operands[0], err);
     if (status == REEF_OK)
         status = reef_model_open(

@@ -58,14 +58,15 @@ static reef_status answer_json(cli_call *cli,
         err);
 }
 
-static void print_loss(const json_t *result) {
+static void print_loss(const reef_config *config, const json_t *result) {
     char words[CLI_WORD_BYTES];
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(result, "loss_bytes"));
     if (bytes == 0)
         printf("there is no sample of its text to measure its loss on\n");
     else
-        printf("loss on %s bytes of its own text: %.6f bits per byte before, %.6f after\n",
-               cli_count(bytes, words), json_real_value(json_object_get(result, "loss_before")),
+        printf("loss on %s %ss of its own text: %.6f %s before, %.6f after\n",
+               cli_count(bytes, words), cli_token_word(config),
+               json_real_value(json_object_get(result, "loss_before")), cli_bits_words(config),
                json_real_value(json_object_get(result, "loss_after")));
 }
 
@@ -84,7 +85,7 @@ static void print_answer(const cli_call *cli,
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
            would, sealed, cli_count(cli_generation_experts(pool, old), words),
            vectors ? "example" : "byte", cli_stream_units(config, old->opened_at), dtype);
-    if (!cli->dry_run && !vectors) print_loss(result);
+    if (!cli->dry_run && !vectors) print_loss(config, result);
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts%s)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, side, side,
            vectors ? "" : " in each PEER layer");

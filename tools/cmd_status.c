@@ -22,15 +22,17 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
     json_t *last = points->count ? cli_real((double)points->points[points->count - 1].bits_per_byte)
                                  : json_null();
     bool vectors = reef_config_is_vector(&pool->config);
-    json_t *object =
-        json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
-                  cli_path(cli->pool), "state", "idle", "strategy", pool->config.strategy, "task",
-                  (json_int_t)pool->tasks.task, "step", (json_int_t)pool->commit.step,
-                  "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
-                  (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
-                  vectors ? "last_error_share" : "last_bits_per_byte", last, "experts",
-                  (json_int_t)experts, "experts_open", (json_int_t)experts_open, "file_bytes",
-                  (json_int_t)pool->file_bytes, "last_commit", cli_commit_json(&pool->commit));
+    json_t *object = json_pack(
+        "{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
+        cli_path(cli->pool), "state", "idle", "strategy", pool->config.strategy, "task",
+        (json_int_t)pool->tasks.task, "step", (json_int_t)pool->commit.step, "stream_bytes",
+        (json_int_t)pool->commit.stream_bytes, "generation", (json_int_t)open->generation,
+        "opened_at", (json_int_t)open->opened_at,
+        vectors                      ? "last_error_share"
+        : cli_has_ids(&pool->config) ? "last_bits_per_token"
+                                     : "last_bits_per_byte",
+        last, "experts", (json_int_t)experts, "experts_open", (json_int_t)experts_open,
+        "file_bytes", (json_int_t)pool->file_bytes, "last_commit", cli_commit_json(&pool->commit));
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
     json_object_set_new(object, "recycled_experts",
                         json_integer((json_int_t)pool->tasks.recycled_experts));
@@ -210,6 +212,7 @@ static void print_status(const json_t *status, bool daemon) {
     print_count(status, "experts_open", "", "of them in the open generation");
     print_number(status, "bits_per_byte", "loss", "bits per byte (median of recent batches)");
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
+    print_number(status, "last_bits_per_token", "last batch", "bits per token");
     print_share(status, "error_share", "recent batches");
     print_share(status, "last_error_share", "last batch");
     if (json_is_integer(json_object_get(status, "file_bytes"))) {

@@ -37,7 +37,8 @@ const cli_manual top_manual = {
              "experts are used, once a second. Says so when training or the daemon stands still; "
              "when the daemon "
              "goes\n"
-             "away the last commit is shown, and a new daemon is waited for. q ends it.",
+             "away the last commit is shown, and a new daemon is waited for. q ends it, ^Z\n"
+             "leaves it for a while.",
     .options = OPTIONS,
     .example = "reef top reef.pool\n"
                "reef top reef.pool --once",
@@ -177,7 +178,7 @@ static void listen_to(top *t) {
 
 // ---- the terminal --------------------------------------------------------------------------------
 
-static volatile sig_atomic_t ended, resized;
+static volatile sig_atomic_t ended, resized, suspended, continued;
 
 static void on_end(int number) {
     (void)number;
@@ -189,27 +190,59 @@ static void on_resize(int number) {
     resized = 1;
 }
 
-static struct termios terminal_before;
+static void on_suspend(int number) {
+    (void)number;
+    suspended = 1;
+}
+
+static void on_continue(int number) {
+    (void)number;
+    continued = 1;
+}
+
+static void listen_to_signals(void) {
+    static const struct {
+        int number;
+        void (*handler)(int);
+    } SIGNALS[] = {{SIGINT, on_end},      {SIGTERM, on_end},     {SIGHUP, on_end},
+                   {SIGWINCH, on_resize}, {SIGTSTP, on_suspend}, {SIGCONT, on_continue}};
+    for (size_t i = 0; i < sizeof(SIGNALS) / sizeof(SIGNALS[0]); i++)
+        sigaction(SIGNALS[i].number, &(struct sigaction){.sa_handler = SIGNALS[i].handler}, NULL);
+}
+
+static struct termios terminal_before; // as it is left
+
+// In the background this stops until the shell brings the program to the front, and a signal says that it has.
+static void terminal_set(const struct termios *modes) {
+    while (tcsetattr(STDIN_FILENO, TCSANOW, modes) != 0 && errno == EINTR) continue;
+}
+
+static void terminal_take(void) {
+    struct termios raw = terminal_before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    terminal_set(&raw);
+    fputs("\033[?1049h\033[?25l", stdout); // a screen of its own, without a cursor
+}
 
 static void terminal_begin(void) {
-    struct termios raw;
-    struct sigaction end = {.sa_handler = on_end}, resize = {.sa_handler = on_resize};
-    sigaction(SIGINT, &end, NULL);
-    sigaction(SIGTERM, &end, NULL);
-    sigaction(SIGHUP, &end, NULL);
-    sigaction(SIGWINCH, &resize, NULL);
-    if (tcgetattr(STDIN_FILENO, &terminal_before) == 0) {
-        raw = terminal_before;
-        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-        tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    }
-    fputs("\033[?1049h\033[?25l", stdout); // a screen of its own, without a cursor
+    tcgetattr(STDIN_FILENO, &terminal_before); // show_live has seen that it is one
+    terminal_take();
 }
 
 static void terminal_end(void) {
     fputs("\033[?25h\033[?1049l", stdout);
     fflush(stdout);
-    tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+    terminal_set(&terminal_before);
+}
+
+// ^Z: give the terminal back, and stop as if the signal had never been caught.
+static void suspend(void) {
+    suspended = 0;
+    terminal_end();
+    sigaction(SIGTSTP, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    raise(SIGTSTP); // returns when the shell lets it go on
+    listen_to_signals();
+    terminal_take();
 }
 
 static void terminal_size(size_t *columns, size_t *rows) {
@@ -264,10 +297,22 @@ static void refresh_pool(top *t) {
         (void)!look_at_pool(t, NULL);
 }
 
+// Back from where no time was this program's: whoever stopped it may have used the terminal, and nobody was asked.
+static void come_back(top *t) {
+    if (suspended)
+        suspend();
+    else
+        terminal_take();
+    continued = 0;
+    t->heard = t->advanced = cli_clock();
+}
+
 static void run(top *t) {
     double next = cli_clock();
+    listen_to_signals();
     terminal_begin();
     while (!ended) {
+        if (suspended || continued) come_back(t);
         double now = cli_clock();
         if (now >= next) {
             ask(t);

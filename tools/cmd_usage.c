@@ -1,5 +1,6 @@
 // reef usage: how evenly the experts of one generation are used, layer by layer, always or in a range of time.
 #include "commands.h"
+#include "npy_file.h"
 #include "usage_json.h"
 
 #include <inttypes.h>
@@ -16,6 +17,7 @@ static const cli_option OPTIONS[] = {
     {"since", "TIME",
      "only what was used from then on: 2024-05-01, 2024-05-01T12:00, or 3h or 2d ago"},
     {"until", "TIME", "only what was used before then"},
+    {"npy", "FILE.npy", "also write how often each expert was chosen: (layers, experts) integers"},
     {0},
 };
 
@@ -35,9 +37,12 @@ const cli_manual usage_manual = {
         "which\n"
         "they reach. What is older is known in total only, and counts when --since is not given. "
         "Times\n"
-        "are local.",
+        "are local.\n"
+        "\n"
+        "--npy writes the counts since ever, a row for each of the layers that are shown.",
     .options = OPTIONS,
     .example = "reef usage reef.pool --generation 0\n"
+               "reef usage reef.pool --generation 0 --npy usage.npy\n"
                "reef usage reef.pool --since 3h --layer 0\n"
                "reef usage reef.pool --since 2024-05-01 --until 2024-05-02T12:00 --json",
 };
@@ -225,6 +230,45 @@ static reef_status show(cli_call *cli, cli_pool *pool, const request *asked, ree
     return status;
 }
 
+// A row of counts for each layer that is shown.
+static reef_status write_layer(
+    cli_pool *pool, const request *asked, uint32_t layer, npy_file *npy, reef_error *err) {
+    reef_txn *txn = NULL;
+    size_t count = (size_t)asked->generation->side * asked->generation->side;
+    reef_usage *usage = cli_alloc(count, sizeof *usage);
+    int64_t *counts = cli_alloc(count, sizeof *counts);
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK)
+        status = reef_usage_read(txn, asked->generation->generation, layer, count, usage, err);
+    reef_txn_abort(txn);
+    for (size_t n = 0; n < count; n++) counts[n] = (int64_t)usage[n].count;
+    if (status == REEF_OK) status = npy_write(npy, counts, count * sizeof *counts, err);
+    free(counts);
+    free(usage);
+    return status;
+}
+
+static reef_status write_counts(const cli_call *cli,
+                                cli_pool *pool,
+                                const request *asked,
+                                reef_error *err) {
+    const char *path = cli_text(cli, "npy");
+    uint64_t shape[] = {0, (uint64_t)asked->generation->side * asked->generation->side};
+    npy_file npy = {0};
+    if (path == NULL) return REEF_OK;
+    if (asked->ranged)
+        return reef_fail(err, REEF_INVALID,
+                         "--npy writes counts since ever: leave --since and --until out");
+    for (uint32_t l = asked->first; l < asked->end; l++)
+        shape[0] += cli_layer_is_peer(&pool->config, l);
+    reef_status status = npy_create(&npy, path, false, "<i8", 2, shape, err);
+    for (uint32_t l = asked->first; status == REEF_OK && l < asked->end; l++)
+        if (cli_layer_is_peer(&pool->config, l)) status = write_layer(pool, asked, l, &npy, err);
+    if (status == REEF_OK) status = npy_finish(&npy, err);
+    npy_abandon(&npy);
+    return status;
+}
+
 reef_status cmd_usage(cli_call *cli, reef_error *err) {
     cli_pool pool;
     request asked = {0};
@@ -237,6 +281,7 @@ reef_status cmd_usage(cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = choose(cli, &pool, &asked.generation, err);
     if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);
     if (status == REEF_OK) status = choose_times(cli, &asked, err);
+    if (status == REEF_OK) status = write_counts(cli, &pool, &asked, err);
     if (status == REEF_OK) status = show(cli, &pool, &asked, err);
     cli_pool_close(&pool);
     return status;

@@ -7,6 +7,7 @@
 // function, in the order of the table
 #define CLI_RUN_LIST(X)                                                                            \
     X(init)                                                                                        \
+    X(run)                                                                                         \
     X(train)                                                                                       \
     X(status)                                                                                      \
     X(top)                                                                                         \
@@ -32,12 +33,14 @@
     X(snapshot_prune)                                                                              \
     X(export_pool)                                                                                 \
     X(export_generation)                                                                           \
+    X(export_model)                                                                                \
     X(import)                                                                                      \
     X(eval)                                                                                        \
     X(predict)                                                                                     \
     X(score)                                                                                       \
     X(generate)                                                                                    \
     X(generations)                                                                                 \
+    X(experts)                                                                                     \
     X(usage)                                                                                       \
     X(compact)                                                                                     \
     X(timeline)                                                                                    \
@@ -85,5 +88,13 @@ REEF_MUST_CHECK reef_status generations_list(cli_pool *pool,
 /** What a file of a generation holds, the caller's; `reef import` shows it too. */
 json_t *generation_file_json(const reef_generation_file *file, const char *path);
 void generation_file_print(const reef_generation_file *file, const char *path);
+/** The same of a file of a whole model; `reef init --from` shows it too. */
+json_t *model_file_json(const reef_model_file *file, const char *path);
+void model_file_print(const reef_model_file *file, const char *path);
+
+/** An export ends without a trace after the first signal; for who waits for the process it ended as by that. */
+void export_catch_signals(void);
+bool export_is_stopped(void);
+void export_end_as_signalled(void);
 
 #endif

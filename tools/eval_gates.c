@@ -15,9 +15,11 @@
 static reef_status read_texts(gate_texts *texts,
                               const cli_call *cli,
                               size_t generations,
+                              const reef_config *config,
                               reef_error *err) {
     size_t count = cli->operand_count;
     *texts = (gate_texts){.count = count,
+                          .token_bytes = reef_token_bytes(config),
                           .names = cli_alloc(count, sizeof(*texts->names)),
                           .files = cli_alloc(count, sizeof(*texts->files)),
                           .learned = cli_alloc(count, sizeof(*texts->learned)),
@@ -29,13 +31,17 @@ static reef_status read_texts(gate_texts *texts,
         bool named = equals && equals != operand;
         texts->names[j] = named ? cli_format("%.*s", (int)(equals - operand), operand)
                                 : cli_format("%s", operand);
-        status = cli_text_read(&texts->files[j], named ? equals + 1 : operand, err);
-        texts->bytes += texts->files[j].count;
+        status = cli_examples_read(&texts->files[j], named ? equals + 1 : operand, config, err);
+        texts->tokens += texts->files[j].count / texts->token_bytes;
     }
     return status;
 }
 
 // ---- for people ----------------------------------------------------------------------------------
+
+static const char *unit_of(const gate_texts *texts) {
+    return texts->token_bytes == 1 ? "bytes" : "tokens";
+}
 
 // A table with `before` columns of its own and one for each text.
 static cli_table *text_table(const gate_texts *texts, size_t before, const char *const *own) {
@@ -63,7 +69,7 @@ static void share_cell(
 
 static void print_fired(const gate_curve *curves, size_t count, const gate_texts *texts) {
     static const char *const OWN[] = {"gate", "memory"};
-    printf("bytes on which each gate fires, %% (* its own domain)\n");
+    printf("%s on which each gate fires, %% (* its own domain)\n", unit_of(texts));
     cli_table *table = text_table(texts, 2, OWN);
     for (size_t i = 0; i < count; i++) {
         cli_table_cell(table, "%u", curves[i].generation);
@@ -93,7 +99,7 @@ static void print_losses(const gate_curve *curves, size_t count) {
 
 static void print_first(const gate_curve *curves, size_t count, const gate_texts *texts) {
     static const char *const OWN[] = {"gate"};
-    printf("\nbytes from a cold start until it first fires\n");
+    printf("\n%s from a cold start until it first fires\n", unit_of(texts));
     cli_table *table = text_table(texts, 1, OWN);
     for (size_t i = 0; i < count; i++) {
         cli_table_cell(table, "%u", curves[i].generation);
@@ -122,7 +128,7 @@ static void print_together(const gate_texts *texts, uint32_t fire_max) {
 
 static void print_levels(const gate_curve *curves, size_t count, const gate_texts *texts) {
     static const char *const OWN[] = {"gate", "leak at most, %", "threshold", "leak, %"};
-    printf("\nbytes on which it would fire with another threshold, %%\n");
+    printf("\n%s on which it would fire with another threshold, %%\n", unit_of(texts));
     cli_table *table = text_table(texts, 4, OWN);
     for (size_t i = 0; i < count; i++) {
         for (size_t l = 0; curves[i].known && l < GATE_TARGETS; l++) {
@@ -280,7 +286,7 @@ reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err) {
         goto cleanup;
     }
     curves = cli_alloc(generations - 1, sizeof(*curves));
-    status = read_texts(&texts, cli, generations, err);
+    status = read_texts(&texts, cli, generations, &pool->config, err);
     if (status == REEF_OK) status = gate_curves_measure(curves, model, &texts, err);
     if (status == REEF_OK) status = show(cli, as_of, model, curves, &texts, err);
 

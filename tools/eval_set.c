@@ -12,6 +12,14 @@ bool eval_is_accuracy(const reef_config *config) {
     return reef_config_is_vector(config);
 }
 
+const char *eval_measure_words(const reef_config *config) {
+    return eval_is_accuracy(config) ? "accuracy" : cli_bits_words(config);
+}
+
+const char *eval_measure_name(const reef_config *config) {
+    return eval_is_accuracy(config) ? "accuracy" : cli_bits_name(config);
+}
+
 static bool is_taken(const eval_set *set, const char *name) {
     for (size_t j = 0; j < set->count; j++)
         if (strcmp(set->domains[j].name, name) == 0) return true;
@@ -105,7 +113,8 @@ reef_status eval_file_measure(reef_model *model,
 
 cli_file eval_file_beginning(const reef_config *config, const cli_file *file, size_t bytes_max) {
     cli_file part = *file;
-    size_t record = reef_config_is_vector(config) ? reef_vector_record_bytes(config) : 1;
+    size_t record =
+        reef_config_is_vector(config) ? reef_vector_record_bytes(config) : reef_token_bytes(config);
     if (bytes_max < record) bytes_max = record;
     if (part.count > bytes_max) part.count = bytes_max - bytes_max % record;
     return part;

@@ -18,7 +18,7 @@ typedef struct eval_set {
 
 /** One measurement of one domain. */
 typedef struct eval_score {
-    double value; // bits per byte, or the share of examples that were told right
+    double value; // bits per byte or token, or the share of examples that were told right
     double *
         fire_share; // (generation_count) of bytes on which each fired, or of examples in which it had
                     // the most say; on the heap, NULL when nothing was measured
@@ -47,6 +47,9 @@ REEF_MUST_CHECK reef_status eval_file_measure(reef_model *model,
 cli_file eval_file_beginning(const reef_config *config, const cli_file *file, size_t bytes_max);
 /** Whether values are accuracies, of which more is better. */
 bool eval_is_accuracy(const reef_config *config);
+/** What values are, in words for people and as a name for programs: "bits per byte", "bits_per_byte". */
+const char *eval_measure_words(const reef_config *config);
+const char *eval_measure_name(const reef_config *config);
 
 /**
  * The generation in which each of `files` files was learned: the option --learned, or file j in generation

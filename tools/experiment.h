@@ -57,6 +57,7 @@ typedef struct experiment {
     uint64_t valid_bytes; // of each held-out text at most; 0: all
     experiment_list budgets, learning_rates, seeds;
     experiment_list vary_side, vary_heads, vary_active; // of the ablations
+    reef_config first;             // of the first cell: what a token is, which is the same in all
     experiment_group model, quick; // of every cell; the latter only with --quick, and stronger
     experiment_group *sizes, *systems;
     size_t size_count, system_count;

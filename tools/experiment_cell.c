@@ -72,6 +72,13 @@ static reef_status score_text(reef_model *model,
     reef_status status =
         reef_model_score(model, file->bytes, file->count, NULL, &score, NULL, NULL, err);
     if (status != REEF_OK) return status;
+    const reef_config *config = reef_model_config(model);
+    if (cli_has_ids(config)) {
+        *out = json_pack("{s:I, s:o, s:o}", "tokens", (json_int_t)score.bytes, "bits_per_token",
+                         cli_real(score.bits_per_byte), "perplexity_per_token",
+                         cli_real(exp2(score.bits_per_byte)));
+        return REEF_OK;
+    }
     uint64_t words = eval_word_count(file->bytes, file->count);
     *out = json_pack("{s:I, s:o, s:o, s:o}", "bytes", (json_int_t)score.bytes, "bits_per_byte",
                      cli_real(score.bits_per_byte), "perplexity_per_byte",

@@ -5,6 +5,7 @@
 //   [size NAME]    fields of one size; [system NAME]: fields of one system, and `middle`
 //   [datasets]     NAME = FILE: texts of the table
 //   [quick]        keys of [experiment] and fields that take the place of all others with --quick
+#include "eval_set.h"
 #include "experiment.h"
 
 #include "config_file.h"
@@ -287,18 +288,18 @@ static reef_status check_whole(experiment *e, reef_error *err) {
 }
 
 static void cut(const experiment *e, cli_file *file) {
-    if (e->valid_bytes > 0 && file->count > e->valid_bytes) file->count = (size_t)e->valid_bytes;
+    if (e->valid_bytes > 0) *file = eval_file_beginning(&e->first, file, (size_t)e->valid_bytes);
 }
 
 static reef_status read_texts(experiment *e, reef_error *err) {
     cli_file train = {0};
-    reef_status status = cli_text_read(&train, e->train, err);
+    reef_status status = cli_examples_read(&train, e->train, &e->first, err);
     if (status == REEF_OK) e->train_hash = XXH3_64bits(train.bytes, train.count);
     cli_file_release(&train);
-    if (status == REEF_OK) status = cli_text_read(&e->valid_file, e->valid, err);
+    if (status == REEF_OK) status = cli_examples_read(&e->valid_file, e->valid, &e->first, err);
     if (status == REEF_OK) cut(e, &e->valid_file);
     for (size_t i = 0; i < e->set_count && status == REEF_OK; i++) {
-        status = cli_text_read(&e->sets[i].file, e->sets[i].path, err);
+        status = cli_examples_read(&e->sets[i].file, e->sets[i].path, &e->first, err);
         if (status == REEF_OK) cut(e, &e->sets[i].file);
         if (status == REEF_OK)
             e->sets[i].hash = XXH3_64bits(e->sets[i].file.bytes, e->sets[i].file.count);
@@ -315,6 +316,9 @@ reef_status experiment_read(
     reading r = {.e = e, .quick = quick};
     reef_status status = reef_config_file_read_all(path, on_key, &r, err);
     if (status == REEF_OK) status = check_whole(e, err);
+    // What does not fit together is for experiment_check; what a token is is known all the same.
+    if (status == REEF_OK)
+        (void)!experiment_config(e, &e->systems[0], &e->sizes[0], &e->first, NULL);
     return status == REEF_OK ? read_texts(e, err) : status;
 }
 
@@ -411,6 +415,11 @@ reef_status experiment_check(const experiment *e, experiment_kind kind, reef_err
         for (size_t z = 0; status == REEF_OK && z < e->size_count; z++) {
             reef_config config;
             status = experiment_config(e, &e->systems[i], &e->sizes[z], &config, err);
+            if (status == REEF_OK && config.vocab != e->first.vocab)
+                status = reef_fail(err, REEF_INVALID,
+                                   "%.120s: all systems and sizes read the same texts: vocab "
+                                   "belongs in [model]",
+                                   e->path);
         }
     return status;
 }

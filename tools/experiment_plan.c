@@ -89,7 +89,7 @@ double experiment_figure(const json_t *results, const experiment_cell *cell, con
 }
 
 static double loss_of(const json_t *results, const experiment_cell *cell) {
-    return experiment_figure(results, cell, "bits_per_byte");
+    return experiment_figure(results, cell, cli_bits_name(&cell->config));
 }
 
 const experiment_cell *experiment_best(const experiment *e,

@@ -73,7 +73,7 @@ static sums same_place(experiment_kind kind,
     char *name = curve_name(kind, like);
     for (size_t i = 0; i < cells->count; i++) {
         const experiment_cell *cell = &cells->items[i];
-        double y = experiment_figure(results, cell, "perplexity_per_byte");
+        double y = experiment_figure(results, cell, cli_perplexity_name(&cell->config));
         if (!is_shown(kind, cell) || isnan(y) || cell->budget != like->budget) continue;
         char *other = curve_name(kind, cell);
         bool same = strcmp(name, other) == 0 && strcmp(cell->size, like->size) == 0 &&
@@ -116,7 +116,9 @@ static chart_curves make_curves(experiment_kind kind,
                                 const json_t *results,
                                 double budget) {
     chart_curves chart = {.curves = cli_alloc(cells->count + 1, sizeof(*chart.curves)),
-                          .y_title = "perplexity per byte, held out"};
+                          .y_title = cells->count > 0 && cli_has_ids(&cells->items[0].config)
+                                         ? "perplexity per token, held out"
+                                         : "perplexity per byte, held out"};
     bool isoflop = kind == EXPERIMENT_ISOFLOP || kind == EXPERIMENT_DATASETS;
     for (size_t i = 0; i < cells->count; i++) {
         const experiment_cell *cell = &cells->items[i];
@@ -197,6 +199,13 @@ static const char *const FIGURES[] = {"parameters",    "parameters_active",   "f
                                       "usage_percent", "unevenness",          "seconds"};
 #define FIGURE_COUNT (sizeof(FIGURES) / sizeof(FIGURES[0]))
 
+// As a row has it: of token ids there are no bytes.
+static const char *figure_name(const reef_config *config, size_t f) {
+    if (strcmp(FIGURES[f], "bits_per_byte") == 0) return cli_bits_name(config);
+    if (strcmp(FIGURES[f], "perplexity_per_byte") == 0) return cli_perplexity_name(config);
+    return FIGURES[f];
+}
+
 static void csv_number(FILE *out, double value) {
     if (isfinite(value))
         fprintf(out, ",%.10g", value);
@@ -232,11 +241,11 @@ static void csv_row(FILE *out,
     csv_number(out, pairs ? (double)c->topk : (double)NAN);
     csv_number(out, pairs ? (double)c->batch_norm : (double)NAN);
     for (size_t f = 0; f < FIGURE_COUNT; f++)
-        csv_number(out, experiment_figure(results, cell, FIGURES[f]));
+        csv_number(out, experiment_figure(results, cell, figure_name(c, f)));
     const json_t *sets = json_object_get(json_object_get(results, cell->id), "datasets");
     for (size_t i = 0; i < e->set_count; i++) {
         const json_t *value =
-            json_object_get(json_object_get(sets, e->sets[i].name), "perplexity_per_byte");
+            json_object_get(json_object_get(sets, e->sets[i].name), cli_perplexity_name(&e->first));
         csv_number(out, json_is_number(value) ? json_number_value(value) : NAN);
     }
     fputc('\n', out);
@@ -250,7 +259,7 @@ reef_status experiment_write_csv(const char *path,
     FILE *out = fopen(path, "w");
     if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
     fputs("system,size,tuning,budget,learning_rate,seed,side,heads,topk,batch_norm", out);
-    for (size_t f = 0; f < FIGURE_COUNT; f++) fprintf(out, ",%s", FIGURES[f]);
+    for (size_t f = 0; f < FIGURE_COUNT; f++) fprintf(out, ",%s", figure_name(&e->first, f));
     for (size_t i = 0; i < e->set_count; i++) {
         fputc(',', out);
         csv_text(out, e->sets[i].name);
@@ -298,10 +307,14 @@ static void count_cell(cli_table *table, double value) {
 static void print_cells(experiment_kind kind,
                         const experiment_cells *cells,
                         const json_t *results) {
-    static const char *const HEADING[] = {
-        "system", "size",   "FLOPs",  "rate",      "seed",     "N",      "h x k",     "norm",
-        "params", "active", "epochs", "bits/byte", "ppl/byte", "used %", "unevenness"};
-    cli_table *table = cli_table_new("<<>>>>>>>>>>>>>", HEADING);
+    const char *heading[] = {"system", "size",      "FLOPs",    "rate",   "seed",
+                             "N",      "h x k",     "norm",     "params", "active",
+                             "epochs", "bits/byte", "ppl/byte", "used %", "unevenness"};
+    if (cells->count > 0 && cli_has_ids(&cells->items[0].config)) {
+        heading[11] = "bits/token";
+        heading[12] = "ppl/token";
+    }
+    cli_table *table = cli_table_new("<<>>>>>>>>>>>>>", heading);
     for (size_t i = 0; i < cells->count; i++) {
         const experiment_cell *cell = &cells->items[i];
         const reef_config *c = &cell->config;
@@ -321,8 +334,8 @@ static void print_cells(experiment_kind kind,
         count_cell(table, experiment_figure(results, cell, "parameters"));
         count_cell(table, experiment_figure(results, cell, "parameters_active"));
         figure_cell(table, "%.2f", experiment_figure(results, cell, "epochs"));
-        figure_cell(table, "%.4f", experiment_figure(results, cell, "bits_per_byte"));
-        figure_cell(table, "%.3f", experiment_figure(results, cell, "perplexity_per_byte"));
+        figure_cell(table, "%.4f", experiment_figure(results, cell, cli_bits_name(c)));
+        figure_cell(table, "%.3f", experiment_figure(results, cell, cli_perplexity_name(c)));
         figure_cell(table, "%.2f", experiment_figure(results, cell, "usage_percent"));
         figure_cell(table, "%.4f", experiment_figure(results, cell, "unevenness"));
     }
@@ -332,9 +345,16 @@ static void print_cells(experiment_kind kind,
 
 // What each system comes to: its best size, as the mean and the range of its seeds.
 static void print_best(const experiment *e, const experiment_cells *cells, const json_t *results) {
-    static const char *const HEADING[] = {"best",  "FLOPs",    "size",   "params", "rate",
-                                          "seeds", "ppl/byte", "lowest", "highest"};
-    cli_table *table = cli_table_new("<><>>>>>>", HEADING);
+    const char *const heading[] = {"best",
+                                   "FLOPs",
+                                   "size",
+                                   "params",
+                                   "rate",
+                                   "seeds",
+                                   cli_has_ids(&e->first) ? "ppl/token" : "ppl/byte",
+                                   "lowest",
+                                   "highest"};
+    cli_table *table = cli_table_new("<><>>>>>>", heading);
     for (size_t b = 0; b < e->budgets.count; b++)
         for (size_t i = 0; i < e->system_count; i++) {
             const experiment_cell *best =
@@ -360,7 +380,7 @@ static void print_sets(const experiment *e, const experiment_cells *cells, const
     char *columns = cli_alloc(e->set_count + 3, 1);
     const char **headings = cli_alloc(e->set_count + 2, sizeof(*headings));
     columns[0] = columns[1] = '<';
-    headings[0] = "perplexity per byte";
+    headings[0] = cli_has_ids(&e->first) ? "perplexity per token" : "perplexity per byte";
     headings[1] = "size";
     for (size_t i = 0; i < e->set_count; i++) {
         columns[i + 2] = '>';
@@ -374,8 +394,8 @@ static void print_sets(const experiment *e, const experiment_cells *cells, const
         cli_table_cell(table, "%s (%.3g)", cell->system, cell->budget);
         cli_table_cell(table, "%s", cell->size);
         for (size_t j = 0; j < e->set_count; j++) {
-            const json_t *value =
-                json_object_get(json_object_get(sets, e->sets[j].name), "perplexity_per_byte");
+            const json_t *value = json_object_get(json_object_get(sets, e->sets[j].name),
+                                                  cli_perplexity_name(&e->first));
             figure_cell(table, "%.3f", json_is_number(value) ? json_number_value(value) : NAN);
         }
     }

@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+static size_t tokens_of(const gate_texts *texts, size_t j) {
+    return texts->files[j].count / texts->token_bytes;
+}
+
 static const double TARGETS[GATE_TARGETS] = {NAN, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05};
 #define DET_DECADES 4.0 // from 1 down to 1e-4 of the older texts
 
@@ -60,7 +64,7 @@ static double offset_at(const sorted *s, double share) {
 
 // All texts of one kind as one: those older than the generation, or its own.
 static sorted pool(const gate_texts *texts, const sorted *each, uint32_t generation, bool older) {
-    sorted all = {.margins = cli_alloc(texts->bytes, sizeof(float))};
+    sorted all = {.margins = cli_alloc(texts->tokens, sizeof(float))};
     for (size_t j = 0; j < texts->count; j++) {
         bool wanted = texts->learned[j] != METRICS_UNKNOWN &&
                       (older ? texts->learned[j] < generation : texts->learned[j] == generation);
@@ -109,7 +113,7 @@ static void measure_text(gate_curve *curve, size_t j, const float *margins, size
     curve->fired[j] = (double)fired / (double)count;
 }
 
-// firing (bytes of all texts, one after the other) counts gates on each byte.
+// firing (tokens of all texts, one after the other) counts gates on each token.
 static reef_status measure_gate(gate_curve *curve,
                                 reef_model *model,
                                 const gate_texts *texts,
@@ -118,17 +122,18 @@ static reef_status measure_gate(gate_curve *curve,
                                 reef_error *err) {
     curve->fired = cli_alloc(texts->count, sizeof(double));
     curve->first = cli_alloc(texts->count, sizeof(size_t));
-    for (size_t j = 0, at = 0; j < texts->count; at += texts->files[j++].count) {
+    for (size_t j = 0, at = 0; j < texts->count; at += tokens_of(texts, j++)) {
         const cli_file *file = &texts->files[j];
+        size_t count = tokens_of(texts, j);
         reef_status status =
             reef_model_gate_margins(model, curve->generation, file->bytes, file->count,
                                     &curve->facts, each[j].margins, err);
         if (status != REEF_OK) return status;
-        measure_text(curve, j, each[j].margins, file->count);
-        curve->passes += curve->facts.passes * (double)file->count / (double)texts->bytes;
-        for (size_t t = 0; t < file->count; t++)
+        measure_text(curve, j, each[j].margins, count);
+        curve->passes += curve->facts.passes * (double)count / (double)texts->tokens;
+        for (size_t t = 0; t < count; t++)
             firing[at + t] = (uint16_t)(firing[at + t] + (each[j].margins[t] > 0));
-        qsort(each[j].margins, file->count, sizeof(float), upwards);
+        qsort(each[j].margins, count, sizeof(float), upwards);
     }
     sorted older = pool(texts, each, curve->generation, true);
     sorted own = pool(texts, each, curve->generation, false);
@@ -140,9 +145,9 @@ static reef_status measure_gate(gate_curve *curve,
 }
 
 static void count_together(gate_texts *texts, const uint16_t *firing, uint32_t fire_max) {
-    for (size_t j = 0, at = 0; j < texts->count; at += texts->files[j++].count) {
+    for (size_t j = 0, at = 0; j < texts->count; at += tokens_of(texts, j++)) {
         uint64_t sum = 0, more = 0;
-        size_t count = texts->files[j].count;
+        size_t count = tokens_of(texts, j);
         for (size_t t = 0; t < count; t++) {
             sum += firing[at + t];
             more += firing[at + t] > fire_max;
@@ -159,9 +164,9 @@ reef_status gate_curves_measure(gate_curve *curves,
     uint32_t generations = reef_model_generation_count(model);
     reef_status status = REEF_OK;
     sorted *each = cli_alloc(texts->count, sizeof(*each));
-    uint16_t *firing = cli_alloc(texts->bytes, sizeof(*firing));
+    uint16_t *firing = cli_alloc(texts->tokens, sizeof(*firing));
     for (size_t j = 0; j < texts->count; j++)
-        each[j] = (sorted){texts->files[j].count, cli_alloc(texts->files[j].count, sizeof(float))};
+        each[j] = (sorted){tokens_of(texts, j), cli_alloc(tokens_of(texts, j), sizeof(float))};
     cli_progress progress;
     cli_progress_start(&progress, "reading gates", generations - 1, "gates");
     for (uint32_t g = 1; g < generations && status == REEF_OK; g++) {

@@ -14,12 +14,13 @@
 /** The texts, and when each was learned. */
 typedef struct gate_texts {
     size_t count;
-    char **names;     // (count) owned
-    cli_file *files;  // (count) owned
-    size_t *learned;  // (count) owned; a generation, or METRICS_UNKNOWN
-    uint64_t bytes;   // of all of them
-    double *at_once;  // (count) owned; gates that fire on a byte, in the mean
-    double *too_many; // (count) owned; share of bytes on which more than fire_max would
+    char **names;    // (count) owned
+    cli_file *files; // (count) owned
+    size_t *learned; // (count) owned; a generation, or METRICS_UNKNOWN
+    uint64_t tokens; // of all of them
+    size_t token_bytes;
+    double *at_once;  // (count) owned; gates that fire on a token, in the mean
+    double *too_many; // (count) owned; share of tokens on which more than fire_max would
 } gate_texts;
 void gate_texts_release(gate_texts *texts); // accepts the zeroed one
 
@@ -28,15 +29,15 @@ typedef struct gate_level {
     double target; // the bound on the leak that it keeps; NaN for the gate's own threshold
     double offset; // above the gate's own threshold
     double leak;   // on all older texts together
-    double *fired; // (texts) owned; share of the bytes of each
+    double *fired; // (texts) owned; share of the tokens of each
 } gate_level;
 
 /** What one gate does on all texts. */
 typedef struct gate_curve {
     uint32_t generation;
     reef_gate_facts facts;
-    double *fired; // (texts) owned; share of the bytes on which it fires
-    size_t *first; // (texts) owned; bytes before the first on which it fires, or GATE_NEVER
+    double *fired; // (texts) owned; share of the tokens on which it fires
+    size_t *first; // (texts) owned; tokens before the first on which it fires, or GATE_NEVER
     double passes; // forward passes a window for losses that it and older gates read
     bool
         known; // older texts and own ones are there, and the threshold is a number: what follows is too

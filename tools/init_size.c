@@ -96,9 +96,14 @@ static void estimate(const reef_config *config, init_size *size) {
     uint64_t tokens = (uint64_t)(config->batch + config->rehearse) * config->context;
     uint64_t dense =
         (uint64_t)config->layers * 6 * config->d_model * config->d_model * sizeof(float);
-    size->memory_bytes = BASE_BYTES + COPIES * (rows + dense) +
+    // Tables of embeddings, the head and logits; of bytes they are among BASE_BYTES.
+    uint64_t more = config->vocab > REEF_VOCAB ? config->vocab - REEF_VOCAB : 0;
+    uint64_t tables =
+        more * (2 + (uint64_t)config->previous_bytes) * config->d_model * sizeof(float);
+    size->memory_bytes = BASE_BYTES + COPIES * (rows + dense + tables) +
+                         tokens * 2 * more * sizeof(float) +
                          tokens * config->layers * TOKEN_VECTORS * config->d_model * sizeof(float);
-    size->generation_bytes = rows_bytes(config, config->side_new);
+    size->generation_bytes = rows_bytes(config, config->side_new) + tables;
 }
 
 // ---- the choice ----------------------------------------------------------------------------------
@@ -136,6 +141,20 @@ static reef_status fit_rung(const cli_call *cli,
     return REEF_OK;
 }
 
+// The configuration of a file, and over it what else is given.
+static reef_status configure_from(const cli_call *cli,
+                                  const char *file,
+                                  reef_config *config,
+                                  reef_error *err) {
+    if (cli_text(cli, "size") || is_budget(cli_text(cli, "memory")))
+        return reef_fail(err, REEF_INVALID,
+                         "--from makes a pool with the sizes of the model in %.120s: leave %s out",
+                         file, cli_text(cli, "size") ? "--size" : "--memory");
+    reef_status status = reef_model_file_config(file, config, err);
+    if (status == REEF_OK) status = take_given(cli, config, err);
+    return status == REEF_OK ? reef_config_check(config, err) : status;
+}
+
 reef_status init_configure(const cli_call *cli,
                            reef_config *config,
                            init_size *size,
@@ -144,6 +163,10 @@ reef_status init_configure(const cli_call *cli,
     const rung *one = NULL;
     reef_status status = REEF_OK;
     *size = (init_size){.budget_bytes = is_budget(memory) ? cli->memory_bytes : 0};
+    if (cli_text(cli, "from")) {
+        size->budget_bytes = 0;
+        return configure_from(cli, cli_text(cli, "from"), config, err);
+    }
     if (name && size->budget_bytes)
         return reef_fail(err, REEF_INVALID,
                          "--size and --memory both choose sizes: give one of them");
@@ -211,6 +234,11 @@ static reef_status probe_pool(const char *path,
     size_t count = TEXT_BYTES;
     uint8_t *text =
         reef_config_is_vector(config) ? vectors_text(config, &count) : bench_text(count);
+    if (reef_token_bytes(config) != 1)
+        for (size_t i = 0; i + 1 < count; i += 2) { // ids as likely as the bytes
+            text[i] = (uint8_t)(text[i] % config->vocab);
+            text[i + 1] = 0;
+        }
     reef_status status = reef_pool_init(path, config, err);
     if (status == REEF_OK)
         status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);

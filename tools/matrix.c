@@ -53,8 +53,10 @@ reef_status matrix_measure(cli_matrix *matrix,
                            size_t file_count,
                            reef_error *err) {
     size_t rows = (size_t)pool->generation_count + 1;
-    *matrix = (cli_matrix){
-        .rows = rows, .columns = file_count, .rising = eval_is_accuracy(&pool->config)};
+    *matrix = (cli_matrix){.rows = rows,
+                           .columns = file_count,
+                           .rising = eval_is_accuracy(&pool->config),
+                           .measure = eval_measure_words(&pool->config)};
     matrix->bits = cli_alloc(rows * file_count, sizeof(*matrix->bits));
     matrix->learned = cli_alloc(file_count, sizeof(*matrix->learned));
     for (size_t j = 0; j < file_count; j++) matrix->learned[j] = METRICS_UNKNOWN;
@@ -133,7 +135,7 @@ static void cell(cli_table *table, double value) {
 void matrix_print(const cli_matrix *matrix, const char *const *names) {
     char *alignment = cli_alloc(matrix->columns + 2, 1);
     const char **headings = cli_alloc(matrix->columns + 1, sizeof(*headings));
-    headings[0] = matrix->rising ? "accuracy" : "bits per byte";
+    headings[0] = matrix->measure;
     alignment[0] = '<';
     for (size_t j = 0; j < matrix->columns; j++) {
         headings[j + 1] = names[j];

@@ -9,8 +9,9 @@
 /** Rows 0 .. generation_count - 1 are as of that generation; the last row is now, task-free. */
 typedef struct cli_matrix {
     size_t rows, columns;
-    double *bits; // (rows, columns) bits per byte, or accuracies
-    bool rising;  // accuracies, of which more is better
+    double *bits;        // (rows, columns) bits per byte or token, or accuracies
+    bool rising;         // accuracies, of which more is better
+    const char *measure; // what they are, in words
     size_t *
         learned; // (columns) row right after a text was learned, or METRICS_UNKNOWN; for callers to set
 } cli_matrix;

@@ -53,6 +53,10 @@ need_test_packages() {
     need_command logrotate logrotate
     need_command rsvg-convert librsvg2-bin
     need_command systemd-nspawn systemd-container
+    need_command nc netcat-openbsd
+    need_command curl curl
+    need_command openssl openssl
+    need_command clang-format clang-format
 }
 
 # For the pages of the manual, completion and the schemas of JSON answers.

@@ -225,7 +225,7 @@ reef_status score_follow(cli_call *cli, reef_error *err) {
     reef_status status = read_settings(cli, &given, err);
     if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status = cli_pool_wants(&pool, false, "reef predict names the class of each vector", err);
+        status = cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK) status = open_input(&w, &given, err);
     if (status == REEF_OK) status = follow_scorer_open(&w.scorer, cli, pool.store, err);
     if (status == REEF_OK) {

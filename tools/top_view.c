@@ -134,14 +134,17 @@ static void put_loss(view *v) {
     bool vectors = reef_config_is_vector(&d->config);
     const json_t *now = json_object_get(d->status, vectors ? "error_share" : "bits_per_byte");
     if (!json_is_number(now))
-        now = json_object_get(d->status, vectors ? "last_error_share" : "last_bits_per_byte");
+        now = json_object_get(d->status, vectors                   ? "last_error_share"
+                                         : cli_has_ids(&d->config) ? "last_bits_per_token"
+                                                                   : "last_bits_per_byte");
     size_t columns = curve_columns(v);
     size_t parts = d->point_count < columns ? d->point_count : columns;
     double *means = resample(d->points, d->point_count, parts);
     char *curve = top_sparkline(means, parts, columns);
     char *value = !json_is_number(now) ? cli_format("nothing yet")
-                  : vectors ? cli_format("%.1f %% told wrong", 100 * json_number_value(now))
-                            : cli_format("%.3f bits per byte", json_number_value(now));
+                  : vectors
+                      ? cli_format("%.1f %% told wrong", 100 * json_number_value(now))
+                      : cli_format("%.3f %s", json_number_value(now), cli_bits_words(&d->config));
     put(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);

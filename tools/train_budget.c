@@ -213,10 +213,10 @@ static void print_spent(const reef_flops *flops, const train_spent *spent) {
 }
 
 static reef_status measure(
-    const cli_call *cli, reef_store *store, eval_set *set, json_t **out, reef_error *err) {
+    const cli_call *cli, const cli_pool *pool, eval_set *set, json_t **out, reef_error *err) {
     reef_model *model = NULL;
     reef_status status = reef_model_open(
-        &model, store, "now",
+        &model, pool->store, "now",
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     *out = json_object();
     for (size_t j = 0; status == REEF_OK && j < set->count; j++) {
@@ -224,25 +224,28 @@ static reef_status measure(
         cli_progress silent = {0};
         status = eval_file_measure(model, &set->domains[j].file, &silent, &score, err);
         json_object_set_new(*out, set->domains[j].name,
-                            json_pack("{s:o, s:o}", "bits_per_byte", cli_real(score.value),
-                                      "perplexity_per_byte", cli_real(exp2(score.value))));
+                            json_pack("{s:o, s:o}", cli_bits_name(&pool->config),
+                                      cli_real(score.value), cli_perplexity_name(&pool->config),
+                                      cli_real(exp2(score.value))));
         free(score.fire_share);
     }
     reef_model_close(model);
     return status;
 }
 
-static void print_measured(const json_t *measured) {
-    static const char *const HEADING[] = {"held out", "bits/byte", "perplexity/byte"};
+static void print_measured(const reef_config *config, const json_t *measured) {
     if (json_object_size(measured) == 0) return;
-    cli_table *table = cli_table_new("<>>", HEADING);
+    const char *const heading[] = {"held out", cli_bits_words(config),
+                                   cli_has_ids(config) ? "perplexity/token" : "perplexity/byte"};
+    cli_table *table = cli_table_new("<>>", heading);
     const char *name;
     const json_t *values;
     json_object_foreach((json_t *)measured, name, values) {
         cli_table_cell(table, "%s", name);
-        cli_table_cell(table, "%.4f", json_number_value(json_object_get(values, "bits_per_byte")));
+        cli_table_cell(table, "%.4f",
+                       json_number_value(json_object_get(values, cli_bits_name(config))));
         cli_table_cell(table, "%.3f",
-                       json_number_value(json_object_get(values, "perplexity_per_byte")));
+                       json_number_value(json_object_get(values, cli_perplexity_name(config))));
     }
     cli_table_print(table, stdout);
     cli_table_free(table);
@@ -257,7 +260,7 @@ static reef_status answer(cli_call *cli,
     reef_flops_count(&pool->config, &flops);
     if (!cli->json) {
         print_spent(&flops, spent);
-        print_measured(measured);
+        print_measured(&pool->config, measured);
         json_decref(measured);
         return REEF_OK;
     }
@@ -311,7 +314,7 @@ reef_status train_budget_command(cli_call *cli, bool (*stopped)(void), reef_erro
         cli_progress_end(&progress);
     }
     if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
-    if (status == REEF_OK) status = measure(cli, pool.store, &set, &measured, err);
+    if (status == REEF_OK) status = measure(cli, &pool, &set, &measured, err);
     if (status == REEF_OK)
         status = answer(cli, &pool, &spent, measured, err);
     else

@@ -204,9 +204,9 @@ json_t *train_document(const train_record *record,
     reef_hash_format(pool->commit.root, root);
     json_t *document = json_pack(
         "{s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "finished", outcome->finished, "measure",
-        rising ? "accuracy" : "bits_per_byte", "plan", train_plan_json(stream, set, record),
-        "matrix", matrix_values_json(&r.matrix), "figures", figures_json(record, stream, &r),
-        "prequential", prequential_json(stream, &outcome->points), "boundaries",
+        eval_measure_name(&pool->config), "plan", train_plan_json(stream, set, record), "matrix",
+        matrix_values_json(&r.matrix), "figures", figures_json(record, stream, &r), "prequential",
+        prequential_json(stream, &outcome->points), "boundaries",
         boundaries_json(stream, outcome->events), "asof_forgetting",
         cli_real(asof_forgetting(record)));
     json_t *rest = json_pack(
@@ -268,9 +268,10 @@ static void print_matrix(const json_t *document) {
     if (columns == 0) return;
     char *alignment = cli_alloc(columns + 2, 1);
     const char **headings = cli_alloc(columns + 1, sizeof(*headings));
-    bool accuracy =
-        strcmp(json_string_value(json_object_get(document, "measure")), "accuracy") == 0;
-    headings[0] = accuracy ? "accuracy" : "bits per byte";
+    const char *measure = json_string_value(json_object_get(document, "measure"));
+    headings[0] = strcmp(measure, "bits_per_byte") == 0    ? "bits per byte"
+                  : strcmp(measure, "bits_per_token") == 0 ? "bits per token"
+                                                           : "accuracy";
     alignment[0] = '<';
     for (size_t j = 0; j < columns; j++) {
         headings[j + 1] = domain_name(document, j);

@@ -8,6 +8,22 @@
 
 #define READ_BYTES 65536
 
+// Every id of a file, before any is trained on.
+static reef_status check_tokens(const train_stream *stream,
+                                reef_input *file,
+                                const reef_config *config,
+                                reef_error *err) {
+    reef_status status = REEF_OK;
+    size_t count = 1;
+    if (reef_config_is_vector(config) || reef_token_bytes(config) == 1) return REEF_OK;
+    for (uint64_t at = 0; status == REEF_OK && at < file->bytes && count > 0; at += count) {
+        status = file->kind->read_now(file, at, stream->buffer, READ_BYTES, &count, err);
+        if (status == REEF_OK)
+            status = reef_tokens_check(config, file->label, at, stream->buffer, count, err);
+    }
+    return status;
+}
+
 static reef_status open_one(train_stream *stream,
                             const char *spec,
                             const reef_config *config,
@@ -23,6 +39,7 @@ static reef_status open_one(train_stream *stream,
             err, REEF_INVALID,
             "'%.100s' has no end: give files, or follow it with reefd --source %.100s", spec, spec);
     if (status == REEF_OK) status = file->kind->check(file, config, err);
+    if (status == REEF_OK) status = check_tokens(stream, file, config, err);
     if (status != REEF_OK) return status;
     for (size_t i = 0; i + 1 < stream->count; i++)
         if (strcmp(file->name, stream->files[i].name) == 0)

@@ -43,7 +43,7 @@ static void reduce_norm(const backward *b, float *d_scale, float *d_shift, size_
 // The logit gradient of a window as one generation's delta sees it: zero where it does not fire.
 static const float *masked_logits(const backward *b, size_t g, size_t w, float *scratch) {
     const reef_config *config = b->pass->config;
-    size_t T = config->context, V = REEF_VOCAB;
+    size_t T = config->context, V = config->vocab;
     const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
     const float *d_logits = b->pass->logits + w * T * V;
     if (memchr(fire, 0, T) == NULL) return d_logits;
@@ -64,7 +64,7 @@ static float *window_scratch(const backward *b, size_t w) {
 static void head_window(void *context, size_t w) {
     const backward *b = context;
     const reef_config *config = b->pass->config;
-    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
+    size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
     reef_pass *pass = b->pass;
     const reef_weights *base = &b->net->gens[0]->weights;
     float *d_norm = pass->d_norm + row * D, *d_x = pass->d_x + row * D;
@@ -109,7 +109,7 @@ static void retain_rows(const backward *b, size_t w, size_t width, float *rows, 
 static void mask_logits_window(void *context, size_t w) {
     const backward *b = context;
     const reef_config *config = b->pass->config;
-    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
+    size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
     float *d_logits = b->pass->logits + row * V;
     const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
     if (is_retain_window(b, w)) {
@@ -131,7 +131,7 @@ static void head(backward *b) {
     if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
     reef_workers_run(b->workers, b->batch->windows, mask_logits_window, b);
     weight_gradients(b, 1,
-                     &(reef_weight_product){b->pass->config->d_model, REEF_VOCAB,
+                     &(reef_weight_product){b->pass->config->d_model, b->pass->config->vocab,
                                             b->open->grads.head, b->pass->norm, b->pass->logits});
 }
 
@@ -457,16 +457,18 @@ static void attend(backward *b) {
 
 // ---- embedding -----------------------------------------------------------------------------------
 
-// Table `back` holds the byte that many places before a token.
+// Table `back` holds the token that many places before one.
 static void embed_table(void *context, size_t back) {
     const backward *b = context;
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context;
-    float *d_table = b->open->grads.embedding + back * REEF_VOCAB * D;
+    size_t each = reef_token_bytes(config);
+    float *d_table = b->open->grads.embedding + back * config->vocab * D;
     for (size_t w = 0; back < T && w < b->batch->windows; w++) {
         const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
         reef_embedding_backward(T - back, D, d_table, b->pass->d_x + (w * T + back) * D,
-                                b->batch->tokens + w * T, fire == NULL ? NULL : fire + back);
+                                b->batch->tokens + w * T * each, each,
+                                fire == NULL ? NULL : fire + back);
     }
 }
 
@@ -486,7 +488,7 @@ static void embed_positions(const backward *b) {
 static void retain_embedding(const backward *b, size_t w) {
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context;
-    const uint8_t *tokens = b->batch->tokens + w * T;
+    const uint8_t *tokens = b->batch->tokens + w * T * reef_token_bytes(config);
     float *old = window_scratch(b, w), *share = b->pass->d_mid + w * T * D; // d_mid is free by now
     memcpy(old, b->net->gens[0]->weights.position, T * D * sizeof *old);
     if (b->open->weights.position != NULL)

@@ -99,7 +99,7 @@ static void copy_experts(reef_peer *to,
 }
 
 // Until it is measured, as if raw queries had mean 0 and variance 1.
-static void unfold_queries(reef_gen *gen, const reef_gen *from, const reef_config *config) {
+void reef_branch_unfold(reef_gen *gen, const reef_gen *from, const reef_config *config) {
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; config->batch_norm && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
@@ -113,7 +113,7 @@ static void unfold_queries(reef_gen *gen, const reef_gen *from, const reef_confi
     }
 }
 
-static reef_status make_copy(reef_gen **out,
+reef_status reef_branch_make(reef_gen **out,
                              const reef_trainer *trainer,
                              const reef_gen *from,
                              bool whole,
@@ -132,7 +132,7 @@ static reef_status make_copy(reef_gen **out,
         if (reef_layer_retrieves(config, l))
             copy_experts(&(*out)->peers[l], &from->peers[l], &shape, whole);
     }
-    unfold_queries(*out, from, config);
+    reef_branch_unfold(*out, from, config);
     return REEF_OK;
 }
 
@@ -146,9 +146,10 @@ static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
     for (size_t slot = 0; slot < reservoir->slots; slot++) {
         if (!any && reservoir->generations[slot] != from) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        for (size_t at = 0; at + config->context < reservoir->sizes[slot]; at += config->context) {
+        size_t each = reservoir->token_bytes, tokens = reservoir->sizes[slot] / each;
+        for (size_t at = 0; at + config->context < tokens; at += config->context) {
             if (count == config->batch) return count;
-            reef_step_place(trainer, count++, bytes + at);
+            reef_step_place(trainer, count++, bytes + at * each);
         }
     }
     return count;
@@ -196,6 +197,18 @@ static reef_status settle_queries(reef_trainer *trainer,
     return status;
 }
 
+reef_status reef_branch_settle(reef_trainer *trainer,
+                               const reef_gen *from,
+                               bool whole,
+                               reef_error *err) {
+    reef_gen *open = reef_open_generation(trainer);
+    reef_status status = settle_queries(trainer, from, whole, err);
+    if (status != REEF_OK) return status;
+    reef_gen_fold(open, &trainer->net.config);
+    reef_gen_average_reset(open);
+    return REEF_OK;
+}
+
 // ---- in the open one's place ---------------------------------------------------------------------
 
 // In the transaction of the commit: what an earlier one holds of the open generation.
@@ -216,10 +229,8 @@ static reef_status commit_branch(reef_trainer *trainer,
                                  reef_error *err) {
     reef_gen *open = reef_open_generation(trainer);
     uint32_t number = open->info.generation;
-    reef_status status = settle_queries(trainer, from, plan->whole, err);
+    reef_status status = reef_branch_settle(trainer, from, plan->whole, err);
     if (status != REEF_OK) return status;
-    reef_gen_fold(open, &trainer->net.config);
-    reef_gen_average_reset(open);
     // Nothing to fit it on yet: only a gate that is off for good is opened by this.
     status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
     if (status == REEF_OK)
@@ -280,7 +291,7 @@ reef_status reef_trainer_branch(
                         .whole = reef_branch_is_whole(config, from)};
     for (uint32_t l = 0; l < config->layers; l++) plan.experts += origin->peers[l].expert_count;
     reef_gen *made = NULL;
-    if (!dry_run) status = make_copy(&made, trainer, origin, plan.whole, err);
+    if (!dry_run) status = reef_branch_make(&made, trainer, origin, plan.whole, err);
     if (!dry_run && status == REEF_OK) status = replace_open(trainer, made, &plan, err);
     if (status == REEF_OK && out != NULL) *out = plan;
     return status;

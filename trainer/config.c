@@ -28,15 +28,16 @@
 // configuration may lack them, and their default, or what EARLIER says instead, is what those pools do.
 #define CONFIG_TABLE(X)                                                                            \
     X(model, TEXT, FIRST, "lm", 0, 0,                                                              \
-      "kind of model: lm, a language model over bytes; vector, classes of vectors; layer, one "    \
+      "kind of model: lm, a language model over bytes or token ids; vector, classes of vectors; "  \
+      "layer, one "                                                                                \
       "PEER layer by itself, for libreef")                                                         \
     X(seed, INTEGER, FIRST, "1", 0, INTEGER_MAX, "everything random follows from it")              \
     X(layers, INTEGER, FIRST, "4", 1, REEF_LAYER_COUNT_MAX, "transformer blocks")                  \
     X(d_model, INTEGER, FIRST, "128", 2, 4096, "width of a token")                                 \
     X(attention_heads, INTEGER, FIRST, "4", 1, 256, "heads of each block's attention")             \
-    X(context, INTEGER, FIRST, "128", 2, 4096, "bytes in a window")                                \
+    X(context, INTEGER, FIRST, "128", 2, 4096, "tokens in a window")                               \
     X(previous_bytes, INTEGER, FIRST, "3", 0, 16,                                                  \
-      "bytes before it that a token embeds beside its own")                                        \
+      "tokens before it that a token embeds beside its own")                                       \
     X(batch, INTEGER, FIRST, "4", 1, 1024, "windows of the stream in a training step")             \
     X(rehearse, INTEGER, FIRST, "4", 0, 1024,                                                      \
       "windows beside them, of the open generation's own past")                                    \
@@ -71,6 +72,8 @@
     X(moe_experts, INTEGER, LATER, "8", 1, 1024, "experts of a mixture of experts")                \
     X(moe_capacity, NUMBER, LATER, "1", 0.001, 1024,                                               \
       "experts of a mixture that a token has on average: each takes its best tokens of a window")  \
+    X(vocab, INTEGER, LATER, "256", 2, 65536,                                                      \
+      "tokens that there are: 256 for bytes, else ids of two bytes each, little-endian")           \
     X(learning_rate, NUMBER, FIRST, "0.002", 0, 10,                                                \
       "Adam's rate for dense parameters after warm-up")                                            \
     X(expert_rate, NUMBER, FIRST, "6", 0, 1000, "factor on the learning rate for rows of experts") \
@@ -106,6 +109,10 @@
       "first sub-keys of later generations: random, or queries of their own data")                 \
     X(copy_experts, INTEGER, LATER, "0", 0, 4294967295.0,                                          \
       "experts a layer whose w_down a new generation copies from those before it")                 \
+    X(branch_new, TEXT, LATER, "never", 0, 0,                                                      \
+      "a later generation begins as a copy of a sealed one: never, or trial (where that learns "   \
+      "its "                                                                                       \
+      "first data better)")                                                                        \
     X(recycle_after, INTEGER, LATER, "0", 0, INTEGER_MAX,                                          \
       "bytes trained without a use after which an expert begins anew; 0: never")                   \
     X(drift_z, NUMBER, FIRST, "6", 0, 1000, "robust z-score above which a batch is suspicious")    \
@@ -273,6 +280,7 @@ static const struct choice {
     {"growth", {"generation", "in_place"}, "must be generation or in_place"},
     {"size_new", {"fixed", "auto"}, "must be fixed or auto"},
     {"subkeys_new", {"random", "queries"}, "must be random or queries"},
+    {"branch_new", {"never", "trial"}, "must be never or trial"},
     {"gate", {"ngram", "loss", "off"}, "must be ngram, loss or off"},
     {"seal_dtype", {"f32", "bf16"}, "must be f32 or bf16"},
     {"strategy",
@@ -480,6 +488,30 @@ static reef_status bounds_check(const reef_config *config, reef_error *err) {
     return REEF_OK;
 }
 
+// Ids have no lines, and a window of the reservoir holds whole ones.
+static reef_status vocab_check(const reef_config *c, reef_error *err) {
+    double bytes = 3.0 * sizeof(float) * (1.0 + c->previous_bytes) * c->vocab * c->d_model;
+    if (bytes > (double)RECORD_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "vocab %" PRIu32 " * d_model %" PRIu32 " * (1 + previous_bytes %" PRIu32
+                         ") are more values than a pool keeps of one embedding, %d; lower "
+                         "previous_bytes or d_model",
+                         c->vocab, c->d_model, c->previous_bytes,
+                         (int)(RECORD_BYTES_MAX / (3 * sizeof(float))));
+    if (reef_token_bytes(c) == 1) return REEF_OK;
+    if (c->boundary_mark[0] != '\0')
+        return reef_fail(err, REEF_INVALID,
+                         "boundary_mark is a line of text, but with vocab %" PRIu32
+                         " the stream is token ids; leave it out",
+                         c->vocab);
+    if (c->reservoir_window % 2 != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "reservoir_window %" PRIu32 " is odd, but with vocab %" PRIu32
+                         " a token takes two bytes; make it even",
+                         c->reservoir_window, c->vocab);
+    return REEF_OK;
+}
+
 static reef_status model_check(const reef_config *c, reef_error *err) {
     if (c->d_model % c->attention_heads != 0)
         return reef_fail(err, REEF_INVALID,
@@ -590,6 +622,7 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
         {"recycle_after", c->recycle_after > 0},
         {"ffw with letters k or m", strpbrk(c->ffw, "km") != NULL},
         {"subkeys head", strcmp(c->subkeys, "shared") != 0},
+        {"vocab", c->vocab != REEF_VOCAB},
     };
     for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++)
         if (policies[i].set)
@@ -613,7 +646,7 @@ static reef_status layer_check(const reef_config *c, reef_error *err) {
     return peer_check(c, err);
 }
 
-// Rivals that learn from old data read windows of T bytes, and their targets, out of the reservoir's.
+// Rivals that learn from old data read windows of T tokens, and their targets, out of the reservoir's.
 static reef_status strategy_check(const reef_config *c, reef_error *err) {
     const char *const keepers[] = {"ewc", "lwf", "sparse-memory", "grid"};
     for (size_t i = 0; i < sizeof(keepers) / sizeof(keepers[0]); i++)
@@ -623,13 +656,13 @@ static reef_status strategy_check(const reef_config *c, reef_error *err) {
                              "what experts were at a boundary; leave it at 0",
                              c->recycle_after, c->strategy);
     const char *const readers[] = {"replay", "ewc", "sparse-memory"};
-    uint64_t batch_bytes = (uint64_t)c->batch * c->context;
+    uint64_t each = reef_token_bytes(c), batch_bytes = (uint64_t)c->batch * c->context * each;
     uint64_t window = c->reservoir_window < batch_bytes ? c->reservoir_window : batch_bytes;
     for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
-        if (strcmp(c->strategy, readers[i]) == 0 && window <= c->context)
+        if (strcmp(c->strategy, readers[i]) == 0 && window <= c->context * each)
             return reef_fail(err, REEF_INVALID,
                              "strategy %s reads %" PRIu32
-                             " bytes and the next one out of the reservoir's windows of %" PRIu64
+                             " tokens and the next one out of the reservoir's windows of %" PRIu64
                              " bytes; raise reservoir_window above context, and batch to 2 or more",
                              c->strategy, c->context, window);
     return REEF_OK;
@@ -641,6 +674,7 @@ void reef_config_reduce(reef_config *config) {
     config->ffw[0] = 'p';
     config->ffw[1] = '\0';
     config->adapters = 0;
+    config->vocab = REEF_VOCAB;
     config->average = 0.0f;
     config->recycle_after = 0;
     config->copy_experts = 0;
@@ -656,6 +690,7 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
                          config->inputs);
     if (status == REEF_OK && reef_config_is_layer(config)) return layer_check(config, err);
     if (status == REEF_OK) status = model_check(config, err);
+    if (status == REEF_OK) status = vocab_check(config, err);
     if (status == REEF_OK) status = peer_check(config, err);
     if (status == REEF_OK) status = policy_check(config, err);
     if (status == REEF_OK) status = strategy_check(config, err);

@@ -166,7 +166,7 @@ static reef_status plan_lessons(consolidation *c, reef_error *err) {
     if (c->lessons == NULL || seen == NULL)
         status = reef_fail(err, REEF_NO_MEMORY, "no memory for %zu windows", reservoir->old_slots);
     for (size_t slot = 0; status == REEF_OK && slot < reservoir->old_slots; slot++) {
-        if (reservoir->sizes[slot] < 2) continue;
+        if (reservoir->sizes[slot] < 2 * reservoir->token_bytes) continue;
         reef_lesson *lesson = &c->lessons[c->lesson_count++];
         lesson->slot = slot;
         lesson->generation = reef_distil_owner(net, reservoir->generations[slot]);
@@ -175,7 +175,8 @@ static reef_status plan_lessons(consolidation *c, reef_error *err) {
             lesson->generation >= c->options->first && lesson->generation <= c->options->last;
         if (!lesson->taught)
             status = fires_on_most(c, reservoir->bytes + slot * reservoir->window_bytes,
-                                   reservoir->sizes[slot], &lesson->taught, err);
+                                   reservoir->sizes[slot] / reservoir->token_bytes, &lesson->taught,
+                                   err);
         if (lesson->taught && !lesson->held_out) c->report->taught_bytes += reservoir->sizes[slot];
     }
     free(seen);
@@ -184,7 +185,8 @@ static reef_status plan_lessons(consolidation *c, reef_error *err) {
 
 static uint64_t default_steps(const consolidation *c) {
     const reef_config *config = &c->trainer->net.config;
-    uint64_t step_bytes = ((uint64_t)config->batch + config->rehearse) * config->context;
+    uint64_t step_bytes =
+        ((uint64_t)config->batch + config->rehearse) * config->context * reef_token_bytes(config);
     uint64_t steps = EPOCHS * c->report->taught_bytes / step_bytes;
     if (steps < STEPS_MIN) return STEPS_MIN;
     return steps < STEPS_MAX ? steps : STEPS_MAX;
@@ -197,6 +199,7 @@ static reef_status plan(consolidation *c, reef_error *err) {
     if (status != REEF_OK) return status;
     report->first = c->options->first;
     report->last = c->options->last;
+    report->token_bytes = (uint32_t)reef_token_bytes(&net->config);
     report->gate_leak = report->gate_detect = NAN;
     for (uint32_t g = report->first; g <= report->last; g++) {
         report->merged += !reef_generation_is_empty(&net->gens[g]->info);
@@ -220,7 +223,7 @@ static reef_status plan(consolidation *c, reef_error *err) {
 
 // ---- measure -------------------------------------------------------------------------------------
 
-// Sum of the losses (nats) of what follows the first byte of one window, which fits the trainer's pass:
+// Sum of the losses (nats) of what follows the first of `size` tokens of one window, which fits the trainer's pass:
 // every gate decides for itself, from the window's beginning.
 static reef_status measure_window(
     consolidation *c, const uint8_t *bytes, size_t size, double *nats, reef_error *err) {
@@ -256,7 +259,7 @@ static reef_status measure_generation(
     for (size_t i = 0; i < c->lesson_count; i++) {
         const reef_lesson *lesson = &c->lessons[i];
         if (!lesson->held_out || lesson->generation != generation) continue;
-        size_t size = reservoir->sizes[lesson->slot];
+        size_t size = reservoir->sizes[lesson->slot] / reservoir->token_bytes;
         reef_status status = measure_window(
             c, reservoir->bytes + lesson->slot * reservoir->window_bytes, size, &nats, err);
         if (status != REEF_OK) return status;

@@ -40,9 +40,10 @@ uint32_t reef_distil_owner(const reef_net *net, uint32_t generation) {
     return generation;
 }
 
+// `size` in tokens.
 static const uint8_t *lesson_bytes(const school *s, const reef_lesson *lesson, size_t *size) {
     const reef_reservoir *reservoir = &s->distil->trainer->reservoir;
-    *size = reservoir->sizes[lesson->slot];
+    *size = reservoir->sizes[lesson->slot] / reservoir->token_bytes;
     return reservoir->bytes + lesson->slot * reservoir->window_bytes;
 }
 
@@ -99,7 +100,7 @@ cleanup:
 
 // ---- one batch -----------------------------------------------------------------------------------
 
-// Where the teacher's generations take part in the T bytes at `at` of a window, which is read from its
+// Where the teacher's generations take part in the T tokens at `at` of a window, which is read from its
 // start. With `own`, it is the model as the text's own generation was trained: forced open, and those
 // after it silent.
 static reef_status teacher_fires(
@@ -144,21 +145,22 @@ static void fresh_fires(school *s, size_t w) {
 }
 
 static void place(school *s, size_t w, const uint8_t *bytes) {
-    size_t T = s->distil->trainer->net.config.context;
-    memcpy(s->pupil.tokens + w * T, bytes, T);
-    memcpy(s->pupil.targets + w * T, bytes + 1, T);
+    const reef_config *config = &s->distil->trainer->net.config;
+    size_t each = reef_token_bytes(config), size = config->context * each;
+    memcpy(s->pupil.tokens + w * size, bytes, size);
+    memcpy(s->pupil.targets + w * size, bytes + each, size);
 }
 
 static reef_status add_lesson(school *s, size_t w, uint64_t counter, reef_error *err) {
     const reef_distil *d = s->distil;
     const reef_config *config = &d->trainer->net.config;
-    size_t size, T = config->context;
+    size_t size, T = config->context, each = reef_token_bytes(config);
     uint64_t drawn =
         reef_random_below(config->seed, STREAM_LESSON, 2 * counter, (uint64_t)s->taught_count);
     const reef_lesson *lesson = &d->lessons[s->taught[drawn]];
     const uint8_t *bytes = lesson_bytes(s, lesson, &size);
     size_t at = (size_t)reef_random_below(config->seed, STREAM_LESSON, 2 * counter + 1, size - T);
-    place(s, w, bytes + at);
+    place(s, w, bytes + at * each);
     reef_status status = teacher_fires(s, w, lesson->generation, bytes, at, err);
     others_fire(s, w);
     fresh_fires(s, w);
@@ -170,7 +172,7 @@ static reef_status add_lesson(school *s, size_t w, uint64_t counter, reef_error 
 static reef_status add_silence(school *s, size_t w, uint64_t step, size_t *count, reef_error *err) {
     const reef_distil *d = s->distil;
     const reef_config *config = &d->trainer->net.config;
-    size_t T = config->context, size;
+    size_t T = config->context, each = reef_token_bytes(config), size;
     const reef_gate *gate = &s->fresh->gate;
     uint8_t *mine = pupil_fire(s, s->pupil.net.gen_count - 1, w);
     uint64_t candidates = config->retain_weight > 0.0f ? REEF_RETAIN_CANDIDATES : 0;
@@ -185,11 +187,11 @@ static reef_status add_silence(school *s, size_t w, uint64_t step, size_t *count
         reef_gate_reset(gate, &state);
         for (size_t at = 0; at + T < size; at += T) {
             size_t fired = 0;
-            reef_gate_score(gate, &state, T, bytes + at, s->margins);
+            reef_gate_score(gate, &state, T, bytes + at * each, s->margins);
             for (size_t t = 0; t < T; t++) fired += mine[t] = s->margins[t] > 0.0f;
             if (fired == 0) continue;
             *count = 1;
-            place(s, w, bytes + at);
+            place(s, w, bytes + at * each);
             reef_status status = teacher_fires(s, w, UINT32_MAX, bytes, at, err);
             others_fire(s, w);
             return status;
@@ -209,18 +211,19 @@ static reef_status teach(school *s, size_t windows, reef_error *err) {
                              REEF_PASS_EVALUATE, err);
 }
 
-// The forward left w (p - onehot), the gradient of w times the cross-entropy with the true byte. With
+// The forward left w (p - onehot), the gradient of w times the cross-entropy with the true token. With
 // q = share of the teacher's distribution in the target: w (p - (1 - q) onehot - q teacher).
 static void blend_window(void *context, size_t w) {
     school *s = context;
-    size_t T = s->distil->trainer->net.config.context, V = REEF_VOCAB;
+    const reef_config *config = &s->distil->trainer->net.config;
+    size_t T = config->context, V = config->vocab, each = reef_token_bytes(config);
     for (size_t t = w * T; t < (w + 1) * T; t++) {
         float *teacher = s->distil->trainer->pass.logits + t * V;
         float *gradient = s->pupil.pass.logits + t * V;
         float weight = s->pupil.weight[t] * TEACHER_SHARE;
         reef_softmax(V, teacher);
         reef_axpy(V, gradient, -weight, teacher);
-        gradient[s->pupil.targets[t]] += weight;
+        gradient[reef_token_at(s->pupil.targets, each, t)] += weight;
     }
 }
 
@@ -294,8 +297,8 @@ static reef_status allocate(school *s, reef_error *err) {
     size_t mine = gens - (d->last - d->first); // all but those that are replaced, and the new one
     s->stride = windows * config->context;
     s->gens = calloc(mine, sizeof *s->gens);
-    s->pupil.tokens = calloc(s->stride, 1);
-    s->pupil.targets = calloc(s->stride, 1);
+    s->pupil.tokens = calloc(s->stride, reef_token_bytes(config));
+    s->pupil.targets = calloc(s->stride, reef_token_bytes(config));
     s->pupil.weight = calloc(s->stride, sizeof *s->pupil.weight);
     s->taught = calloc(d->lesson_count + 1, sizeof *s->taught);
     s->silent = calloc(d->lesson_count + 1, sizeof *s->silent);

@@ -5,6 +5,7 @@
 // Of a pool larger than memory rows are read in place; then the transaction is begun anew between two passes.
 // A text is one stream: cut into windows of the model's context, gates carried from window to window; only the
 // windows of generations that fire cost anything.
+#include "as_of.h"
 #include "firing.h"
 #include "layer.h"
 #include "model.h"
@@ -13,14 +14,14 @@
 #include "residency.h"
 #include "vector.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PASS_WINDOWS 16
-#define LOAD_ATTEMPTS_MAX 3 // consolidating takes minutes, more often than loading
+#define PASS_LOGITS_MAX ((size_t)1 << 24) // of one pass, where a vocabulary is large
+#define LOAD_ATTEMPTS_MAX 3               // consolidating takes minutes, more often than loading
 #define LN2 0.6931471805599453
 
 struct reef_model {
@@ -33,81 +34,21 @@ struct reef_model {
     reef_pass pass;
     reef_workers *workers;
     reef_residency residency;
-    uint8_t *tokens, *targets; // (PASS_WINDOWS * T)
-    uint8_t *fire;             // (generations, PASS_WINDOWS * T)
+    uint8_t *tokens, *targets; // (windows * T) of reef_token_bytes each
+    uint8_t *fire;             // (generations, windows * T)
     float *margins;
-    size_t stride;
+    size_t stride; // windows * T
 };
 
 // ---- open ----------------------------------------------------------------------------------------
 
-static bool parse_generation(const char *text, unsigned long *out) {
-    char *end;
-    if (text[0] < '0' || text[0] > '9') return false;
-    errno = 0;
-    *out = strtoul(text, &end, 10);
-    return errno == 0 && *end == '\0';
-}
-
-// Which records to load: of generations 0 .. last, each under its own number or a snapshot's copy.
-typedef struct selection {
-    uint32_t last;
-    uint32_t own; // the first so many under their own numbers
-    bool of_snapshot;
-    reef_snapshot snapshot;
-} selection;
-
-static uint32_t records_of(const selection *chosen, uint32_t generation) {
-    return chosen->of_snapshot ? reef_snapshot_records(&chosen->snapshot, generation) : generation;
-}
-
-// A generation that was given up for a later one names no state any more; the message names the later one.
-static reef_status check_present(reef_txn *txn,
-                                 uint32_t generation,
-                                 uint32_t count,
-                                 reef_error *err) {
-    reef_generation info;
-    for (uint32_t g = generation; g < count; g++) {
-        reef_status status = reef_generation_read(txn, g, &info, err);
-        if (status != REEF_OK) return status;
-        if (reef_generation_is_empty(&info)) continue;
-        if (g == generation) return REEF_OK;
-        return reef_fail(err, REEF_NOT_FOUND,
-                         "no state as of generation %u: it was consolidated into generation %u and "
-                         "given up; --as-of %u is the nearest",
-                         generation, g, g);
-    }
-    return reef_fail(err, REEF_CORRUPT, "generation %u is empty, and none after it has content",
-                     generation);
-}
-
-static reef_status select_state(selection *out, reef_txn *txn, const char *as_of, reef_error *err) {
-    uint32_t count;
-    reef_status status = reef_generation_count(txn, &count, err);
-    if (status != REEF_OK) return status;
-    if (count == 0) return reef_fail(err, REEF_CORRUPT, "the pool has no generation");
-    unsigned long generation = count - 1;
-    if (as_of != NULL && strcmp(as_of, "now") != 0 && !parse_generation(as_of, &generation)) {
-        status = reef_snapshot_find(txn, as_of, &out->snapshot, err);
-        out->of_snapshot = true;
-        out->last = out->snapshot.open_generation;
-        out->own = out->snapshot.shared_count;
-        return status;
-    }
-    if (generation >= count)
-        return reef_fail(err, REEF_NOT_FOUND, "no generation %lu: the pool has 0 to %u", generation,
-                         count - 1);
-    out->last = out->own = (uint32_t)generation;
-    return check_present(txn, (uint32_t)generation, count, err);
-}
-
 static reef_status load_vector(reef_model *model,
                                reef_txn *txn,
-                               const selection *chosen,
+                               const reef_as_of *chosen,
                                reef_error *err) {
     uint32_t *records = calloc((size_t)chosen->last + 1, sizeof *records);
     if (records == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
-    for (uint32_t g = 0; g <= chosen->last; g++) records[g] = records_of(chosen, g);
+    for (uint32_t g = 0; g <= chosen->last; g++) records[g] = reef_as_of_records(chosen, g);
     reef_status status = reef_vector_model_new(&model->vector, txn, &model->net.config,
                                                (size_t)chosen->last + 1, records, err);
     free(records);
@@ -137,13 +78,14 @@ static bool take_known(reef_model *model,
 // One generation, which must still be what it was when the state was chosen.
 static reef_status load_generation(reef_model *model,
                                    reef_txn *txn,
-                                   const selection *chosen,
+                                   const reef_as_of *chosen,
                                    const reef_generation *expected,
                                    uint32_t g,
                                    reef_error *err) {
     reef_gen **gen = &model->net.gens[g];
-    reef_status status = reef_persist_load(gen, txn, &model->net.config, g, records_of(chosen, g),
-                                           false, model->residency.in_place, NULL, err);
+    reef_status status =
+        reef_persist_load(gen, txn, &model->net.config, g, reef_as_of_records(chosen, g), false,
+                          model->residency.in_place, NULL, err);
     if (status != REEF_OK || memcmp((*gen)->info.root, expected->root, sizeof expected->root) == 0)
         return status;
     return reef_fail(err, REEF_BUSY,
@@ -153,7 +95,7 @@ static reef_status load_generation(reef_model *model,
 // The last one first, which may be open: it belongs to the same commit as the list of generations.
 static reef_status load_generations(reef_model *model,
                                     reef_txn *txn,
-                                    const selection *chosen,
+                                    const reef_as_of *chosen,
                                     reef_error *err) {
     reef_net *net = &model->net;
     size_t count = (size_t)chosen->last + 1;
@@ -165,7 +107,7 @@ static reef_status load_generations(reef_model *model,
         net->gen_count = count;
     }
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
-        status = reef_generation_read(txn, records_of(chosen, g), &expected[g], err);
+        status = reef_generation_read(txn, reef_as_of_records(chosen, g), &expected[g], err);
     // Only generations between the backbone's and the last one may have given way to a later one.
     if (status == REEF_OK &&
         (reef_generation_is_empty(&expected[0]) || reef_generation_is_empty(&expected[count - 1])))
@@ -181,12 +123,12 @@ static reef_status load_generations(reef_model *model,
 static reef_status load_once(reef_model *model, const char *as_of, reef_error *err) {
     reef_net *net = &model->net;
     reef_txn *txn = NULL;
-    selection chosen = {0};
+    reef_as_of chosen = {0};
     reef_status status = reef_txn_begin(&txn, model->residency.store, REEF_TXN_READ_IN_TURNS, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &net->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &model->commit, err);
-    if (status == REEF_OK) status = select_state(&chosen, txn, as_of, err);
+    if (status == REEF_OK) status = reef_as_of_find(&chosen, txn, as_of, err);
     if (status == REEF_OK && reef_config_is_vector(&net->config)) {
         status = load_vector(model, txn, &chosen, err);
         reef_txn_abort(txn);
@@ -211,6 +153,13 @@ static reef_status load_net(reef_model *model, const char *as_of, reef_error *er
     return status;
 }
 
+// Of one pass: which windows are read at once changes no bit.
+static size_t pass_windows(const reef_config *config) {
+    size_t most = PASS_LOGITS_MAX / ((size_t)config->context * config->vocab);
+    if (most < 1) return 1;
+    return most < PASS_WINDOWS ? most : PASS_WINDOWS;
+}
+
 static reef_status open_model(reef_model **out,
                               reef_store *store,
                               const char *as_of,
@@ -233,21 +182,21 @@ static reef_status open_model(reef_model **out,
         *out = model;
         return REEF_OK;
     }
-    if (status == REEF_OK)
-        status = reef_pass_init(&model->pass, &model->net.config, PASS_WINDOWS, false, err);
+    const reef_config *config = &model->net.config;
+    size_t windows = status == REEF_OK ? pass_windows(config) : 0;
+    if (status == REEF_OK) status = reef_pass_init(&model->pass, config, windows, false, err);
     if (status != REEF_OK) goto cleanup;
     model->pass.pager = model->residency.pager;
-    model->stride = (size_t)PASS_WINDOWS * model->net.config.context;
-    model->tokens = calloc(model->stride, 1);
-    model->targets = calloc(model->stride, 1);
+    model->stride = windows * config->context;
+    model->tokens = calloc(model->stride, reef_token_bytes(config));
+    model->targets = calloc(model->stride, reef_token_bytes(config));
     model->fire = calloc(model->net.gen_count, model->stride);
     model->margins = calloc(model->net.gen_count * model->stride, sizeof *model->margins);
     if (model->tokens && model->targets && model->fire && model->margins) {
         *out = model;
         return REEF_OK;
     }
-    status = reef_fail(err, REEF_NO_MEMORY, "no memory for windows of %u tokens",
-                       model->net.config.context);
+    status = reef_fail(err, REEF_NO_MEMORY, "no memory for windows of %u tokens", config->context);
 
 cleanup:
     reef_model_close(model);
@@ -350,6 +299,10 @@ reef_status reef_model_predict(reef_model *model,
                                      generations, err);
 }
 
+static bool has_stream(const reef_model *model) {
+    return model->vector == NULL && model->layer == NULL;
+}
+
 static reef_status refuse_text(const reef_model *model, reef_error *err) {
     if (model->layer != NULL)
         return reef_fail(err, REEF_INVALID,
@@ -358,6 +311,14 @@ static reef_status refuse_text(const reef_model *model, reef_error *err) {
     return reef_fail(err, REEF_INVALID,
                      "the pool holds a vector model, which has no loss of bytes; predict the "
                      "classes of vectors with it");
+}
+
+static reef_status check_text(const reef_model *model,
+                              const uint8_t *bytes,
+                              size_t count,
+                              reef_error *err) {
+    if (!has_stream(model)) return refuse_text(model, err);
+    return reef_tokens_check(&model->net.config, "the text", 0, bytes, count, err);
 }
 
 // ---- a layer by itself ---------------------------------------------------------------------------
@@ -416,8 +377,8 @@ const reef_generation *reef_model_generation(const reef_model *model, size_t g) 
 
 // ---- one pass over a piece of a stream -----------------------------------------------------------
 
-// The gates' decisions about `count` tokens from `bytes` on (at most PASS_WINDOWS windows). What the last window
-// lacks is padded: attention is causal, so nothing before it notices. `next` is the byte after the last; NULL
+// The gates' decisions about `count` tokens from `bytes` on (at most a pass). What the last window
+// lacks is padded: attention is causal, so nothing before it notices. `next` is the token after the last; NULL
 // where there is none, and `firing` is no good any more.
 static reef_status decide(reef_model *model,
                           const reef_net *net,
@@ -429,11 +390,12 @@ static reef_status decide(reef_model *model,
                           bool *answered,
                           reef_error *err) {
     size_t T = net->config.context, windows = (count + T - 1) / T, rows = windows * T;
-    memset(model->tokens, 0, rows);
-    memset(model->targets, 0, rows);
-    memcpy(model->tokens, bytes, count);
-    memcpy(model->targets, bytes + 1, count - 1);
-    if (next != NULL) model->targets[count - 1] = *next;
+    size_t each = reef_token_bytes(&net->config);
+    memset(model->tokens, 0, rows * each);
+    memset(model->targets, 0, rows * each);
+    memcpy(model->tokens, bytes, count * each);
+    memcpy(model->targets, bytes + each, (count - 1) * each);
+    if (next != NULL) memcpy(model->targets + (count - 1) * each, next, each);
     *out = (reef_batch){
         .windows = windows,
         .tokens = model->tokens,
@@ -463,6 +425,20 @@ static reef_status run(reef_model *model,
                              err);
 }
 
+// The piece of a text of `all` tokens that begins with token `at`; *tokens says how many it has.
+static reef_status run_piece(reef_model *model,
+                             reef_firing *firing,
+                             const uint8_t *bytes,
+                             size_t all,
+                             size_t at,
+                             size_t *tokens,
+                             reef_error *err) {
+    size_t each = reef_token_bytes(&model->net.config);
+    *tokens = all - at < model->stride ? all - at : model->stride;
+    const uint8_t *next = at + *tokens < all ? bytes + (at + *tokens) * each : NULL;
+    return run(model, firing, bytes + at * each, *tokens, next, err);
+}
+
 typedef struct tally {
     double nats;
     uint64_t *fired; // (generations)
@@ -481,32 +457,35 @@ reef_status reef_model_score(reef_model *model,
                              void (*progress)(void *context, size_t done),
                              void *context,
                              reef_error *err) {
-    if (model->vector != NULL || model->layer != NULL) return refuse_text(model, err);
-    if (count < 2)
+    size_t each = reef_token_bytes(&model->net.config), all = count / each;
+    reef_status status = check_text(model, bytes, count, err);
+    if (status != REEF_OK) return status;
+    if (all < 2)
         return reef_fail(err, REEF_INVALID,
-                         "a text of %zu bytes has nothing to predict; give 2 or more", count);
+                         "a text of %zu %s has nothing to predict; give 2 or more", all,
+                         each == 1 ? "bytes" : "token ids");
     reef_firing firing = {0};
     tally sum = {.fired = calloc(model->net.gen_count, sizeof *sum.fired)};
-    reef_status status = reef_firing_init(&firing, &model->net, err);
+    status = reef_firing_init(&firing, &model->net, err);
     if (status == REEF_OK && sum.fired == NULL)
         status = reef_fail(err, REEF_NO_MEMORY, "no memory to count");
-    if (bits != NULL) bits[0] = 8.0f;
-    for (size_t at = 0; status == REEF_OK && at + 1 < count; at += model->stride) {
-        size_t tokens = count - 1 - at < model->stride ? count - 1 - at : model->stride;
-        status = run(model, &firing, bytes + at, tokens, bytes + at + tokens, err);
+    if (bits != NULL) bits[0] = (float)log2(model->net.config.vocab);
+    for (size_t at = 0; status == REEF_OK && at + 1 < all; at += model->stride) {
+        size_t tokens = all - 1 - at < model->stride ? all - 1 - at : model->stride;
+        status = run(model, &firing, bytes + at * each, tokens, bytes + (at + tokens) * each, err);
         if (status != REEF_OK) break;
         for (size_t t = 0; t < tokens; t++) sum.nats += model->pass.loss[t];
         for (size_t t = 0; bits != NULL && t < tokens; t++)
             bits[at + 1 + t] = (float)(model->pass.loss[t] / LN2);
         count_fired(model, tokens, sum.fired);
-        if (progress != NULL) progress(context, at + tokens);
+        if (progress != NULL) progress(context, (at + tokens) * each);
     }
     if (status == REEF_OK) {
-        score->bytes = count - 1;
+        score->bytes = all - 1;
         score->bits = sum.nats / LN2;
-        score->bits_per_byte = score->bits / (double)(count - 1);
+        score->bits_per_byte = score->bits / (double)(all - 1);
         for (size_t g = 0; score->fire_share != NULL && g < model->net.gen_count; g++)
-            score->fire_share[g] = g == 0 ? 1.0 : (double)sum.fired[g] / (double)(count - 1);
+            score->fire_share[g] = g == 0 ? 1.0 : (double)sum.fired[g] / (double)(all - 1);
     }
     reef_firing_release(&firing);
     free(sum.fired);
@@ -534,15 +513,14 @@ reef_status reef_model_usage(reef_model *model,
                              size_t expert_count,
                              reef_usage *usage,
                              reef_error *err) {
-    if (model->vector != NULL || model->layer != NULL) return refuse_text(model, err);
     reef_firing firing = {0};
-    reef_status status = check_usage(&model->net, expert_count, err);
+    reef_status status = check_text(model, bytes, count, err);
+    if (status == REEF_OK) status = check_usage(&model->net, expert_count, err);
     if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
     size_t P = (size_t)model->net.config.heads * model->net.config.topk;
-    for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
-        size_t tokens = count - at < model->stride ? count - at : model->stride;
-        const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
-        status = run(model, &firing, bytes + at, tokens, next, err);
+    size_t all = count / reef_token_bytes(&model->net.config);
+    for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
+        status = run_piece(model, &firing, bytes, all, at, &tokens, err);
         if (status != REEF_OK) break;
         const reef_router_tape *tape = &model->pass.peers[0][0].tape;
         for (size_t i = 0; i < tokens * P; i++) {
@@ -552,6 +530,91 @@ reef_status reef_model_usage(reef_model *model,
         }
     }
     reef_firing_release(&firing);
+    return status;
+}
+
+// One expert while a text is read: by token of the last pass, its score (0: not chosen) and what it said.
+typedef struct watched {
+    const reef_model *model;
+    uint32_t generation, layer, expert;
+    double *scores, *activations; // (stride)
+} watched;
+
+static double activation_of(const reef_expert_shape *shape, const float *hidden, size_t p) {
+    float value = 1.0f;
+    if (shape->kind == REEF_EXPERT_VALUE) return 1.0;
+    if (shape->kind == REEF_EXPERT_RELU) return hidden[p] > 0.0f ? (double)hidden[p] : 0.0;
+    reef_gelu(1, &value, hidden + (shape->kind == REEF_EXPERT_GLU ? shape->P + p : p));
+    return (double)value * (shape->kind == REEF_EXPERT_GLU ? (double)hidden[p] : 1.0);
+}
+
+// Gates that read losses ask for passes before the one that counts, which comes last.
+static void on_experts(void *context, size_t g, uint32_t l) {
+    watched *w = context;
+    if (g != w->generation || l != w->layer) return;
+    const reef_model *model = w->model;
+    reef_expert_shape shape = reef_gen_expert_shape(&model->net.config, l);
+    const reef_pass_peer *peer = &model->pass.peers[g][0];
+    memset(w->scores, 0, model->stride * sizeof *w->scores);
+    for (size_t t = 0; t < model->stride; t++) {
+        if (!model->pass.piece_active[t / model->net.config.context]) continue;
+        const float *hidden = peer->hidden + t * reef_expert_hidden_values(&shape);
+        for (size_t p = 0; p < shape.P; p++) {
+            if (peer->tape.indices[t * shape.P + p] != w->expert) continue;
+            w->scores[t] += (double)peer->tape.gate[t * shape.P + p];
+            w->activations[t] = activation_of(&shape, hidden, p);
+        }
+    }
+}
+
+static reef_status check_expert(
+    const reef_net *net, uint32_t generation, uint32_t layer, uint32_t expert, reef_error *err) {
+    if (generation >= net->gen_count || layer >= net->config.layers ||
+        expert >= net->gens[generation]->peers[layer].expert_count)
+        return reef_fail(
+            err, REEF_NOT_FOUND,
+            "no expert %" PRIu32 " in layer %" PRIu32 " of generation %" PRIu32
+            ": the state has %zu generations, the last of them %" PRIu32 " experts a side",
+            expert, layer, generation, net->gen_count, net->gens[net->gen_count - 1]->info.side);
+    return REEF_OK;
+}
+
+reef_status reef_model_expert_uses(reef_model *model,
+                                   uint32_t generation,
+                                   uint32_t layer,
+                                   uint32_t expert,
+                                   const uint8_t *bytes,
+                                   size_t count,
+                                   reef_expert_visit visit,
+                                   void *context,
+                                   reef_error *err) {
+    if (model->vector != NULL || model->layer != NULL) return refuse_text(model, err);
+    reef_firing firing = {0};
+    watched w = {model,
+                 generation,
+                 layer,
+                 expert,
+                 calloc(model->stride, sizeof *w.scores),
+                 calloc(model->stride, sizeof *w.activations)};
+    reef_status status = check_expert(&model->net, generation, layer, expert, err);
+    if (status == REEF_OK && (w.scores == NULL || w.activations == NULL))
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to watch an expert");
+    if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
+    model->pass.on_experts = on_experts;
+    model->pass.on_experts_context = &w;
+    const uint8_t *fire = model->fire + generation * model->stride;
+    for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
+        size_t tokens = count - at < model->stride ? count - at : model->stride;
+        const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
+        status = run(model, &firing, bytes + at, tokens, next, err);
+        for (size_t t = 0; status == REEF_OK && t < tokens; t++)
+            if ((generation == 0 || fire[t]) && w.scores[t] != 0.0)
+                visit(context, at + t, w.scores[t], w.activations[t]);
+    }
+    model->pass.on_experts = NULL;
+    reef_firing_release(&firing);
+    free(w.scores);
+    free(w.activations);
     return status;
 }
 
@@ -565,19 +628,21 @@ static reef_status read_margins(reef_model *model,
                                 reef_error *err) {
     const float *row = model->margins + (net->gen_count - 1) * model->stride;
     reef_firing firing = {0};
+    size_t each = reef_token_bytes(&net->config), all = count / each;
     reef_status status = reef_firing_init(&firing, net, err);
-    for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
-        size_t tokens = count - at < model->stride ? count - at : model->stride;
-        const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
+    for (size_t at = 0; status == REEF_OK && at < all; at += model->stride) {
+        size_t tokens = all - at < model->stride ? all - at : model->stride;
+        const uint8_t *next = at + tokens < all ? bytes + (at + tokens) * each : NULL;
         reef_batch batch;
         bool answered;
         status = reef_residency_renew(&model->residency, &model->net, err);
         if (status == REEF_OK)
-            status = decide(model, net, &firing, bytes + at, tokens, next, &batch, &answered, err);
+            status = decide(model, net, &firing, bytes + at * each, tokens, next, &batch, &answered,
+                            err);
         if (status == REEF_OK) memcpy(margins + at, row, tokens * sizeof *margins);
     }
     size_t T = net->config.context;
-    facts->passes = (double)firing.windows / (double)((count + T - 1) / T);
+    facts->passes = (double)firing.windows / (double)((all + T - 1) / T);
     reef_firing_release(&firing);
     return status;
 }
@@ -589,13 +654,15 @@ reef_status reef_model_gate_margins(reef_model *model,
                                     reef_gate_facts *facts,
                                     float *margins,
                                     reef_error *err) {
-    if (model->vector != NULL || model->layer != NULL)
+    if (!has_stream(model))
         return reef_fail(err, REEF_INVALID, "generations of a model of %s have no gate",
                          model->vector != NULL ? "vectors" : "one layer");
     if (generation == 0 || generation >= model->net.gen_count)
         return reef_fail(err, REEF_INVALID,
                          "no gate of generation %u: generations 1 to %zu of this state have one",
                          generation, model->net.gen_count - 1);
+    reef_status status = margins == NULL ? REEF_OK : check_text(model, bytes, count, err);
+    if (status != REEF_OK) return status;
     const reef_gen *gen = model->net.gens[generation];
     *facts = (reef_gate_facts){.decay = gen->gate.decay,
                                .prior = gen->gate.prior,
@@ -612,22 +679,21 @@ reef_status reef_model_gate_margins(reef_model *model,
     }
     reef_gate_state state;
     reef_gate_reset(&gen->gate, &state);
-    reef_gate_score(&gen->gate, &state, count, bytes, margins);
+    reef_gate_score(&gen->gate, &state, count / reef_token_bytes(&model->net.config), bytes,
+                    margins);
     return REEF_OK;
 }
 
 reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err) {
-    if (model->vector != NULL || model->layer != NULL) return refuse_text(model, err);
     reef_firing firing = {0};
-    reef_status status = reef_firing_init(&firing, &model->net, err);
-    for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
-        size_t tokens = count - at < model->stride ? count - at : model->stride;
-        const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
-        status = run(model, &firing, bytes + at, tokens, next, err);
+    reef_status status = check_text(model, bytes, count, err);
+    if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
+    size_t all = count / reef_token_bytes(&model->net.config), V = model->net.config.vocab;
+    for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
+        status = run_piece(model, &firing, bytes, all, at, &tokens, err);
         if (status == REEF_OK)
-            memcpy(logits + at * REEF_VOCAB, model->pass.logits,
-                   tokens * REEF_VOCAB * sizeof *logits);
+            memcpy(logits + at * V, model->pass.logits, tokens * V * sizeof *logits);
     }
     reef_firing_release(&firing);
     return status;
@@ -708,7 +774,12 @@ reef_status reef_model_generate(reef_model *model,
                                 const reef_sampling *sampling,
                                 uint8_t *out,
                                 reef_error *err) {
-    if (model->vector != NULL || model->layer != NULL) return refuse_text(model, err);
+    if (!has_stream(model)) return refuse_text(model, err);
+    if (reef_token_bytes(&model->net.config) != 1)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool's tokens are ids of a vocabulary of %u: there is no text to "
+                         "continue",
+                         model->net.config.vocab);
     size_t T = model->net.config.context;
     growing text = {.bytes = calloc(T, 1)};
     reef_status status = reef_firing_init(&text.firing, &model->net, err);

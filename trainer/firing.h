@@ -31,7 +31,7 @@ typedef struct reef_firing_means {
 } reef_firing_means;
 
 /**
- * Decide for the next `count` bytes of the stream: a generation g >= 1 fires where its margin is positive, but
+ * Decide for the next `count` tokens of the stream: a generation g >= 1 fires where its margin is positive, but
  * at most the `fire_max` newest of those.
  *
  * A gate that has a weight for losses reads that of the model of generations 0 .. g - 1, as they fire by their
@@ -39,12 +39,12 @@ typedef struct reef_firing_means {
  * forward pass (REEF_PASS_EVALUATE); none is needed where nothing has fired since the last one, because silence
  * is exact, and none at all where no gate has such a weight.
  *
- * A loss is known once the byte after its token is, so the decision about a token rests on earlier losses
- * only: no byte changes a decision before it.
+ * A loss is known once the token after its own is, so the decision about a token rests on earlier losses
+ * only: no token changes a decision before it.
  *
- * batch     windows, tokens and targets of the next bytes of the stream, from the beginning of a window on;
+ * batch     windows, tokens and targets of the next part of the stream, from the beginning of a window on;
  *           of the last window anything may follow `count`. `fire` is ignored
- * count     tokens of the batch that belong to the stream; `targets` of the last one is the byte after it, or
+ * count     tokens of the batch that belong to the stream; `targets` of the last one is the one after it, or
  *           the stream ends here and `firing` is good for nothing afterwards
  * fire      (gen_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the batch cleared
  * margins   (gen_count, stride) row g >= 1 written: before fire_max

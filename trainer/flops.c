@@ -61,7 +61,7 @@ static void embedding(reef_flops *out, const reef_config *config) {
              tables = 1 + (uint64_t)config->previous_bytes;
     uint64_t sums = 2 * D * reef_flops_embedded(config);
     add(out, REEF_FLOPS_EMBEDDING, sums, sums + 2 * T * D); // backwards the positions' rows as well
-    add_parameters(out, tables * REEF_VOCAB * D + T * D, tables * D + D);
+    add_parameters(out, tables * config->vocab * D + T * D, tables * D + D);
 }
 
 static void attention(reef_flops *out, const reef_config *config) {
@@ -140,8 +140,8 @@ void reef_flops_count(const reef_config *config, reef_flops *out) {
         attention(out, config);
         feed_forward(out, config, l);
     }
-    add_product(out, REEF_FLOPS_HEAD, config->context, config->d_model, REEF_VOCAB);
-    uint64_t head = (uint64_t)config->d_model * REEF_VOCAB + 2 * (uint64_t)config->d_model;
+    add_product(out, REEF_FLOPS_HEAD, config->context, config->d_model, config->vocab);
+    uint64_t head = (uint64_t)config->d_model * config->vocab + 2 * (uint64_t)config->d_model;
     add_parameters(out, head, head); // with the norm before it
     for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++) {
         out->forward_window += out->forward[part];

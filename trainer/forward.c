@@ -26,7 +26,7 @@ static size_t max_size(size_t a, size_t b) {
 }
 
 size_t reef_pass_scratch_width(const reef_config *config) {
-    size_t widest = max_size(max_size(REEF_VOCAB, 3 * (size_t)config->d_model), config->d_ffw);
+    size_t widest = max_size(max_size(config->vocab, 3 * (size_t)config->d_model), config->d_ffw);
     return widest + reef_adapter_rank_max(config);
 }
 
@@ -95,7 +95,7 @@ reef_status reef_pass_init(reef_pass *pass,
                             serves_mixture(config, l, training));
     ok = ok && floats(&pass->x, n * D) && floats(&pass->norm, n * D) &&
          floats(&pass->norm_mean, n) && floats(&pass->norm_rstd, n) &&
-         floats(&pass->logits, n * REEF_VOCAB) &&
+         floats(&pass->logits, n * config->vocab) &&
          floats(&pass->window_scratch, n * reef_pass_scratch_width(config)) &&
          (pass->loss = calloc(n, sizeof *pass->loss)) != NULL &&
          (pass->answers = calloc(n, sizeof *pass->answers)) != NULL &&
@@ -229,13 +229,14 @@ static bool fires_any(const uint8_t *fire, size_t T) {
     return fire == NULL || memchr(fire, 1, T) != NULL;
 }
 
-// The tables of a token's own byte and of those before it in its window: what attention would take many
+// The tables of a token itself and of those before it in its window: what attention would take many
 // steps to learn to fetch (compare the hashed n-gram embeddings of Pagnoni et al. 2024).
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t) {
-    size_t D = config->d_model;
+    size_t D = config->d_model, V = config->vocab, each = reef_token_bytes(config);
     for (size_t back = 0; back <= config->previous_bytes && back <= t; back++)
-        reef_axpy(D, x + t * D, 1.0f, tables + (back * REEF_VOCAB + tokens[t - back]) * D);
+        reef_axpy(D, x + t * D, 1.0f,
+                  tables + (back * V + reef_token_at(tokens, each, t - back)) * D);
 }
 
 // Which generation alone answers each token of the window; in training there are no merged matrices.
@@ -258,7 +259,7 @@ static void embed_window(void *context, size_t w) {
     const reef_config *config = f->pass->config;
     size_t D = config->d_model, T = config->context;
     const reef_weights *base = &f->net->gens[0]->weights;
-    const uint8_t *tokens = f->batch->tokens + w * T;
+    const uint8_t *tokens = f->batch->tokens + w * T * reef_token_bytes(config);
     float *x = f->pass->x + w * T * D;
     memcpy(x, base->position, T * D * sizeof *x);
     for (size_t t = 0; t < T; t++) reef_embed_token(config, x, base->embedding, tokens, t);
@@ -575,6 +576,7 @@ static reef_status peer_layer(forward *f,
                               retain ? experts_open_window : experts_window, f);
         pass->seconds_router += routed - start;
         pass->seconds_experts += reef_seconds() - routed;
+        if (pass->on_experts != NULL) pass->on_experts(pass->on_experts_context, g, f->l);
     }
     return REEF_OK;
 }
@@ -598,7 +600,7 @@ static reef_status ffw(forward *f, reef_workers *workers, reef_pass_mode mode, r
 static void head_window(void *context, size_t w) {
     const forward *f = context;
     const reef_config *config = f->pass->config;
-    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
+    size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
     reef_pass *pass = f->pass;
     const reef_weights *base = &f->net->gens[0]->weights;
     float *norm = pass->norm + row * D, *logits = pass->logits + row * V;
@@ -620,7 +622,8 @@ static void head_window(void *context, size_t w) {
     }
     if (f->batch->targets == NULL) return;
     const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
-    reef_cross_entropy(T, V, pass->loss + row, logits, f->batch->targets + row, weight,
+    size_t each = reef_token_bytes(config);
+    reef_cross_entropy(T, V, pass->loss + row, logits, f->batch->targets + row * each, each, weight,
                        weight != NULL);
 }
 

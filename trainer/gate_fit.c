@@ -37,20 +37,20 @@ static void open_for_good(reef_gen *gen) {
     gen->gate_detect = 1.0f;
 }
 
-// The loss of the model of the first `gen_count` generations on each byte of the windows, every one read from
+// The loss of the model of the first `gen_count` generations on each token of the windows, every one read from
 // its start. `out` is written; the caller's to free.
 static reef_status read_surprises(reef_trainer *trainer,
                                   size_t gen_count,
                                   const reef_gate_windows *windows,
                                   float **out,
                                   reef_error *err) {
-    size_t bytes = 0;
+    size_t tokens = 0;
     reef_net net = trainer->net; // a view
     net.gen_count = gen_count;
-    for (size_t i = 0; i < windows->count; i++) bytes += windows->sizes[i];
-    float *at = *out = calloc(bytes, sizeof **out);
+    for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
+    float *at = *out = calloc(tokens, sizeof **out);
     if (at == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the losses on %zu bytes", bytes);
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the losses on %zu tokens", tokens);
     for (size_t i = 0; i < windows->count; at += windows->sizes[i++]) {
         size_t size = windows->sizes[i];
         reef_batch batch;
@@ -75,7 +75,7 @@ static void add_unseen(const reef_net *net,
                        const reef_gate_windows *windows,
                        float *surprise) {
     double bits = 0.0, weight = 0.0, nats = 0.0, known = 0.0;
-    size_t bytes = 0;
+    size_t tokens = 0;
     for (size_t g = 0; g < gen_count; g++) {
         const reef_gen *gen = net->gens[g];
         if (reef_generation_is_empty(&gen->info)) continue;
@@ -83,15 +83,15 @@ static void add_unseen(const reef_net *net,
         bits += share * gen->reference_median;
         weight += share;
     }
-    for (size_t i = 0; i < windows->count; i++) bytes += windows->sizes[i];
-    for (size_t t = 0; t < bytes; t++) {
+    for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
+    for (size_t t = 0; t < tokens; t++) {
         if (isnan(surprise[t])) continue;
         nats += (double)surprise[t];
         known += 1.0;
     }
     if (!(weight > 0.0) || !(known > 0.0)) return;
     double gap = bits / weight * LN2 - nats / known;
-    for (size_t t = 0; gap > 0.0 && t < bytes; t++) surprise[t] += (float)gap;
+    for (size_t t = 0; gap > 0.0 && t < tokens; t++) surprise[t] += (float)gap;
 }
 
 reef_status reef_gen_fit_gate(reef_gen *gen,
@@ -144,7 +144,7 @@ static void add_fresh(const reef_reservoir *reservoir,
     memcpy(sizes, young->sizes, count * sizeof *sizes);
     for (size_t at = 0; at + window <= fresh_bytes; at += window) {
         bytes[count] = fresh + at;
-        sizes[count++] = window;
+        sizes[count++] = window / reservoir->token_bytes;
     }
     *young = (reef_gate_windows){.count = count, .bytes = bytes, .sizes = sizes};
 }

@@ -40,7 +40,9 @@ static const struct {
     {"delta_out", "DD"},     {"delta_ffw_in", "DF"},
     {"delta_ffw_out", "FD"}, {"w_query", "DQ"},
     {"query_bias", "Q"},     {"sub_keys_a", "SK"},
-    {"sub_keys_b", "SK"},
+    {"sub_keys_b", "SK"},    {"bn_scale", "Q"},
+    {"bn_shift", "Q"},       {"bn_mean", "Q"},
+    {"bn_var", "Q"},
 };
 
 static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
@@ -48,7 +50,7 @@ static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
     case 'P':
         return 1 + (uint64_t)config->previous_bytes;
     case 'V':
-        return REEF_VOCAB;
+        return config->vocab;
     case 'D':
         return config->d_model;
     case '3':
@@ -73,7 +75,7 @@ static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
     }
 }
 
-static void dense_shape(reef_safetensor *tensor, const reef_config *config, uint32_t side) {
+void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint32_t side) {
     const char *dot = strchr(tensor->name, '.');
     const char *name = dot == NULL ? tensor->name : dot + 1;
     size_t i = 0;
@@ -108,7 +110,7 @@ static void add_dense(reef_parts *parts,
                       size_t gate_values) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
         reef_part *part = add(parts, REEF_DB_TENSORS, gen->tensors[i].name, REEF_F32);
-        dense_shape(&part->tensor, config, gen->info.side);
+        reef_tensor_shape(&part->tensor, config, gen->info.side);
         assert(reef_safetensor_bytes(&part->tensor) == gen->tensors[i].count * sizeof(float));
     }
     add_flat(parts, "reference", REEF_BYTES, REFERENCE_BYTES, 0);
@@ -183,6 +185,23 @@ bool reef_part_record_at(const reef_part *part,
     out->offset = first * part->row_bytes;
     out->bytes = (left < part->block_rows ? left : part->block_rows) * part->row_bytes;
     return true;
+}
+
+// ---- memory ---------------------------------------------------------------------------------------
+
+reef_status reef_gen_hold_tables(reef_gen *gen, reef_error *err) {
+    reef_status status = reef_gen_hold_rows(gen, err);
+    for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
+        reef_peer *peer = &gen->peers[l];
+        if (peer->expert_count == 0) continue;
+        peer->flags = calloc(peer->expert_count, 1);
+        peer->dirty = malloc(peer->expert_count);
+        peer->usage = calloc(peer->expert_count, sizeof *peer->usage); // none here so far
+        if (peer->flags == NULL || peer->dirty == NULL || peer->usage == NULL)
+            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts", peer->expert_count);
+        memset(peer->dirty, 1, peer->expert_count);
+    }
+    return status;
 }
 
 // ---- where it comes from -------------------------------------------------------------------------
@@ -281,10 +300,14 @@ static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     uint64_t version = 0;
     const char *format = text_of(file, "format");
     if (format == NULL || strcmp(format, FORMAT_NAME) != 0)
-        return reef_fail(err, REEF_INVALID,
-                         "%.120s is a safetensors file, but not of a generation: its metadata has "
-                         "no format " FORMAT_NAME,
-                         file->path);
+        return reef_fail(
+            err, REEF_INVALID,
+            format != NULL && strcmp(format, REEF_MODEL_FORMAT) == 0
+                ? "%.120s is of a whole model, not of a generation: reef init POOL "
+                  "--from makes a pool of it"
+                : "%.120s is a safetensors file, but not of a generation: its metadata has "
+                  "no format " FORMAT_NAME,
+            file->path);
     reef_status status = number_of(file, "format_version", UINT32_MAX, &version, err);
     if (status == REEF_OK && version != REEF_GENERATION_FILE_VERSION)
         return reef_fail(err, REEF_VERSION,

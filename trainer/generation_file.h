@@ -10,6 +10,8 @@
 #include "safetensors.h"
 
 #define REEF_GENERATION_FILE_VERSION 1u
+#define REEF_MODEL_FORMAT                                                                          \
+    "reef.model" // what the file of a whole model says it is, see model_file.h
 
 /** One tensor of the file, and which records of a generation it is made of. */
 typedef struct reef_part {
@@ -33,6 +35,9 @@ REEF_MUST_CHECK reef_status reef_parts_init(reef_parts *parts,
                                             reef_error *err);
 void reef_parts_release(reef_parts *parts); // accepts the zeroed list
 
+/** Rank and shape of the dense tensor of that name; REEF_F32 has its type. */
+void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint32_t side);
+
 typedef struct reef_part_record {
     reef_key key;    // its name belongs to the part
     uint64_t offset; // in the part
@@ -44,6 +49,9 @@ bool reef_part_record_at(const reef_part *part,
                          uint32_t generation,
                          uint32_t index,
                          reef_part_record *out);
+
+/** Rows of a sealed generation that is not stored yet, and the tables that it has until then. */
+REEF_MUST_CHECK reef_status reef_gen_hold_tables(reef_gen *gen, reef_error *err);
 
 /** Where a generation comes from. */
 typedef struct reef_origin {

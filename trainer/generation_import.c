@@ -73,7 +73,7 @@ static const char *const SAME[] = {
     "previous_bytes", "ffw",       "d_ffw",          "heads",           "topk",
     "d_key",          "adapters",  "score",          "subkeys",         "moe_experts",
     "moe_capacity",   "adapt_ffw", "adapt_position", "adapt_whole",     "weigh_older",
-    "expert",         "fire_max",  "gate",
+    "expert",         "fire_max",  "gate",           "vocab",
 };
 
 static json_t *config_json(const reef_config *config) {
@@ -239,22 +239,6 @@ static reef_status make_generation(importing *i, reef_error *err) {
     return status == REEF_OK ? match_parts(i, err) : status;
 }
 
-// Rows, and the tables that a generation has until it is stored.
-static reef_status hold_experts(reef_gen *gen, reef_error *err) {
-    reef_status status = reef_gen_hold_rows(gen, err);
-    for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_peer *peer = &gen->peers[l];
-        if (peer->expert_count == 0) continue;
-        peer->flags = calloc(peer->expert_count, 1);
-        peer->dirty = malloc(peer->expert_count);
-        peer->usage = calloc(peer->expert_count, sizeof *peer->usage); // none here so far
-        if (peer->flags == NULL || peer->dirty == NULL || peer->usage == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts", peer->expert_count);
-        memset(peer->dirty, 1, peer->expert_count);
-    }
-    return status;
-}
-
 // Where a part goes.
 static void *memory_of(importing *i, const reef_part *part) {
     const char *name = part->tensor.name;
@@ -289,7 +273,7 @@ static reef_status read_parts(importing *i, reef_error *err) {
     float values[REEF_GATE_VALUES];
     reef_generation_hash *hash = NULL;
     size_t gate_bytes = 0;
-    reef_status status = hold_experts(i->gen, err);
+    reef_status status = reef_gen_hold_tables(i->gen, err);
     if (status == REEF_OK) status = reef_generation_hash_new(&hash, err);
     for (size_t k = 0; status == REEF_OK && k < i->parts.count; k++) {
         const reef_part *part = &i->parts.parts[k];

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE_BYTES_MAX 16384 // of a generation's own sample that sealing measures its loss on
+#define SAMPLE_TOKENS_MAX 16384 // of a generation's own sample that sealing measures its loss on
 #define LN2 0.6931471805599453
 
 // ---- loss of a sealing ---------------------------------------------------------------------------
@@ -38,16 +38,17 @@ static reef_status sample_window(reef_trainer *trainer,
 }
 
 // Loss of the first `gen_count` generations, as they are evaluated, on the newest one's own sample: the
-// first windows of it, up to SAMPLE_BYTES_MAX. `loss` is NaN and `scored` 0 when there is none.
+// first windows of it, up to SAMPLE_TOKENS_MAX. `loss` is NaN and `scored` 0 when there is none.
 static reef_status measure_sample(
     reef_trainer *trainer, size_t gen_count, double *loss, uint64_t *scored, reef_error *err) {
     const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t left = SAMPLE_BYTES_MAX;
+    size_t left = SAMPLE_TOKENS_MAX;
     double nats = 0.0;
     *loss = NAN;
     *scored = 0;
     for (size_t slot = reservoir->old_slots; slot < reservoir->slots; slot++) {
-        size_t size = reservoir->sizes[slot] < left ? reservoir->sizes[slot] : left;
+        size_t tokens = reservoir->sizes[slot] / reservoir->token_bytes;
+        size_t size = tokens < left ? tokens : left;
         if (size < 2) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         reef_status status = sample_window(trainer, gen_count, bytes, size, &nats, err);

@@ -14,7 +14,7 @@ static size_t score_generation(const reef_reservoir *reservoir,
     reef_gate_state state;
     reef_gate_reset(gate, &state);
     for (size_t slot = 0; slot < reservoir->old_slots; slot++) {
-        size_t size = reservoir->sizes[slot];
+        size_t size = reservoir->sizes[slot] / reservoir->token_bytes;
         if (size == 0 || reservoir->generations[slot] != generation) continue;
         reef_gate_score(gate, &state, size, reservoir->bytes + slot * reservoir->window_bytes,
                         margins + count);

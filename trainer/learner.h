@@ -8,6 +8,7 @@
 //   policy.c    when and by how much the pool grows
 //   start.c     how a generation begins where more than random values are asked for
 //   branch.c    the open generation begins as a copy of a sealed one
+//   trial.c     whether that learns the new data better
 //   recycle.c   experts that nothing chooses begin anew
 //   growth.c    seal a generation, open the next, grow, freeze
 //   gate_fit.c  fit the open generation's gate
@@ -81,12 +82,13 @@ struct reef_trainer {
     uint64_t recycled_experts; // of all generations
 
     // one batch
-    uint8_t *tokens, *targets, *fire; // (windows * T); fire (generations, windows * T)
+    uint8_t *tokens, *targets; // (windows * T) of reef_token_bytes each
+    uint8_t *fire;             // (generations, windows * T)
     float *weight, *margins;
-    uint8_t *reading;     // (2 + generations, windows * T) a text read aside: tokens, targets, fire
+    uint8_t *reading;     // of a text read aside: tokens, targets, fire (generations, windows * T)
     size_t fire_capacity; // generations that fire, margins and reading have room for
     size_t rehearse_windows, retain_windows; // of the batch that was last looked at
-    size_t open_claims; // bytes of it that the open generation's own gate would have fired on
+    size_t open_claims; // tokens of it that the open generation's own gate would have fired on
     double last_bits;
     float learning_rate;
 
@@ -105,8 +107,12 @@ struct reef_trainer {
     double seconds_forward, seconds_backward, seconds_update, seconds_commit;
 };
 
-static inline size_t reef_batch_bytes(const reef_config *config) {
+static inline size_t reef_batch_tokens(const reef_config *config) {
     return (size_t)config->batch * config->context;
+}
+
+static inline size_t reef_batch_bytes(const reef_config *config) {
+    return reef_batch_tokens(config) * reef_token_bytes(config);
 }
 
 static inline reef_gen *reef_open_generation(const reef_trainer *trainer) {
@@ -126,6 +132,15 @@ static inline uint64_t reef_task_at(const reef_trainer *trainer) {
 }
 
 // trainer.c
+
+/** Generations of a new pool, and where it stands in its stream, into a trainer that has none. */
+typedef reef_status (*reef_pool_fill)(void *context, reef_trainer *trainer, reef_error *err);
+/** A new pool of what `fill` makes. `path` NULL: only that, and no pool. Errors: those of reef_pool_init and of `fill`. */
+REEF_MUST_CHECK reef_status reef_pool_init_with(const char *path,
+                                                const reef_config *config,
+                                                reef_pool_fill fill,
+                                                void *context,
+                                                reef_error *err);
 
 /** What a commit does in its transaction before it writes the trainer's state. */
 typedef reef_status (*reef_commit_prelude)(void *context, reef_txn *txn, reef_error *err);
@@ -152,13 +167,13 @@ REEF_MUST_CHECK reef_status reef_pushed_move(reef_txn *txn,
 
 // step.c
 
-/** Put the T bytes at `bytes`, and the one after them, into window `window` of the batch. */
+/** Put the T tokens at `bytes`, and the one after them, into window `window` of the batch. */
 void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes);
 /** The most windows that a training batch can have. */
 size_t reef_step_windows(const reef_config *config);
 /** Count the losses of the batch that was just run forward, which begins at that place of the stream, by source. */
 void reef_step_count_losses(reef_trainer *trainer, uint64_t begin);
-/** Forward of the batch at `bytes` (one more byte than a batch) as the open generation trains it. */
+/** Forward of the batch at `bytes` (one more token than a batch) as the open generation trains it. */
 REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               const uint8_t *bytes,
                                               reef_firing *firing,
@@ -183,9 +198,9 @@ REEF_MUST_CHECK reef_status reef_step_decide(reef_trainer *trainer,
                                              bool *answered,
                                              reef_error *err);
 /**
- * Let the gates of `net` decide about a text of `size` bytes (at most a batch), read from its start, beside the
+ * Let the gates of `net` decide about a text of `size` tokens (at most a batch), read from its start, beside the
  * batch that is being put together: into `reading` and `margins`. `out` is that text, for a forward pass that adds
- * its losses where it is not `answered` (see reef_firing_decide); the last byte has none, as nothing follows it.
+ * its losses where it is not `answered` (see reef_firing_decide); the last token has none, as nothing follows it.
  */
 REEF_MUST_CHECK reef_status reef_step_read(reef_trainer *trainer,
                                            const reef_net *net,
@@ -203,7 +218,9 @@ REEF_MUST_CHECK reef_status reef_step_reserve(reef_trainer *trainer,
 
 // stream.c
 
+/** `source` is the one that the bytes come from, and its cursor is still before them. */
 REEF_MUST_CHECK reef_status reef_stream_push(reef_trainer *trainer,
+                                             const reef_source *source,
                                              const uint8_t *bytes,
                                              size_t count,
                                              size_t *taken,
@@ -334,6 +351,13 @@ REEF_MUST_CHECK reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn,
 REEF_MUST_CHECK reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err);
 REEF_MUST_CHECK reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *err);
 /** Points and events of the last commit interval, into the transaction. */
+/** Where the stream stands in the state of an open generation, whose records lie under number `records`. */
+REEF_MUST_CHECK reef_status reef_state_position(reef_txn *txn,
+                                                uint32_t records,
+                                                uint64_t *step,
+                                                uint64_t *generation_step,
+                                                uint64_t *stream_bytes,
+                                                reef_error *err);
 REEF_MUST_CHECK reef_status reef_state_put_history(reef_trainer *trainer,
                                                    reef_txn *txn,
                                                    reef_error *err);

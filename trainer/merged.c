@@ -33,7 +33,7 @@ static size_t lay_out(reef_merged *merged, const reef_config *config, float *mem
         }
     }
     if (memory != NULL) merged->head = memory + at;
-    return at + (size_t)config->d_model * REEF_VOCAB;
+    return at + (size_t)config->d_model * config->vocab;
 }
 
 // out = base + down up, or base + up
@@ -63,7 +63,7 @@ static void fill(reef_gen *gen, const reef_gen *base, const reef_config *config)
         add_adapter(merged->w_ffw_in[l], block->w_ffw_in, &in, &weights->adapters_ffw_in[l]);
         add_adapter(merged->w_ffw_out[l], block->w_ffw_out, &up, &weights->adapters_ffw_out[l]);
     }
-    size_t floats = (size_t)config->d_model * REEF_VOCAB;
+    size_t floats = (size_t)config->d_model * config->vocab;
     memcpy(merged->head, base->weights.head, floats * sizeof *merged->head);
     reef_axpy(floats, merged->head, 1.0f, gen->weights.head);
 }

@@ -228,7 +228,7 @@ static void lay_out_adapters(layout *out, const reef_config *config, uint32_t la
 }
 
 static void lay_out(layout *out, const reef_config *config, const reef_generation *info) {
-    size_t D = config->d_model, V = REEF_VOCAB;
+    size_t D = config->d_model, V = config->vocab;
     bool first = info->generation == 0;
     if (reef_config_is_layer(config)) { // nothing around it
         lay_out_router(out, config, 0, info->side, !info->sealed);
@@ -392,6 +392,7 @@ reef_status reef_gen_new(reef_gen **out,
     }
     if (!reef_config_is_layer(config)) status = reef_gate_init(&gen->gate, err);
     if (status != REEF_OK) goto cleanup;
+    gen->gate.token_bytes = (uint32_t)reef_token_bytes(config);
     *out = gen;
     gen = NULL; // the caller owns it now
 
@@ -571,15 +572,14 @@ reef_status reef_gen_seal(
     return REEF_OK;
 }
 
-static void copy_gate(reef_gate *to, const reef_gate *from) {
-    copy(to->weights, from->weights, REEF_GATE_WEIGHTS);
-    to->bias = from->bias;
-    to->decay = from->decay;
-    to->prior = from->prior;
-    to->start = from->start;
-    to->threshold = from->threshold;
-    to->loss_weight = from->loss_weight;
-    to->loss_reference = from->loss_reference;
+void reef_gen_gate_copy(reef_gen *to, const reef_gen *from) {
+    to->gate_leak = from->gate_leak;
+    to->gate_detect = from->gate_detect;
+    if (from->gate.weights == NULL) return;
+    float *weights = to->gate.weights;
+    copy(weights, from->gate.weights, REEF_GATE_WEIGHTS);
+    to->gate = from->gate;
+    to->gate.weights = weights;
 }
 
 static void copy_row_averages(reef_gen *to, const reef_gen *from) {
@@ -627,9 +627,7 @@ reef_status reef_gen_grow(reef_gen **out,
     reef_gen_average_reset(grown); // of new rows and sub-keys
     copy_row_averages(grown, open);
     copy_tensors(grown, open, true);
-    if (open->gate.weights != NULL) copy_gate(&grown->gate, &open->gate);
-    grown->gate_leak = open->gate_leak;
-    grown->gate_detect = open->gate_detect;
+    reef_gen_gate_copy(grown, open);
     *out = grown;
     return REEF_OK;
 }

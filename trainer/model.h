@@ -167,6 +167,8 @@ void reef_gen_exchange(reef_gen *gen, const reef_config *config);
 
 /** The averages of an open generation begin at its weights as they are. */
 void reef_gen_average_reset(reef_gen *gen);
+/** The gate of `to`, an open generation, becomes a copy of that of `from`. */
+void reef_gen_gate_copy(reef_gen *to, const reef_gen *from);
 /** The averages of an open generation become its weights, from which training goes on. Folds. */
 void reef_gen_average_adopt(reef_gen *gen, const reef_config *config);
 
@@ -189,8 +191,8 @@ uint64_t reef_net_parameter_count(const reef_net *net);
 typedef struct reef_batch {
     size_t windows;         // B'
     size_t retain_windows;  // the last ones of them: old data that only feeds the retain term
-    const uint8_t *tokens;  // (B', T) inputs
-    const uint8_t *targets; // (B', T) next bytes
+    const uint8_t *tokens;  // (B', T) inputs, of reef_token_bytes each
+    const uint8_t *targets; // (B', T) next tokens
     const float *weight;    // (B', T) of the loss gradient, or NULL for no gradient
     const uint8_t
         *fire; // (gen_count, windows_max, T) 1: the generation takes part; row 0 is ignored
@@ -241,6 +243,9 @@ typedef struct reef_pass {
     uint8_t *piece_active;   // (windows)
     reef_expert_pairs pairs; // of the open generation
     reef_pager *pager;       // not owned: fetches rows that are read in place; NULL while none are
+    // Told after the experts of generation g in layer l, while their tape is there, or NULL.
+    void (*on_experts)(void *context, size_t g, uint32_t l);
+    void *on_experts_context;
     double seconds_router, seconds_experts, seconds_update;
 } reef_pass;
 
@@ -276,7 +281,7 @@ const uint8_t *reef_batch_fire(const reef_batch *batch,
                                size_t window);
 /** Set piece_active to the windows in which generation g fires at all; false when in none. */
 bool reef_pass_activate(reef_pass *pass, const reef_batch *batch, size_t g);
-/** x[t] += the embeddings of token t's byte and of the bytes before it in its window. */
+/** x[t] += the embeddings of token t and of those before it in its window. */
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t);
 /** Run `work` over the windows, with the rows that generation g chose in layer l fetched beside it. */

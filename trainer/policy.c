@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#define IGNORANCE_BITS 8.0 // bits per byte of a model that knows nothing
-
 static bool is(const char *setting, const char *word) {
     return strcmp(setting, word) == 0;
 }
@@ -97,11 +95,11 @@ size_t reef_policy_look_count(size_t batches) {
     return batches < REEF_POLICY_LOOKS ? batches : REEF_POLICY_LOOKS;
 }
 
-// Bytes of the batch just scored on which no gate fires.
+// Tokens of the batch just scored on which no gate fires.
 static size_t count_unclaimed(const reef_trainer *trainer) {
     const reef_config *config = &trainer->net.config;
     size_t stride = reef_step_windows(config) * config->context, count = 0;
-    for (size_t t = 0; t < reef_batch_bytes(config); t++) {
+    for (size_t t = 0; t < reef_batch_tokens(config); t++) {
         size_t fired = 0;
         for (size_t g = 1; g < trainer->net.gen_count; g++) fired += trainer->fire[g * stride + t];
         count += fired == 0;
@@ -135,7 +133,8 @@ reef_status reef_policy_walk(reef_trainer *trainer,
     }
     reef_firing_release(&moving);
     reef_firing_release(&before);
-    if (unclaimed != NULL && batches > 0) *unclaimed = (double)silent / (double)(batches * size);
+    if (unclaimed != NULL && batches > 0)
+        *unclaimed = (double)silent / (double)(batches * reef_batch_tokens(config));
     return status;
 }
 
@@ -160,7 +159,9 @@ static reef_status measure_distance(reef_trainer *trainer,
         reef_policy_walk(trainer, fresh, batches, add_bits, &bits, &out->unclaimed, err);
     reef_drift_level(&trainer->drift, &reference, &spread);
     out->gap = bits / (double)reef_policy_look_count(batches) - reference;
-    double novelty = within(out->gap / fmax(IGNORANCE_BITS - reference, 1e-6), 0.0, 1.0);
+    double ignorance =
+        log2(trainer->net.config.vocab); // bits per token of a model that knows nothing
+    double novelty = within(out->gap / fmax(ignorance - reference, 1e-6), 0.0, 1.0);
     out->distance = novelty * (0.5 + 0.5 * out->unclaimed);
     return status;
 }

@@ -111,7 +111,7 @@ static void draw_key(const looking *at, size_t table, size_t i, float length, fl
     const reef_trainer *trainer = at->trainer;
     const reef_config *config = &trainer->net.config;
     size_t half = config->d_key / 2, tables = tables_of(at);
-    size_t queries = reef_batch_bytes(config) * config->heads / tables;
+    size_t queries = reef_batch_tokens(config) * config->heads / tables;
     const reef_router_tape *tape = &trainer->pass.peers[trainer->net.gen_count - 1][at->layer].tape;
     uint64_t seed = reef_random_bits(at->seed, STREAM_QUERY, at->layer);
     size_t query = (size_t)reef_random_below(seed, table, i, queries) * tables + i % tables;

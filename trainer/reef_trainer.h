@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define REEF_LAYER_COUNT_MAX 32
-#define REEF_VOCAB 256 // bytes
+#define REEF_VOCAB 256 // of a pool of bytes, which is what `vocab` is unless it is chosen
 
 /** What the feed-forward network of a block is, and its letter in `ffw` of the configuration. */
 typedef enum reef_ffw {
@@ -39,8 +39,8 @@ typedef struct reef_config {
     uint64_t seed;
     // sizes
     uint32_t layers, d_model, attention_heads, context; // L, D, A, T
-    uint32_t previous_bytes;                            // embedded beside a token's own byte
-    uint32_t batch;                                     // windows of T bytes of the stream per step
+    uint32_t previous_bytes;                            // tokens embedded beside a token's own
+    uint32_t batch;    // windows of T tokens of the stream per step
     uint32_t rehearse; // windows beside them, drawn from what the open generation has trained on
     // One letter per block: 'p' peer, 'k' product-key memory, 'm' mixture of experts, 'd' dense; "p" = all
     char ffw[REEF_LAYER_COUNT_MAX + 1];
@@ -56,6 +56,7 @@ typedef struct reef_config {
     char subkeys[8];      // tables of sub-keys: "shared" by all heads, or "head": tables for each
     uint32_t moe_experts; // E of a mixture of experts
     float moe_capacity;   // each takes ceil(moe_capacity * T / E) tokens of a window of T
+    uint32_t vocab;       // V. 256: tokens are bytes; otherwise ids below it, see reef_token_bytes
     // optimiser
     float learning_rate; // dense parameters, at the end of warm-up
     float expert_rate;   // factor for expert rows
@@ -76,6 +77,7 @@ typedef struct reef_config {
     uint64_t experts_max;   // of all generations and layers together; 0 for no bound
     char subkeys_new[16];   // first sub-keys of later generations: "random" or "queries"
     uint32_t copy_experts;  // a layer: whose w_down a new generation copies; 0 for none
+    char branch_new[8];     // may a new generation begin as a copy: "never" or "trial"
     uint64_t recycle_after; // bytes without a use after which an expert begins anew; 0: never
     float drift_z;          // robust z-score above which a batch is suspicious
     float drift_bits;       // and at least this many bits per byte above the median
@@ -107,6 +109,25 @@ typedef struct reef_config {
     float ridge;         // penalty on w_up, in mean squared norms of a hidden vector
     char vector_gate[8]; // which generation answers: "ridge", or "off" for always the newest
 } reef_config;
+
+// ---- tokens --------------------------------------------------------------------------------------
+
+/**
+ * Bytes that a token of the stream takes: 1 where tokens are bytes, 2 where they are ids, little-endian. All
+ * positions and counts of a stream are in bytes; losses are bits per token, which for bytes is bits per byte.
+ */
+static inline size_t reef_token_bytes(const reef_config *config) {
+    return config->vocab == REEF_VOCAB ? 1 : 2;
+}
+
+/** A text of a language model: INVALID where it ends within a token, or with the first id outside the vocabulary.
+ *  `name` and `offset` say where its first byte lies. */
+REEF_API REEF_MUST_CHECK reef_status reef_tokens_check(const reef_config *config,
+                                                       const char *name,
+                                                       uint64_t offset,
+                                                       const uint8_t *bytes,
+                                                       size_t count,
+                                                       reef_error *err);
 
 // ---- vectors -------------------------------------------------------------------------------------
 
@@ -206,7 +227,7 @@ typedef struct reef_flops {
     uint32_t window_tokens;                   // T, which they are divided by for
     double token;                             // FLOPs of training per token
     double step;                              // and per step: all windows, rehearsed ones too
-    uint64_t parameters;        // that training moves
+    uint64_t parameters;                      // that training moves
     uint64_t parameters_active; // and of those the ones that a token meets; of moe on average
 } reef_flops;
 
@@ -246,10 +267,10 @@ REEF_API void reef_trainer_close(reef_trainer *trainer);
 /** Bytes of the named source that have been accepted so far (in commits or since): read on from here. */
 REEF_API uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source);
 
-/** The loss on what a source gave, each byte or labelled example before it was trained on, since the trainer was
+/** The loss on what a source gave, each token or labelled example before it was trained on, since the trainer was
  *  opened. */
 typedef struct reef_source_loss {
-    uint64_t scored; // bytes; labelled examples in a vector model
+    uint64_t scored; // tokens; labelled examples in a vector model
     double sum;      // bits; wrong answers
     double recent;   // mean of about the last 65,536 bytes
 } reef_source_loss;
@@ -266,6 +287,9 @@ REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
  * When `steps` is not NULL the call returns after the first batch that is trained, or after a run of held
  * batches: *taken says how many bytes were accepted (possibly fewer than `count`), *steps how many steps
  * ran; call again with the rest.
+ *
+ * Errors: INVALID an id outside the vocabulary, or a source that begins while another one's last token is not
+ * whole; what was accepted before stays.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        const char *source,
@@ -274,6 +298,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        size_t *taken,
                                                        size_t *steps,
                                                        reef_error *err);
+
+/**
+ * Learn what waits in a vector model for a whole batch as a shorter one, without testing it for drift: for a boundary
+ * that the caller knows. Nothing is done in other models, before the first batch of a generation, and while examples are
+ * held back.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_learn_rest(reef_trainer *trainer,
+                                                             reef_error *err);
 
 /** One LMDB transaction with everything that changed. Never changes the mathematics. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
@@ -340,8 +372,8 @@ typedef struct reef_sealing {
     uint32_t generation; // that was sealed
     uint32_t task;       // above 0: with this strategy nothing was sealed, but that task has begun
     reef_dtype dtype;    // of its rows of experts from now on: REEF_F32 or REEF_BF16
-    uint64_t loss_bytes; // scored, of the generation's own sample; 0 when there is none
-    double loss_before;  // bits per byte with the generation as it was evaluated while open,
+    uint64_t loss_bytes; // tokens scored, of the generation's own sample; 0 when there is none
+    double loss_before;  // bits per token with the generation as it was evaluated while open,
     double loss_after; // and as it is sealed, its gate forced open both times; NaN without a sample
 } reef_sealing;
 
@@ -506,8 +538,8 @@ typedef struct reef_consolidation_options {
 /** Loss on the part of one generation's text in the reservoir that nothing is taught from. */
 typedef struct reef_consolidation_loss {
     uint32_t generation;
-    uint64_t bytes;       // scored
-    double before, after; // bits per byte now, every gate deciding; after is NaN in a dry run
+    uint64_t bytes;       // tokens scored
+    double before, after; // bits per token now, every gate deciding; after is NaN in a dry run
 } reef_consolidation_loss;
 
 /** The plan of a consolidation, and what came of it. Counts are of all layers together. */
@@ -517,6 +549,7 @@ typedef struct reef_consolidation {
     uint32_t later;       // sealed ones after it: they were trained on top of the old ones
     uint32_t side;
     uint64_t steps, taught_bytes;
+    uint32_t token_bytes; // of the stream: what losses are counted by
     uint64_t experts_before, experts_after;
     uint64_t bytes_before, bytes_after; // payload of their tensors, gates and rows
     double fired_before, fired_after; // generations after the first that fire per byte of `losses`
@@ -616,6 +649,59 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
                                                          const reef_import_options *options,
                                                          reef_import *out,
                                                          reef_error *err);
+
+/** What the file of a whole model has. */
+typedef struct reef_model_file {
+    reef_config config;
+    uint32_t generations;
+    bool open;        // the last of them
+    uint64_t experts; // of all generations and layers
+    size_t tensor_count;
+    uint64_t file_bytes;
+    uint64_t step, stream_bytes; // where the state stands in its stream
+} reef_model_file;
+
+/**
+ * Write a state of a pool to a file in the safetensors format: all generations with their weights, batch norm
+ * statistics, gates, experts, flags and usage, and as metadata the configuration (docs/FORMAT.md). Of an open
+ * generation the weights are those that it is evaluated by. The file is written as by reef_generation_export.
+ *
+ * as_of  as in reef_model_open
+ * out    written; may be NULL
+ *
+ * Errors: NOT_FOUND no such state or directory; INVALID a vector model, a layer by itself or a rival strategy, or the
+ * file exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_export(reef_store *store,
+                                                       const char *as_of,
+                                                       const char *path,
+                                                       const reef_export_options *options,
+                                                       reef_model_file *out,
+                                                       reef_error *err);
+
+/** The configuration of the model in a file. Errors: as of reef_pool_from_model. */
+REEF_API REEF_MUST_CHECK reef_status reef_model_file_config(const char *path,
+                                                            reef_config *config,
+                                                            reef_error *err);
+
+/**
+ * Make a new pool of such a file. Its losses are those of the state that was written, to the bit, also as of each
+ * sealed generation; its optimiser, its sample of the past and its history begin anew. A file whose last generation
+ * is sealed gets an open one after it.
+ *
+ * config  NULL: the file's. Another one must give every tensor the shape that it has in the file.
+ * out     written; may be NULL
+ *
+ * Errors: NOT_FOUND no such file; INVALID it is of something else, or the pool exists; VERSION; CORRUPT a tensor is
+ * missing, unknown, of another shape or not finite, or the data is not what its root says; FULL; IO; NO_MEMORY. After
+ * an error, and in a dry run, there is no pool.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
+                                                          const char *path,
+                                                          const reef_config *config,
+                                                          bool dry_run,
+                                                          reef_model_file *out,
+                                                          reef_error *err);
 
 typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // trained
@@ -727,17 +813,20 @@ REEF_API uint32_t reef_model_generation_count(const reef_model *model);
 REEF_API uint64_t reef_model_parameter_count(const reef_model *model);
 
 typedef struct reef_score {
-    uint64_t bytes; // scored (all but the first)
+    uint64_t bytes; // tokens scored (all but the first): bytes, or with a vocabulary of ids those
     double bits;    // total
-    double bits_per_byte;
+    double bits_per_byte; // per token
     double *fire_share; // (generation count) or NULL: caller's; share of tokens on which each fired
 } reef_score;
 
 /**
  * Loss of a text, read as one stream in windows of the model's context, gates carried along.
- * bits  (count) or NULL: written; the surprise of each byte given those before it in its window;
- *       bits[0] is 8 (nothing came before).
+ * bytes  (count) whole tokens: here as in all questions to a model
+ * bits   (tokens) or NULL: written; the surprise of each token given those before it in its window; bits[0] is
+ *        that of one among `vocab` (8 of a byte: nothing came before).
  * progress  may be NULL; called with bytes done from the calling thread
+ *
+ * Errors: INVALID no language model, or what reef_tokens_check says.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       const uint8_t *bytes,
@@ -777,7 +866,7 @@ typedef struct reef_gate_facts {
  * (and no more than fire_max others have a higher one). A threshold that lies higher by x would fire where
  * margins[t] > x. Needs forward passes only for a gate that reads losses; generations after it have no say.
  *
- * margins  (count) written; NULL for the facts alone
+ * margins  (tokens) written; NULL for the facts alone
  *
  * Errors: INVALID generation 0, which has no gate, one that the state does not have, or a vector model.
  * Threads: one at a time on a model.
@@ -790,7 +879,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_gate_margins(reef_model *model,
                                                              float *margins,
                                                              reef_error *err);
 
-/** Logits (count, REEF_VOCAB) of every position, for tests and tools; same path as reef_model_score. */
+/** Logits (tokens, vocab) of every position, for tests and tools; same path as reef_model_score. */
 REEF_API REEF_MUST_CHECK reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err);
 
@@ -803,7 +892,7 @@ typedef struct reef_sampling {
     void *context;
 } reef_sampling;
 
-/** Continue `prompt` by `count` bytes. `out` (count) is written. */
+/** Continue `prompt` by `count` bytes. `out` (count) is written. INVALID where tokens are no bytes. */
 REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
                                                          const uint8_t *prompt,
                                                          size_t prompt_bytes,
@@ -842,6 +931,48 @@ REEF_API REEF_MUST_CHECK reef_status reef_flags_read(reef_txn *txn,
                                                      size_t expert_count,
                                                      uint8_t *flags,
                                                      reef_error *err);
+
+/** What the row of one expert is like; NaN what its kind has none of. Norms are Euclidean. */
+typedef struct reef_expert_facts {
+    double down, up, gate; // norms of w_down, w_up and w_gate
+    double bias;           // of a hidden unit of a vector model
+    int32_t label;         // the class that such a unit speaks for most; -1: none
+} reef_expert_facts;
+
+/**
+ * Facts of experts of one layer of one generation, from the pool; `layer` is 0 in a vector model.
+ *
+ * ids  (count) local ids; NULL: 0 .. count - 1
+ * out  (count) written
+ *
+ * Errors: NOT_FOUND no such generation or expert; INVALID the layer retrieves nothing.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_expert_facts_read(reef_txn *txn,
+                                                            uint32_t generation,
+                                                            uint32_t layer,
+                                                            size_t count,
+                                                            const uint32_t *ids,
+                                                            reef_expert_facts *out,
+                                                            reef_error *err);
+
+/** Byte `at` of a text chose an expert, with `score` (of all heads together); its neuron said `activation`. */
+typedef void (*reef_expert_visit)(void *context, size_t at, double score, double activation);
+
+/**
+ * Where a text, read as one stream with gates carried along, uses one expert: what it adds to the token of byte
+ * `at` is score * activation * w_up. Visited in order.
+ *
+ * Errors: NOT_FOUND no such generation, layer or expert in this state; INVALID no language model.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_model_expert_uses(reef_model *model,
+                                                            uint32_t generation,
+                                                            uint32_t layer,
+                                                            uint32_t expert,
+                                                            const uint8_t *bytes,
+                                                            size_t count,
+                                                            reef_expert_visit visit,
+                                                            void *context,
+                                                            reef_error *err);
 
 /** Labels that the state of a vector model knows; 0 in a language model. */
 REEF_API size_t reef_model_class_count(const reef_model *model);

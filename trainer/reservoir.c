@@ -12,13 +12,15 @@ enum { STREAM_OLD = 101, STREAM_YOUNG = 102 };
 reef_status reef_reservoir_init(reef_reservoir *reservoir,
                                 const reef_config *config,
                                 reef_error *err) {
-    size_t batch_bytes = (size_t)config->batch * config->context;
+    size_t each = reef_token_bytes(config);
+    size_t batch_bytes = (size_t)config->batch * config->context * each;
     size_t window = config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
     size_t old_slots = config->reservoir_bytes / window;
     size_t young_slots = old_slots / 4 > 0 ? old_slots / 4 : 1;
     *reservoir = (reef_reservoir){
         .seed = config->seed,
         .window_bytes = window,
+        .token_bytes = each,
         .old_slots = old_slots,
         .slots = old_slots + young_slots,
     };
@@ -34,6 +36,19 @@ reef_status reef_reservoir_init(reef_reservoir *reservoir,
     reef_reservoir_release(reservoir);
     return reef_fail(err, REEF_NO_MEMORY, "no memory for a reservoir of %zu windows of %zu bytes",
                      slots, window);
+}
+
+reef_status reef_reservoir_check(const reef_reservoir *reservoir,
+                                 const reef_config *config,
+                                 reef_error *err) {
+    for (size_t slot = 0; slot < reservoir->slots; slot++) {
+        reef_error found;
+        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
+        if (reef_tokens_check(config, "a window of the reservoir", 0, bytes, reservoir->sizes[slot],
+                              &found) != REEF_OK)
+            return reef_fail(err, REEF_CORRUPT, "%s", found.message);
+    }
+    return REEF_OK;
 }
 
 void reef_reservoir_release(reef_reservoir *reservoir) {
@@ -115,7 +130,7 @@ reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
         size_t which = young ? 2 : old++ % 2;
         size_t at = which * slots + list[which]->count++;
         lists->bytes[at] = reservoir->bytes + slot * reservoir->window_bytes;
-        lists->sizes[at] = reservoir->sizes[slot];
+        lists->sizes[at] = reservoir->sizes[slot] / reservoir->token_bytes;
     }
     return REEF_OK;
 }

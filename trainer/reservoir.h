@@ -1,6 +1,6 @@
 // A uniform sample of the stream so far, and one of the open generation's part of it.
 //
-// Windows of bytes in numbered slots (Vitter 1985, algorithm R): slots 0 .. old_slots - 1 sample
+// Windows of the stream in numbered slots (Vitter 1985, algorithm R): slots 0 .. old_slots - 1 sample
 // everything that was ever trained, the rest (a quarter as many) only what the open generation saw.
 // Gates are fitted on both; half of the old slots calibrate; the retain term draws from the old ones.
 #ifndef REEF_RESERVOIR_H
@@ -11,9 +11,10 @@
 typedef struct reef_reservoir {
     uint64_t seed;
     size_t window_bytes, old_slots, slots;
+    size_t token_bytes;        // of the stream; a window holds whole tokens
     uint64_t seen, young_seen; // windows offered so far: to all slots, to the young ones
     uint8_t *bytes;            // (slots, window_bytes)
-    uint32_t *sizes;           // (slots) 0: empty
+    uint32_t *sizes;           // (slots) in bytes; 0: empty
     uint32_t *generations;     // (slots) the generation that trained on it
     uint64_t *offsets;         // (slots) where in the stream it began
     uint8_t *dirty;            // (slots) changed since the last commit
@@ -22,6 +23,10 @@ typedef struct reef_reservoir {
 REEF_MUST_CHECK reef_status reef_reservoir_init(reef_reservoir *reservoir,
                                                 const reef_config *config,
                                                 reef_error *err);
+/** CORRUPT unless every window holds whole tokens of the vocabulary: after it was read from a pool. */
+REEF_MUST_CHECK reef_status reef_reservoir_check(const reef_reservoir *reservoir,
+                                                 const reef_config *config,
+                                                 reef_error *err);
 void reef_reservoir_release(reef_reservoir *reservoir);
 
 /** Offer the windows that `bytes` holds, from stream position `offset` on. */
@@ -34,7 +39,7 @@ void reef_reservoir_offer(reef_reservoir *reservoir,
 /** A generation was opened: its sample starts empty. */
 void reef_reservoir_rejuvenate(reef_reservoir *reservoir);
 
-/** Lists of windows for the gate of `generation`, each (slots) long, the caller's to free. */
+/** Lists of windows for the gate of `generation`, each (slots) long and sized in tokens, the caller's to free. */
 typedef struct reef_reservoir_lists {
     reef_gate_windows old_fit, old_calibrate, young;
     const uint8_t **bytes; // the memory of all three

@@ -23,7 +23,12 @@ static const struct {
     const char *name;
     reef_dtype dtype;
     uint64_t bytes;
-} TYPES[] = {{"F32", REEF_F32, 4}, {"BF16", REEF_BF16, 2}, {"U8", REEF_BYTES, 1}};
+} TYPES[] = {
+    {"F32", REEF_F32, 4},
+    {"BF16", REEF_BF16, 2},
+    {"U8", REEF_BYTES, 1},
+    {"I64", REEF_U64, 8}, // counts: PyTorch has no 64 bits without a sign
+};
 #define TYPE_COUNT (sizeof TYPES / sizeof *TYPES)
 
 static size_t type_of(reef_dtype dtype) {
@@ -351,7 +356,7 @@ static reef_status tensor_parse(reef_safetensors *file,
         return broken_tensor(file, err, name, "has more or less than dtype, shape, data_offsets");
     size_t i = 0;
     while (i < TYPE_COUNT && strcmp(TYPES[i].name, type) != 0) i++;
-    if (i == TYPE_COUNT) return broken_tensor(file, err, name, "is none of F32, BF16 and U8");
+    if (i == TYPE_COUNT) return broken_tensor(file, err, name, "is none of F32, BF16, U8 and I64");
     tensor->dtype = TYPES[i].dtype;
     if (!shape_parse(tensor, shape)) return broken_tensor(file, err, name, "has no known shape");
     if (begin < 0 || end < begin || (uint64_t)end > file->data_bytes)

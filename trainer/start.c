@@ -4,8 +4,11 @@
 #include "peer_row.h"
 #include "policy.h"
 #include "random.h"
+#include "trial.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +32,8 @@ bool reef_start_is_due(const reef_trainer *trainer) {
     return trainer->generation_step == 0 && !trainer->branched &&
            reef_open_generation(trainer)->info.generation > 0 &&
            (strcmp(config->subkeys_new, "random") != 0 || config->copy_experts > 0 ||
-            (config->weigh_older && reef_config_retrieving_layers(config) > 0));
+            (config->weigh_older && reef_config_retrieving_layers(config) > 0) ||
+            strcmp(config->branch_new, "trial") == 0);
 }
 
 // ---- memory --------------------------------------------------------------------------------------
@@ -86,7 +90,7 @@ static void gather_table(start *s, const table_of *table, size_t number) {
     const reef_config *config = &s->trainer->net.config;
     size_t half = config->d_key / 2, each = s->candidates / s->looks;
     const reef_pass_peer *peer = &s->trainer->pass.peers[s->trainer->net.gen_count - 1][table->l];
-    size_t queries = reef_batch_bytes(config) * config->heads / s->tables;
+    size_t queries = reef_batch_tokens(config) * config->heads / s->tables;
     float *halves = s->halves[table->l][table->half] + table->number * s->candidates * half;
     for (size_t i = number * each; i < (number + 1) * each; i++) {
         size_t query =
@@ -163,7 +167,7 @@ static reef_status place_sub_keys(start *s, reef_error *err) {
 static void count_uses(start *s, uint32_t l) {
     const reef_net *net = &s->trainer->net;
     const reef_config *config = &net->config;
-    size_t P = (size_t)config->heads * config->topk, rows = reef_batch_bytes(config);
+    size_t P = (size_t)config->heads * config->topk, rows = reef_batch_tokens(config);
     size_t stride = reef_step_windows(config) * config->context;
     for (size_t g = 0; g < net->gen_count; g++) {
         const uint8_t *fire = s->trainer->fire + g * stride;
@@ -310,8 +314,15 @@ reef_status reef_start_generation(reef_trainer *trainer,
     release(&s);
     if (status != REEF_OK) return status;
     reef_gen_average_reset(reef_open_generation(trainer)); // it has not trained yet
+    uint32_t origin = REEF_TRIAL_NONE;
+    if (strcmp(config->branch_new, "trial") == 0)
+        status = reef_trial_choose(trainer, fresh, batches, &origin, err);
+    if (status != REEF_OK) return status;
+    char branch[32] = "null";
+    if (origin != REEF_TRIAL_NONE) snprintf(branch, sizeof branch, "%" PRIu32, origin);
     return reef_state_event(trainer, err, "start",
-                            "\"subkeys\": \"%s\", \"copied\": %zu, \"older\": %s, \"bytes\": %zu",
+                            "\"subkeys\": \"%s\", \"copied\": %zu, \"older\": %s, \"bytes\": %zu, "
+                            "\"branch\": %s",
                             config->subkeys_new, copied, without ? "false" : "true",
-                            batches * reef_batch_bytes(config));
+                            batches * reef_batch_bytes(config), branch);
 }

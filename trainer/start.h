@@ -2,7 +2,8 @@
 //
 // subkeys_new = queries: its sub-keys lie where the queries of its own first data are. copy_experts: some
 // of its experts begin with the w_down of older ones that fire most on that data. Either way w_up stays
-// zero. weigh_older: where the sum of older experts makes the loss on that data worse, it begins without it; all
+// zero. branch_new = trial: it begins as a copy of a sealed generation where that learns the first data better
+// (trial.h). weigh_older: where the sum of older experts makes the loss on that data worse, it begins without it; all
 // else changes no bit of any output.
 #ifndef REEF_START_H
 #define REEF_START_H

@@ -11,7 +11,7 @@
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only, see mark.h
 //  "task", "task_at", "task_from", "grid_side", "background_windows"      rivals of generations only
 //  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
-//  "gates": [{"mean", "count", "context": [newest byte first]}]}     one gate per generation, of the carry's start;
+//  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of the carry's start;
 //                                             "surprise" of the next byte as well where the gate reads losses
 #include "json_build.h"
 #include "learner.h"
@@ -54,7 +54,7 @@ static json_t *gates_json(const reef_trainer *trainer) {
     for (size_t g = 0; g < trainer->firing.gen_count; g++) {
         const reef_gate_state *state = &trainer->firing.states[g];
         json_t *context = json_array();
-        for (uint8_t i = 0; i < state->context_bytes; i++)
+        for (uint8_t i = 0; i < state->context_tokens; i++)
             reef_json_append(&context, json_integer(state->context[i]));
         json_t *item = json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
                                  (json_int_t)state->count, "context", context);
@@ -167,10 +167,9 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
         const json_t *surprise = json_object_get(item, "surprise");
         state->surprise = surprise != NULL ? (float)json_real_value(surprise) : NAN;
         size_t count = json_array_size(context);
-        state->context_bytes =
-            (uint8_t)(count < sizeof state->context ? count : sizeof state->context);
-        for (uint8_t i = 0; i < state->context_bytes; i++)
-            state->context[i] = (uint8_t)json_integer_value(json_array_get(context, i));
+        state->context_tokens = (uint8_t)(count < REEF_GATE_ORDERS ? count : REEF_GATE_ORDERS - 1);
+        for (uint8_t i = 0; i < state->context_tokens; i++)
+            state->context[i] = (uint16_t)json_integer_value(json_array_get(context, i));
     }
 }
 
@@ -213,6 +212,11 @@ static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *
     memcpy(trainer->carry, view.data, view.bytes);
     trainer->carry_bytes = view.bytes;
     trainer->carry_capacity = view.bytes + 1;
+    reef_error found;
+    size_t whole = view.bytes - view.bytes % reef_token_bytes(&trainer->net.config);
+    if (reef_tokens_check(&trainer->net.config, "the stream's part that waits", 0, trainer->carry,
+                          whole, &found) != REEF_OK)
+        return reef_fail(err, REEF_CORRUPT, "%s", found.message);
     return REEF_OK;
 }
 
@@ -298,6 +302,25 @@ reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err) {
     if (status == REEF_OK) status = parse_state(&state, &view, key.generation, err);
     if (status != REEF_OK) return status;
     *out = json_incref(json_object_get(state, "sources"));
+    json_decref(state);
+    return REEF_OK;
+}
+
+reef_status reef_state_position(reef_txn *txn,
+                                uint32_t records,
+                                uint64_t *step,
+                                uint64_t *generation_step,
+                                uint64_t *stream_bytes,
+                                reef_error *err) {
+    reef_view view;
+    json_t *state = NULL;
+    reef_key key = state_key(records, "state");
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_OK) status = parse_state(&state, &view, records, err);
+    if (status != REEF_OK) return status;
+    *step = (uint64_t)json_integer_value(json_object_get(state, "step"));
+    *generation_step = (uint64_t)json_integer_value(json_object_get(state, "generation_step"));
+    *stream_bytes = (uint64_t)json_integer_value(json_object_get(state, "stream_bytes"));
     json_decref(state);
     return REEF_OK;
 }

@@ -28,7 +28,7 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *er
     if (fire != NULL) trainer->fire = fire;
     float *margins = realloc(trainer->margins, gens * stride * sizeof *margins);
     if (margins != NULL) trainer->margins = margins;
-    uint8_t *reading = realloc(trainer->reading, (2 + gens) * stride);
+    uint8_t *reading = realloc(trainer->reading, (2 * reef_token_bytes(config) + gens) * stride);
     if (reading != NULL) trainer->reading = reading;
     if (fire == NULL || margins == NULL || reading == NULL)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for the firing of %zu generations", gens);
@@ -39,9 +39,9 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *er
 // ---- forward -------------------------------------------------------------------------------------
 
 void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
-    size_t T = trainer->net.config.context;
-    memcpy(trainer->tokens + window * T, bytes, T);
-    memcpy(trainer->targets + window * T, bytes + 1, T);
+    size_t each = reef_token_bytes(&trainer->net.config), size = trainer->net.config.context * each;
+    memcpy(trainer->tokens + window * size, bytes, size);
+    memcpy(trainer->targets + window * size, bytes + each, size);
 }
 
 static size_t batch_stride(const reef_trainer *trainer) {
@@ -54,7 +54,8 @@ static reef_firing_means means_of(reef_trainer *trainer, const reef_net *net) {
 }
 
 uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g) {
-    return trainer->reading + (2 + g) * batch_stride(trainer);
+    return trainer->reading +
+           (2 * reef_token_bytes(&trainer->net.config) + g) * batch_stride(trainer);
 }
 
 reef_status reef_step_read(reef_trainer *trainer,
@@ -65,13 +66,14 @@ reef_status reef_step_read(reef_trainer *trainer,
                            bool *answered,
                            reef_error *err) {
     size_t T = net->config.context, windows = (size + T - 1) / T, stride = batch_stride(trainer);
-    uint8_t *tokens = trainer->reading, *targets = tokens + stride;
+    size_t each = reef_token_bytes(&net->config);
+    uint8_t *tokens = trainer->reading, *targets = tokens + stride * each;
     assert(net->gen_count <= trainer->fire_capacity && windows * T <= stride);
     // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
-    memset(tokens, 0, windows * T);
-    memset(targets, 0, windows * T);
-    memcpy(tokens, bytes, size);
-    memcpy(targets, bytes + 1, size - 1);
+    memset(tokens, 0, windows * T * each);
+    memset(targets, 0, windows * T * each);
+    memcpy(tokens, bytes, size * each);
+    memcpy(targets, bytes + each, (size - 1) * each);
     *out = (reef_batch){
         .windows = windows,
         .tokens = tokens,
@@ -89,7 +91,7 @@ reef_status reef_step_read(reef_trainer *trainer,
     return status;
 }
 
-// Let the gates of the first `gen_count` generations decide about the T-window at `at` of a longer stretch,
+// Let the gates of the first `gen_count` generations decide about the T-window from token `at` of a longer stretch,
 // read from its start, which is window `slot` of the batch.
 static reef_status fire_in_window(reef_trainer *trainer,
                                   size_t gen_count,
@@ -110,14 +112,15 @@ static reef_status fire_in_window(reef_trainer *trainer,
 }
 
 // Does the open generation's gate leak on this window of old data? Then its first T-window with a
-// leaking token (and a byte after it) becomes window `slot` of the batch, every gate deciding. The loss is
+// leaking token (and one after it) becomes window `slot` of the batch, every gate deciding. The loss is
 // not asked here, and counts as that of old data: passes over all candidates would cost more than the step.
 static reef_status take_leaking_window(reef_trainer *trainer,
                                        size_t slot,
                                        const uint8_t *bytes,
-                                       size_t size,
+                                       size_t size, // in tokens
                                        bool *taken,
                                        reef_error *err) {
+    size_t each = reef_token_bytes(&trainer->net.config);
     size_t T = trainer->net.config.context, open = trainer->net.gen_count - 1;
     size_t stride = batch_stride(trainer);
     uint8_t *fire = trainer->fire + open * stride + slot * T;
@@ -127,11 +130,11 @@ static reef_status take_leaking_window(reef_trainer *trainer,
     *taken = false;
     for (size_t at = 0; at + T < size; at += T) {
         size_t fired = 0;
-        reef_gate_score(gate, &state, T, bytes + at, trainer->margins);
+        reef_gate_score(gate, &state, T, bytes + at * each, trainer->margins);
         for (size_t t = 0; t < T; t++) fired += fire[t] = trainer->margins[t] > 0.0f;
         if (fired == 0) continue;
         *taken = true;
-        reef_step_place(trainer, slot, bytes + at);
+        reef_step_place(trainer, slot, bytes + at * each);
         reef_status status = fire_in_window(trainer, open, slot, bytes, at, err);
         reef_firing_limit(open + 1, T, trainer->fire + slot * T, stride,
                           reef_fire_max(&trainer->net.config));
@@ -156,7 +159,8 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         bool taken;
         reef_status status =
-            take_leaking_window(trainer, slot_window, bytes, reservoir->sizes[slot], &taken, err);
+            take_leaking_window(trainer, slot_window, bytes,
+                                reservoir->sizes[slot] / reef_token_bytes(config), &taken, err);
         if (status != REEF_OK) return status;
         if (!taken) continue;
         trainer->retain_windows = 1;
@@ -182,16 +186,17 @@ static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
 static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t T = config->context, first, young = rehearsal_slots(trainer, &first);
-    if (young == 0 || reservoir->window_bytes <= T) return REEF_OK;
-    size_t starts = reservoir->window_bytes - T; // one byte more than a window is needed
+    size_t T = config->context, each = reef_token_bytes(config), first;
+    size_t young = rehearsal_slots(trainer, &first), tokens = reservoir->window_bytes / each;
+    if (young == 0 || tokens <= T) return REEF_OK;
+    size_t starts = tokens - T; // one token more than a window is needed
     for (size_t count = trainer->rehearse_windows; count < config->rehearse; count++) {
         uint64_t counter = 2 * (trainer->step * config->rehearse + count);
         size_t slot =
             first + (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
         size_t at = (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter + 1, starts);
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        reef_step_place(trainer, config->batch + count, bytes + at);
+        reef_step_place(trainer, config->batch + count, bytes + at * each);
         reef_status status = fire_in_window(trainer, trainer->net.gen_count - 1,
                                             config->batch + count, bytes, at, err);
         if (status != REEF_OK) return status;
@@ -209,15 +214,16 @@ static void weigh_windows(reef_trainer *trainer, size_t trained, size_t retained
 
 static double mean_bits(const reef_trainer *trainer) {
     double nats = 0.0;
-    size_t count = reef_batch_bytes(&trainer->net.config);
+    size_t count = reef_batch_tokens(&trainer->net.config);
     for (size_t i = 0; i < count; i++) nats += trainer->pass.loss[i];
     return nats / LN2 / (double)count;
 }
 
 void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
-    // A row's loss is about the byte after it.
-    reef_prequential_count(trainer, begin + 1, 1, trainer->pass.loss, 1.0 / LN2,
-                           reef_batch_bytes(&trainer->net.config));
+    // A row's loss is about the token after it.
+    size_t each = reef_token_bytes(&trainer->net.config);
+    reef_prequential_count(trainer, begin + each, each, trainer->pass.loss, 1.0 / LN2,
+                           reef_batch_tokens(&trainer->net.config));
 }
 
 static reef_batch make_batch(reef_trainer *trainer,
@@ -243,10 +249,10 @@ reef_status reef_step_decide(reef_trainer *trainer,
                              reef_error *err) {
     const reef_config *config = &trainer->net.config;
     for (size_t w = 0; w < config->batch; w++)
-        reef_step_place(trainer, w, bytes + w * config->context);
+        reef_step_place(trainer, w, bytes + w * config->context * reef_token_bytes(config));
     reef_batch batch = make_batch(trainer, config->batch, 0, false);
     reef_firing_means means = means_of(trainer, &trainer->net);
-    return reef_firing_decide(firing, &means, &batch, reef_batch_bytes(config), trainer->fire,
+    return reef_firing_decide(firing, &means, &batch, reef_batch_tokens(config), trainer->fire,
                               trainer->margins, batch_stride(trainer), answered, err);
 }
 
@@ -254,9 +260,9 @@ bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {
     return trainer->fire[g * batch_stride(trainer) + t] != 0;
 }
 
-// Of the new bytes of the batch that was decided about last.
+// Of the new tokens of the batch that was decided about last.
 static size_t claims_of_open(const reef_trainer *trainer) {
-    size_t open = trainer->net.gen_count - 1, count = reef_batch_bytes(&trainer->net.config);
+    size_t open = trainer->net.gen_count - 1, count = reef_batch_tokens(&trainer->net.config);
     size_t claims = 0;
     if (open == 0) return count;
     for (size_t t = 0; t < count; t++) claims += reef_step_fires(trainer, open, t);

@@ -113,7 +113,7 @@ reef_status reef_strategy_sample(reef_trainer *trainer,
                                  reef_error *err) {
     const reef_config *config = &trainer->net.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t T = config->context;
+    size_t T = config->context, each = reservoir->token_bytes;
     size_t filled =
         reservoir->seen < reservoir->old_slots ? (size_t)reservoir->seen : reservoir->old_slots;
     *count = filled < count_max ? filled : count_max;
@@ -121,8 +121,8 @@ reef_status reef_strategy_sample(reef_trainer *trainer,
         size_t slot = i * filled / *count;
         uint64_t counter = ((uint64_t)trainer->strategy.task << 32) + i;
         size_t at = (size_t)reef_random_below(config->seed, REEF_STREAM_SAMPLE, counter,
-                                              reservoir->window_bytes - T);
-        reef_step_place(trainer, 0, reservoir->bytes + slot * reservoir->window_bytes + at);
+                                              reservoir->window_bytes / each - T);
+        reef_step_place(trainer, 0, reservoir->bytes + slot * reservoir->window_bytes + at * each);
         reef_status status = visit(trainer, err);
         if (status != REEF_OK) return status;
     }

@@ -93,16 +93,17 @@ typedef struct lesson {
 static void gradient_window(void *context, size_t w) {
     const lesson *of = context;
     const reef_config *config = &of->trainer->net.config;
-    size_t T = config->context, V = REEF_VOCAB, row = w * T;
+    size_t T = config->context, V = config->vocab, each = reef_token_bytes(config), row = w * T;
     const float *weight = of->trainer->weight + row;
-    float *logits = of->trainer->pass.logits + row * V, distilled[REEF_VOCAB];
+    float *logits = of->trainer->pass.logits + row * V;
+    float *distilled = of->trainer->pass.window_scratch + row * reef_pass_scratch_width(config);
     const float *teacher = of->trainer->strategy.listened.logits + row * V;
     for (size_t t = 0; t < T; t++) {
-        memset(distilled, 0, sizeof distilled);
+        memset(distilled, 0, V * sizeof *distilled);
         reef_distill(V, distilled, logits + t * V, teacher + t * V, config->lwf_temperature,
                      config->lwf_weight * weight[t]);
         reef_cross_entropy(1, V, of->trainer->pass.loss + row + t, logits + t * V,
-                           of->batch->targets + row + t, weight + t, true);
+                           of->batch->targets + (row + t) * each, each, weight + t, true);
         reef_axpy(V, logits + t * V, 1.0f, distilled);
     }
 }

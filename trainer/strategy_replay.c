@@ -34,7 +34,8 @@ size_t reef_replay_add(reef_trainer *trainer) {
     size_t windows = reef_replay_windows(config), old = 0;
     for (size_t slot = 0; slot < reservoir->old_slots; slot++) old += is_old(trainer, slot);
     if (old == 0) return 0;
-    size_t starts = reservoir->window_bytes - config->context;
+    size_t each = reservoir->token_bytes;
+    size_t starts = reservoir->window_bytes / each - config->context;
     for (size_t i = 0; i < windows; i++) {
         uint64_t counter = 2 * (trainer->step * windows + i);
         uint64_t n = reef_random_below(config->seed, REEF_STREAM_REPLAY, counter, old);
@@ -42,7 +43,7 @@ size_t reef_replay_add(reef_trainer *trainer) {
         size_t at =
             (size_t)reef_random_below(config->seed, REEF_STREAM_REPLAY, counter + 1, starts);
         reef_step_place(trainer, config->batch + i,
-                        reservoir->bytes + slot * reservoir->window_bytes + at);
+                        reservoir->bytes + slot * reservoir->window_bytes + at * each);
     }
     return windows;
 }

@@ -44,7 +44,8 @@ static size_t usable_bytes(const reef_trainer *trainer) {
 }
 
 static size_t ready_bytes(const reef_trainer *trainer) {
-    return held_bytes(trainer) + reef_batch_bytes(&trainer->net.config) + 1;
+    const reef_config *config = &trainer->net.config;
+    return held_bytes(trainer) + reef_batch_bytes(config) + reef_token_bytes(config);
 }
 
 static bool batch_is_ready(const reef_trainer *trainer) {
@@ -144,11 +145,11 @@ static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *er
     return status == REEF_OK ? release_held(trainer, steps, err) : status;
 }
 
-// What the generations that answer a batch were like when they were sealed: the mean over its bytes. False
+// What the generations that answer a batch were like when they were sealed: the mean over its tokens. False
 // where the open one answers them all.
 static bool reference_of(const reef_trainer *trainer, double *median, double *spread) {
     const reef_net *net = &trainer->net;
-    size_t count = reef_batch_bytes(&net->config), open = net->gen_count - 1, old = 0;
+    size_t count = reef_batch_tokens(&net->config), open = net->gen_count - 1, old = 0;
     *median = *spread = 0.0;
     for (size_t t = 0; t < count; t++) {
         size_t g = open;
@@ -234,7 +235,7 @@ static bool is_suspicious(const reef_trainer *trainer, double bits) {
 // Would most of the batch, whose forward pass has just been run, be answered by older generations?
 static bool is_left_to_older(const reef_trainer *trainer) {
     return watches_drift(trainer) &&
-           2 * trainer->open_claims < reef_batch_bytes(&trainer->net.config);
+           2 * trainer->open_claims < reef_batch_tokens(&trainer->net.config);
 }
 
 // A batch that nothing speaks against; its forward pass has just been run.
@@ -335,13 +336,42 @@ static reef_status mark_boundary(reef_trainer *trainer, size_t *steps, reef_erro
     return status == REEF_OK ? reef_policy_boundary(trainer, "mark", NULL, 0, err) : status;
 }
 
+// Are the ids within the vocabulary that these bytes, the next of the stream, end? Nothing of them is taken otherwise.
+static reef_status check_ids(const reef_trainer *trainer,
+                             const reef_source *source,
+                             uint64_t offset,
+                             const uint8_t *bytes,
+                             size_t count,
+                             reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    bool half = trainer->carry_bytes % 2 != 0; // the carry ends within a token
+    if (reef_token_bytes(config) == 1 || count == 0) return REEF_OK;
+    if (half && offset % 2 == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "source %.160s begins a token, but the one before it ended within one: "
+                         "ids take two bytes each",
+                         source->name);
+    uint8_t first[2] = {half ? trainer->carry[trainer->carry_bytes - 1] : 0, bytes[0]};
+    reef_status status = REEF_OK;
+    if (half) status = reef_tokens_check(config, source->name, offset - 1, first, 2, err);
+    size_t whole = (count - half) / 2 * 2;
+    return status == REEF_OK
+               ? reef_tokens_check(config, source->name, offset + half, bytes + half, whole, err)
+               : status;
+}
+
 // Accept bytes until a batch is ready or a mark has been read; returns how many.
-static reef_status accept(
-    reef_trainer *trainer, const uint8_t *bytes, size_t count, size_t *taken, reef_error *err) {
+static reef_status accept(reef_trainer *trainer,
+                          const reef_source *source,
+                          const uint8_t *bytes,
+                          size_t count,
+                          size_t *taken,
+                          reef_error *err) {
     const char *text = trainer->net.config.boundary_mark;
     size_t need = ready_bytes(trainer) - usable_bytes(trainer);
     if (count > need) count = need; // a line that turns out to be no mark may make it ready before
-    reef_status status = reserve_carry(trainer, trainer->carry_bytes + count, err);
+    reef_status status = check_ids(trainer, source, source->cursor + *taken, bytes, count, err);
+    if (status == REEF_OK) status = reserve_carry(trainer, trainer->carry_bytes + count, err);
     if (status != REEF_OK) return status;
     memcpy(trainer->carry + trainer->carry_bytes, bytes, count);
     if (text[0] == '\0') {
@@ -359,6 +389,7 @@ static reef_status accept(
 }
 
 reef_status reef_stream_push(reef_trainer *trainer,
+                             const reef_source *source,
                              const uint8_t *bytes,
                              size_t count,
                              size_t *taken,
@@ -372,7 +403,7 @@ reef_status reef_stream_push(reef_trainer *trainer,
         else if (trainer->mark.line_bytes > 0)
             status = mark_boundary(trainer, steps, err);
         else if (*taken < count)
-            status = accept(trainer, bytes + *taken, count - *taken, taken, err);
+            status = accept(trainer, source, bytes + *taken, count - *taken, taken, err);
         else
             break;
     }

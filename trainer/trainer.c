@@ -35,8 +35,8 @@ static reef_status allocate(reef_trainer *trainer, reef_error *err) {
     }
     size_t windows = reef_step_windows(config), rows = windows * config->context;
     trainer->strategy.kind = reef_strategy_kind_of(config);
-    trainer->tokens = calloc(rows, 1);
-    trainer->targets = calloc(rows, 1);
+    trainer->tokens = calloc(rows, reef_token_bytes(config));
+    trainer->targets = calloc(rows, reef_token_bytes(config));
     trainer->weight = calloc(rows, sizeof *trainer->weight);
     if (!trainer->tokens || !trainer->targets || !trainer->weight)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
@@ -54,29 +54,48 @@ static reef_status start_firing(reef_trainer *trainer, reef_error *err) {
     return status;
 }
 
-static reef_status first_generation(reef_trainer *trainer, reef_error *err) {
+static reef_status put_generations(reef_trainer *trainer,
+                                   reef_txn *txn,
+                                   uint64_t unix_ms,
+                                   reef_error *err) {
+    const reef_net *net = &trainer->net;
+    for (size_t g = 0; g + 1 < net->gen_count; g++) {
+        if (net->gens[g]->stored) continue;
+        reef_status status = reef_state_delete(txn, net->gens[g]->info.generation, err);
+        if (status == REEF_OK)
+            status = reef_persist_sealed(txn, &net->config, net->gens[g], unix_ms, err);
+        if (status != REEF_OK) return status;
+    }
+    return reef_persist_open(txn, &net->config, reef_open_generation(trainer), unix_ms, err);
+}
+
+// What a new pool begins with where nothing else does.
+static reef_status first_generation(void *context, reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
-    if (trainer->vector != NULL) return reef_vector_open_generation(trainer, err);
     reef_gen *gen = NULL;
     reef_generation info = {.side = config->side, .dtype = REEF_F32};
-    reef_status status = reef_gen_new(&gen, config, &info, err);
+    (void)context;
+    reef_status status = trainer->vector != NULL ? reef_vector_open_generation(trainer, err)
+                                                 : reef_gen_new(&gen, config, &info, err);
+    if (gen != NULL) {
+        reef_gen_initialise(gen, config, NULL);
+        status = reef_net_append(&trainer->net, gen, err);
+    }
     if (status != REEF_OK) return status;
-    reef_gen_initialise(gen, config, NULL);
-    return reef_net_append(&trainer->net, gen, err);
+    return reef_state_event(trainer, err, "init", "\"side\": %u", config->side);
 }
 
 // In a pool that is not in place yet: there is none without a configuration and a first commit.
 static reef_status write_first_commit(void *context, reef_store *store, reef_error *err) {
     reef_trainer *trainer = context;
     reef_txn *txn = NULL;
-    reef_commit commit = {.unix_ms = reef_unix_ms()};
+    reef_commit commit = {
+        .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status == REEF_OK) status = put_config(txn, &trainer->net.config, err);
     if (status == REEF_OK)
-        status = trainer->vector != NULL
-                     ? reef_vector_put(trainer, txn, err)
-                     : reef_persist_open(txn, &trainer->net.config, reef_open_generation(trainer),
-                                         commit.unix_ms, err);
+        status = trainer->vector != NULL ? reef_vector_put(trainer, txn, err)
+                                         : put_generations(trainer, txn, commit.unix_ms, err);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status != REEF_OK) {
@@ -86,7 +105,11 @@ static reef_status write_first_commit(void *context, reef_store *store, reef_err
     return reef_txn_commit(txn, &commit, err);
 }
 
-reef_status reef_pool_init(const char *path, const reef_config *config, reef_error *err) {
+reef_status reef_pool_init_with(const char *path,
+                                const reef_config *config,
+                                reef_pool_fill fill,
+                                void *context,
+                                reef_error *err) {
     reef_config own = *config;
     reef_config_reduce(&own);
     reef_status status = reef_config_check(&own, err);
@@ -97,13 +120,16 @@ reef_status reef_pool_init(const char *path, const reef_config *config, reef_err
     trainer->net.config = own;
     trainer->options.threads = 1;
     status = allocate(trainer, err);
-    if (status == REEF_OK) status = first_generation(trainer, err);
+    if (status == REEF_OK) status = fill(context, trainer, err);
     if (status == REEF_OK) status = start_firing(trainer, err);
-    if (status == REEF_OK)
-        status = reef_state_event(trainer, err, "init", "\"side\": %u", config->side);
-    if (status == REEF_OK) status = reef_store_create(path, write_first_commit, trainer, err);
+    if (status == REEF_OK && path != NULL)
+        status = reef_store_create(path, write_first_commit, trainer, err);
     reef_trainer_close(trainer);
     return status;
+}
+
+reef_status reef_pool_init(const char *path, const reef_config *config, reef_error *err) {
+    return reef_pool_init_with(path, config, first_generation, NULL, err);
 }
 
 // ---- which arithmetic ----------------------------------------------------------------------------
@@ -169,6 +195,8 @@ static reef_status load_language(reef_trainer *trainer, reef_txn *txn, reef_erro
     reef_status status = reef_strategy_load(trainer, txn, err);
     if (status == REEF_OK) status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
     if (status == REEF_OK) status = reef_persist_load_reservoir(txn, &trainer->reservoir, err);
+    if (status == REEF_OK)
+        status = reef_reservoir_check(&trainer->reservoir, &trainer->net.config, err);
     return status;
 }
 
@@ -295,10 +323,10 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
         status = reef_prequential_source(trainer, (size_t)(from - trainer->sources), err);
     while (status == REEF_OK) {
         size_t took, ran;
-        status =
-            trainer->vector != NULL
-                ? reef_vector_push(trainer, bytes + accepted, count - accepted, &took, &ran, err)
-                : reef_stream_push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
+        status = trainer->vector != NULL ? reef_vector_push(trainer, bytes + accepted,
+                                                            count - accepted, &took, &ran, err)
+                                         : reef_stream_push(trainer, from, bytes + accepted,
+                                                            count - accepted, &took, &ran, err);
         accepted += took;
         from->cursor += took;
         done += ran;
@@ -311,21 +339,6 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
 }
 
 // ---- commit and commands -------------------------------------------------------------------------
-
-static reef_status put_generations(reef_trainer *trainer,
-                                   reef_txn *txn,
-                                   uint64_t unix_ms,
-                                   reef_error *err) {
-    const reef_net *net = &trainer->net;
-    for (size_t g = 0; g + 1 < net->gen_count; g++) {
-        if (net->gens[g]->stored) continue;
-        reef_status status = reef_state_delete(txn, net->gens[g]->info.generation, err);
-        if (status == REEF_OK)
-            status = reef_persist_sealed(txn, &net->config, net->gens[g], unix_ms, err);
-        if (status != REEF_OK) return status;
-    }
-    return reef_persist_open(txn, &net->config, reef_open_generation(trainer), unix_ms, err);
-}
 
 // The state of the trainer as one transaction, not yet ended.
 static reef_status write_model(reef_trainer *trainer,

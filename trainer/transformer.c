@@ -5,6 +5,8 @@
 // rows of its window up to itself. Matrix products with parameters are the model's business.
 #include "transformer.h"
 
+#include "reef_router.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -323,18 +325,20 @@ void reef_cross_entropy(size_t rows,
                         double *loss,
                         float *logits,
                         const uint8_t *targets,
+                        size_t token_bytes,
                         const float *weight,
                         bool gradient) {
     for (size_t t = 0; t < rows; t++) {
         float *row = logits + t * V;
-        float max = row_max(V, row), target = row[targets[t]];
+        size_t target_id = reef_token_at(targets, token_bytes, t);
+        float max = row_max(V, row), target = row[target_id];
         double sum = exp_sum(V, row, max, gradient ? row : NULL);
         loss[t] = log(sum) - ((double)target - (double)max);
         if (!gradient) continue;
         float scale = weight ? weight[t] : 1.0f;
         float share = (float)((double)scale / sum);
         for (size_t v = 0; v < V; v++) row[v] *= share;
-        row[targets[t]] -= scale;
+        row[target_id] -= scale;
     }
 }
 
@@ -345,9 +349,10 @@ void reef_embedding_backward(size_t rows,
                              float *d_table,
                              const float *d_x,
                              const uint8_t *tokens,
+                             size_t token_bytes,
                              const uint8_t *active) {
     for (size_t t = 0; t < rows; t++) {
         if (active && !active[t]) continue;
-        reef_axpy(D, d_table + (size_t)tokens[t] * D, 1.0f, d_x + t * D);
+        reef_axpy(D, d_table + reef_token_at(tokens, token_bytes, t) * D, 1.0f, d_x + t * D);
     }
 }

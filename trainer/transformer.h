@@ -76,7 +76,8 @@ void reef_cross_entropy(size_t rows,
                         size_t V,
                         double *loss,
                         float *logits,
-                        const uint8_t *targets,
+                        const uint8_t *targets, // (rows) tokens of token_bytes each
+                        size_t token_bytes,
                         const float *weight,
                         bool gradient);
 
@@ -85,7 +86,8 @@ void reef_embedding_backward(size_t rows,
                              size_t D,
                              float *d_table, // (V, D) accumulated into
                              const float *d_x,
-                             const uint8_t *tokens,
+                             const uint8_t *tokens, // (rows) of token_bytes each
+                             size_t token_bytes,
                              const uint8_t *active); // (rows) or NULL
 
 #endif

@@ -538,3 +538,14 @@ reef_status reef_vector_push(reef_trainer *trainer,
     if (status != REEF_OK || trainer->carry_bytes < end) return status;
     return next_batch(trainer, rows, steps, err);
 }
+
+reef_status reef_trainer_learn_rest(reef_trainer *trainer, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    reef_status status = REEF_OK;
+    if (vector == NULL || vector->rival || vector->examples == 0 || vector->held > 0)
+        return REEF_OK;
+    release(vector, trainer->carry_bytes / reef_vector_record_bytes(&trainer->net.config));
+    for (size_t taken, steps; status == REEF_OK && vector->untested > 0;)
+        status = reef_vector_push(trainer, NULL, 0, &taken, &steps, err);
+    return status;
+}

@@ -1,8 +1,8 @@
 /*
  * libreef: pools of tiny experts that grow in generations and do not forget, for programs of your own.
  *
- * A pool is a directory. It holds a model (of bytes, as `reefd` trains it) or a single PEER layer, to stand in a
- * network of yours. Exactly one generation is open and learns; sealing it opens the next, and what is sealed never
+ * A pool is a directory. It holds a model (of bytes or of labelled vectors, as `reefd` trains it) or a single PEER layer,
+ * to stand in a network of yours. Exactly one generation is open and learns; sealing it opens the next, and what is sealed never
  * changes again: the function as of a generation is the same for ever, to the bit.
  *
  * Everything that can fail returns a reef_status and, where `err` is not NULL, fills it with a message that says
@@ -127,8 +127,10 @@ typedef struct reef_pool_info {
     uint64_t experts;     /* of all generations, in one layer */
     uint64_t commit;      /* number of the pool's last one */
     uint64_t step;        /* of training, of that commit or so far */
-    uint64_t position;    /* bytes trained; rows, of a layer */
-    uint64_t collected;   /* rows of a layer whose gradients wait for a step */
+    uint64_t
+        position; /* bytes trained; rows of a layer, examples of a vector model; so are all positions */
+    uint64_t collected; /* rows of a layer whose gradients wait for a step */
+    uint32_t inputs;    /* width of a vector; 0 unless it is a vector model */
 } reef_pool_info;
 REEF_API REEF_MUST_CHECK reef_status reef_pool_read_info(reef_pool *pool,
                                                          reef_pool_info *out,
@@ -154,7 +156,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_commit(reef_pool *pool,
                                                       uint64_t *commit,
                                                       reef_error *err);
 /**
- * Seal the open generation for good and open the next. Commits.
+ * Seal the open generation for good and open the next. Commits. What still waits for a whole batch
+ * is the next one's; examples of a vector model with given boundaries are learned first.
  * side  of the next one; 0: as configured. Of a layer only.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_seal(reef_pool *pool,
@@ -164,10 +167,35 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_seal(reef_pool *pool,
 REEF_API REEF_MUST_CHECK reef_status reef_pool_grow(reef_pool *pool,
                                                     uint32_t side,
                                                     reef_error *err);
+/** Which experts of the open generation, and what becomes of them. All but `size` and `layer` zero: all learn no more. */
+typedef struct reef_freeze_options {
+    size_t size;           /* sizeof(reef_freeze_options) */
+    int32_t layer;         /* of a model's blocks, 0 of a layer; -1: all */
+    int32_t thaw;          /* 1: let them learn again */
+    uint64_t first, count; /* local ids from `first` on, so many; count 0: to the end */
+    double
+        usage_above; /* in (0, 1): only those that are used more than this quantile; 0: whatever their use */
+} reef_freeze_options;
+/**
+ * Let single experts of the open generation stay as they are, or learn again: they take part as before, but the
+ * optimiser passes them by. Commits. Not of a vector model, whose experts do not learn one by one.
+ *
+ * options  NULL: freeze all
+ * changed  how many were not so before; may be NULL
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_freeze(reef_pool *pool,
+                                                      const reef_freeze_options *options,
+                                                      uint64_t *changed,
+                                                      reef_error *err);
+
 /** Commit, and keep the state under a name that as_of takes. */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_snapshot(reef_pool *pool,
                                                         const char *name,
                                                         reef_error *err);
+/** Commit, and give a snapshot up. NOT_FOUND where there is none of exactly that name. */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_remove_snapshot(reef_pool *pool,
+                                                               const char *name,
+                                                               reef_error *err);
 
 typedef struct reef_snapshot_info {
     size_t size; /* sizeof(reef_snapshot_info), set by the caller */
@@ -196,6 +224,23 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_usage(reef_pool *pool,
                                                      double *scores,
                                                      size_t count,
                                                      reef_error *err);
+
+/**
+ * The same in a range of time, as far as it is known: to the commit for an hour, to the hour for two days, to the day for
+ * 400. A commit, hour or day that touches the range counts as a whole. What is older is known in total only, and counts
+ * where since_ms is 0.
+ *
+ * since_ms, until_ms  milliseconds since 1970, since <= t < until; until 0: now
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_usage_between(reef_pool *pool,
+                                                             uint32_t generation,
+                                                             uint32_t layer,
+                                                             uint64_t since_ms,
+                                                             uint64_t until_ms,
+                                                             uint64_t *counts,
+                                                             double *scores,
+                                                             size_t count,
+                                                             reef_error *err);
 
 /* ---- a layer ------------------------------------------------------------------------------------ */
 
@@ -279,7 +324,10 @@ reef_layer_gradient(reef_pool *pool, const char *name, float *out, size_t count,
 REEF_API uint32_t reef_expert_id_of(uint32_t i, uint32_t j);
 REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
 
-/* ---- a model of bytes --------------------------------------------------------------------------- */
+/* ---- a model of bytes, or of token ids ----------------------------------------------------------- */
+
+/* A pool made with `vocab` other than 256 reads ids of two bytes each, little-endian: counts of a stream stay bytes,
+ * what is scored and lost is counted by token. INVALID an id outside the vocabulary, a text that ends within one. */
 
 /**
  * Train on the next `count` bytes of a stream, as far as whole batches reach; the rest waits for the next call. How
@@ -296,9 +344,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_cursor(reef_pool *pool,
 typedef struct reef_training_info {
     size_t size; /* sizeof(reef_training_info), set by the caller */
     uint64_t step, position, waiting,
-        skipped;          /* bytes trained; accepted; of domains known already */
-    uint32_t generation;  /* the open one */
-    double bits_per_byte; /* before training on it: median of the last batches; NaN: none so far */
+        skipped;         /* bytes trained; accepted; of domains known already */
+    uint32_t generation; /* the open one */
+    /* Before training on it: median of the last batches; NaN: none so far. Of a vector model the share of labelled
+     * examples that were answered wrongly before they were learned. */
+    double bits_per_byte;
     double last_bits_per_byte; /* of the last one */
     double learning_rate;
 } reef_training_info;
@@ -313,7 +363,7 @@ typedef struct reef_evaluation {
 } reef_evaluation;
 /**
  * Loss of a text under the state that was opened; a writer commits first.
- * bits  (count) or NULL: written; the surprise of each byte
+ * bits  (tokens) or NULL: written; the surprise of each byte, or id
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_evaluate(reef_pool *pool,
                                                         const void *bytes,
@@ -321,6 +371,70 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_evaluate(reef_pool *pool,
                                                         float *bits,
                                                         reef_evaluation *out,
                                                         reef_error *err);
+
+typedef struct reef_generate_options {
+    size_t size;       /* sizeof(reef_generate_options) */
+    uint64_t seed;     /* everything random follows from it */
+    float temperature; /* 0: the most likely byte each time */
+    float top_p;       /* draw from the likeliest bytes of this probability in all; 0: from all */
+} reef_generate_options;
+/**
+ * Continue a text under the state that was opened; a writer commits first.
+ * options  NULL: the most likely bytes
+ * out      (count) written
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_generate(reef_pool *pool,
+                                                        const void *prompt,
+                                                        size_t prompt_bytes,
+                                                        const reef_generate_options *options,
+                                                        void *out,
+                                                        size_t count,
+                                                        reef_error *err);
+
+/* ---- a model of labelled vectors ----------------------------------------------------------------- */
+
+/**
+ * Learn the next `rows` examples of a stream, as far as whole batches reach; the rest waits for the next call. How the
+ * stream is cut into calls changes nothing. A boundary that is found on the way seals by itself. Labels may be new at any
+ * time. reef_pool_cursor counts the examples of a source; reef_pool_seal and reef_pool_snapshot work as for bytes.
+ *
+ * vectors  (rows, inputs) row-major
+ * labels   (rows) 0 or more; -1: has none, and is only looked at; NULL: none has
+ *
+ * Errors: INVALID another kind of model, a value that is not finite, a label below -1; then nothing was taken.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_learn(reef_pool *pool,
+                                                     const char *source,
+                                                     size_t rows,
+                                                     const float *vectors,
+                                                     const int32_t *labels,
+                                                     reef_error *err);
+/**
+ * The labels that the state knows, in the order of their first example; a writer commits first.
+ *
+ * labels  (room) the first of them written; may be NULL where room is 0
+ * count   how many there are
+ */
+REEF_API REEF_MUST_CHECK reef_status
+reef_pool_classes(reef_pool *pool, int32_t *labels, size_t room, size_t *count, reef_error *err);
+/**
+ * The classes of vectors under the state that was opened; a writer commits first. What one gets does not depend on the
+ * others.
+ *
+ * vectors      (rows, inputs) row-major
+ * labels       (rows) written; -1 while the state knows none
+ * scores       (rows, classes) or NULL: written; about the probability of each class, rows need not sum to 1
+ * classes      that `scores` has room for; INVALID where the state knows another number of them
+ * generations  (rows) or NULL: written; which had the most say
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_predict(reef_pool *pool,
+                                                       size_t rows,
+                                                       const float *vectors,
+                                                       int32_t *labels,
+                                                       float *scores,
+                                                       size_t classes,
+                                                       uint32_t *generations,
+                                                       reef_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 """Reef: pools of tiny experts that grow in generations and do not forget.
 
-A pool is a directory. It holds a model of bytes, to train and to evaluate, or one PEER layer, to stand in a
-network of your own (``reef.torch`` makes a PyTorch module of it). Everything is computed by ``libreef``; arrays
+A pool is a directory. It holds a model of bytes or of labelled vectors, to train and to evaluate, or one PEER layer, to
+stand in a network of your own (``reef.torch`` makes a PyTorch module of it). Everything is computed by ``libreef``; arrays
 are NumPy's and are read and written in place.
 
 >>> with reef.create("pool", layers=2) as pool:
@@ -13,11 +13,11 @@ are NumPy's and are read and written in place.
 from ._library import library_version
 from .errors import (BusyError, CorruptError, FullError, InvalidError, MissingError, PoolMemoryError,
                      PoolOSError, ReefError, VersionError)
-from .pool import (Evaluation, Generation, Info, Layer, Model, Pool, Snapshot, Tape, Training, create,
-                   create_layer, expert_ids, open)
+from .pool import (Accuracy, Evaluation, Generation, Info, Layer, Model, Pool, Prediction, Snapshot, Tape, Training,
+                   VectorModel, create, create_layer, expert_ids, open)
 
 __version__ = "0.1.0"
-__all__ = ["BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info", "InvalidError",
-           "Layer", "MissingError", "Model", "Pool", "PoolMemoryError", "PoolOSError", "ReefError",
-           "Snapshot", "Tape", "Training", "VersionError", "create", "create_layer", "expert_ids",
+__all__ = ["Accuracy", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info", "InvalidError",
+           "Layer", "MissingError", "Model", "Pool", "PoolMemoryError", "PoolOSError", "Prediction", "ReefError",
+           "Snapshot", "Tape", "Training", "VectorModel", "VersionError", "create", "create_layer", "expert_ids",
            "library_version", "open"]

@@ -36,7 +36,8 @@ class PoolInfo(Sized):
     _fields_ = [("size", c_size_t), ("model", c_char_p), ("expert", c_char_p), ("score", c_char_p),
                 ("writing", c_int32), ("layers", c_uint32), ("d_model", c_uint32), ("heads", c_uint32),
                 ("topk", c_uint32), ("d_key", c_uint32), ("generations", c_uint32), ("experts", c_uint64),
-                ("commit", c_uint64), ("step", c_uint64), ("position", c_uint64), ("collected", c_uint64)]
+                ("commit", c_uint64), ("step", c_uint64), ("position", c_uint64), ("collected", c_uint64),
+                ("inputs", c_uint32)]
 
 
 class GenerationInfo(Sized):
@@ -52,6 +53,15 @@ class SnapshotInfo(Sized):
 
 class LayerCall(Sized):
     _fields_ = [("size", c_size_t), ("generations", c_uint32), ("train", c_int32), ("mask", c_void_p)]
+
+
+class FreezeOptions(Sized):
+    _fields_ = [("size", c_size_t), ("layer", c_int32), ("thaw", c_int32), ("first", c_uint64), ("count", c_uint64),
+                ("usage_above", c_double)]
+
+
+class GenerateOptions(Sized):
+    _fields_ = [("size", c_size_t), ("seed", c_uint64), ("temperature", c_float), ("top_p", c_float)]
 
 
 class TrainingInfo(Sized):
@@ -78,9 +88,12 @@ _CHECKED = {
     "reef_pool_commit": [c_void_p, POINTER(c_uint64)],
     "reef_pool_seal": [c_void_p, c_uint32],
     "reef_pool_grow": [c_void_p, c_uint32],
+    "reef_pool_freeze": [c_void_p, POINTER(FreezeOptions), POINTER(c_uint64)],
     "reef_pool_snapshot": [c_void_p, c_char_p],
+    "reef_pool_remove_snapshot": [c_void_p, c_char_p],
     "reef_pool_read_snapshot": [c_void_p, c_size_t, POINTER(SnapshotInfo)],
     "reef_pool_usage": [c_void_p, c_uint32, c_uint32, c_void_p, c_void_p, c_size_t],
+    "reef_pool_usage_between": [c_void_p, c_uint32, c_uint32, c_uint64, c_uint64, c_void_p, c_void_p, c_size_t],
     "reef_tape_new": [POINTER(c_void_p)],
     "reef_layer_forward": [c_void_p, POINTER(LayerCall), c_size_t, c_void_p, c_void_p, c_void_p],
     "reef_layer_backward": [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p],
@@ -93,6 +106,10 @@ _CHECKED = {
     "reef_pool_cursor": [c_void_p, c_char_p, POINTER(c_uint64)],
     "reef_pool_read_training": [c_void_p, POINTER(TrainingInfo)],
     "reef_pool_evaluate": [c_void_p, c_void_p, c_size_t, c_void_p, POINTER(EvaluationResult)],
+    "reef_pool_generate": [c_void_p, c_char_p, c_size_t, POINTER(GenerateOptions), c_void_p, c_size_t],
+    "reef_pool_learn": [c_void_p, c_char_p, c_size_t, c_void_p, c_void_p],
+    "reef_pool_classes": [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)],
+    "reef_pool_predict": [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p, c_size_t, c_void_p],
 }
 # And the others: result, arguments.
 _PLAIN = {

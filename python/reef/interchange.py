@@ -12,7 +12,8 @@ import numpy as np
 from .errors import CorruptError, InvalidError, MissingError
 from .pool import create_layer, expert_ids
 
-_TYPES = {"F32": np.float32, "F64": np.float64, "U64": np.uint64, "F16": np.float16, "I64": np.int64}
+_TYPES = {"F32": np.float32, "F64": np.float64, "U64": np.uint64, "F16": np.float16, "I64": np.int64, "U8": np.uint8}
+_BF16 = "BF16"  # the upper half of a float: NumPy has no such type
 _NORM = ("bn_scale", "bn_shift", "bn_mean", "bn_var")
 _EPSILON = np.float32(1e-5)  # that batch norm adds to the variance
 
@@ -42,7 +43,7 @@ def write_safetensors(path, arrays, metadata=None):
 
 
 def read_safetensors(path):
-    """(arrays by name, metadata) of a file in the safetensors format."""
+    """(arrays by name, metadata) of a file in the safetensors format; BF16 becomes float32."""
     with open(path, "rb") as file:
         data = file.read()
     size = int.from_bytes(data[:8], "little")
@@ -52,11 +53,14 @@ def read_safetensors(path):
         body, arrays = data[8 + size:], {}
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
-            if entry["dtype"] not in _TYPES:
-                raise InvalidError(f"{name} in {path} is of type {entry['dtype']}; only {', '.join(_TYPES)} are read")
+            if entry["dtype"] not in (*_TYPES, _BF16):
+                raise InvalidError(f"{name} in {path} is of type {entry['dtype']}; only {', '.join(_TYPES)} and {_BF16} "
+                                   "are read")
             if not 0 <= begin <= end <= len(body):
                 raise ValueError(f"{name} reaches beyond the end")
-            flat = np.frombuffer(body[begin:end], _TYPES[entry["dtype"]])
+            flat = np.frombuffer(body[begin:end], _TYPES.get(entry["dtype"], np.uint16))
+            if entry["dtype"] == _BF16:
+                flat = (flat.astype(np.uint32) << 16).view(np.float32)
             arrays[name] = flat.reshape(entry["shape"]).copy()
     except InvalidError:
         raise

@@ -1,7 +1,8 @@
-"""Pools: models of bytes, and PEER layers on NumPy arrays."""
+"""Pools: models of bytes and of labelled vectors, and PEER layers on NumPy arrays."""
 
 import collections.abc
 import ctypes
+import datetime
 import os
 import weakref
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from .errors import InvalidError, MissingError
 
 @dataclass(frozen=True)
 class Info:
-    """What a pool is. ``position`` counts the bytes trained, of a layer the rows."""
+    """What a pool is. ``position`` counts the bytes trained, of a layer the rows, of vectors the examples."""
 
     model: str
     expert: str
@@ -31,6 +32,7 @@ class Info:
     step: int
     position: int
     collected: int
+    inputs: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,10 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Training:
-    """Where training stands. Losses are those before training on the bytes; NaN before the first batch."""
+    """Where training stands. Losses are those before training on the bytes; NaN before the first batch.
+
+    Of a model of vectors they are shares of labelled examples that were answered wrongly before they were learned.
+    """
 
     step: int
     position: int
@@ -82,6 +87,24 @@ class Evaluation:
     bits: float
     bits_per_byte: float
     surprise: object = None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model makes of vectors, an array each: label, generation that had the most say, scores by class."""
+
+    labels: object
+    generations: object
+    scores: object = None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How many labelled vectors a model answers rightly."""
+
+    examples: int
+    right: int
+    accuracy: float
 
 
 def _plain(value):
@@ -109,9 +132,10 @@ def _optional(text):
 
 
 def create(path, *, threads=0, **settings):
-    """Make a model of bytes in directory ``path``, and open it for writing.
+    """Make a model in directory ``path``, and open it for writing.
 
-    Settings are those of ``reef init`` by name, such as ``d_model=128``.
+    Settings are those of ``reef init`` by name, such as ``d_model=128``. It is a model of bytes, or with
+    ``model="vector", inputs=...`` one of labelled vectors.
     """
     words = [f"{name}={_setting(value)}".encode() for name, value in settings.items()]
     array = (ctypes.c_char_p * (len(words) + 1))(*words, None)
@@ -137,7 +161,7 @@ def create_layer(path, d_model, *, heads=0, topk=0, d_key=0, side=0, side_new=0,
 
 
 def open(path, *, write=False, as_of=None, threads=0, memory_bytes=0):
-    """Open a pool: a ``Layer`` or a ``Model``, by what it holds.
+    """Open a pool: a ``Layer``, a ``Model`` or a ``VectorModel``, by what it holds.
 
     Read without ``write``, as of now, of a generation (``as_of=0``) or of a snapshot by name; the state stays as
     it is whatever a writer does. A writer sees what it trained.
@@ -152,11 +176,11 @@ def open(path, *, write=False, as_of=None, threads=0, memory_bytes=0):
     except Exception:
         _c.lib.reef_pool_close(handle)
         raise
-    return (Layer if info.model == b"layer" else Model)(handle, path, info)
+    return {b"layer": Layer, b"vector": VectorModel}.get(info.model, Model)(handle, path, info)
 
 
 class Pool:
-    """What both kinds of pools have. A context manager; ``close`` forgets what was not committed."""
+    """What all kinds of pools have. A context manager; ``close`` forgets what was not committed."""
 
     def __init__(self, handle, path, info):
         self.path = path
@@ -231,12 +255,41 @@ class Pool:
         """Commit, and keep the state under a name."""
         _c.check(_c.lib.reef_pool_snapshot, self._handle, str(name).encode())
 
-    def usage(self, generation, layer=0):
-        """How often each expert was chosen in training up to the last commit: (counts, scores), by local id."""
+    def remove_snapshot(self, name):
+        """Commit, and give a snapshot up."""
+        _c.check(_c.lib.reef_pool_remove_snapshot, self._handle, str(name).encode())
+
+    def freeze(self, layer=None, first=0, count=0, usage_above=0.0):
+        """Let experts of the open generation learn no more: ``count`` from ``first`` on (0: to the end), of one layer
+        or of all, and with ``usage_above`` only those used more than that quantile. Commits. Returns how many changed.
+        """
+        return self._freeze(False, layer, first, count, usage_above)
+
+    def thaw(self, layer=None, first=0, count=0, usage_above=0.0):
+        """Let frozen experts of the open generation learn again; as ``freeze``."""
+        return self._freeze(True, layer, first, count, usage_above)
+
+    def _freeze(self, thaw, layer, first, count, usage_above):
+        options = _c.FreezeOptions(layer=-1 if layer is None else layer, thaw=thaw, first=first, count=count,
+                                   usage_above=usage_above)
+        changed = ctypes.c_uint64()
+        _c.check(_c.lib.reef_pool_freeze, self._handle, ctypes.byref(options), ctypes.byref(changed))
+        return changed.value
+
+    def usage(self, generation, layer=0, since=None, until=None):
+        """How often each expert was chosen in training up to the last commit: (counts, scores), by local id.
+
+        ``since`` and ``until`` (a ``datetime``, or seconds since 1970) count a range of time, in the commits, hours and
+        days that usage over time is kept by; each that touches the range counts as a whole.
+        """
         experts = self._generation(generation).experts
         counts, scores = np.zeros(experts, np.uint64), np.zeros(experts, np.float64)
-        _c.check(_c.lib.reef_pool_usage, self._handle, generation, layer, counts.ctypes.data,
-                 scores.ctypes.data, experts)
+        arrays = counts.ctypes.data, scores.ctypes.data, experts
+        if since is None and until is None:
+            _c.check(_c.lib.reef_pool_usage, self._handle, generation, layer, *arrays)
+        else:
+            _c.check(_c.lib.reef_pool_usage_between, self._handle, generation, layer, _milliseconds(since),
+                     _milliseconds(until), *arrays)
         return counts, scores
 
     def _generation(self, number):
@@ -245,10 +298,34 @@ class Pool:
         return info
 
 
+def _milliseconds(when):
+    if when is None:
+        return 0
+    seconds = when.timestamp() if isinstance(when, datetime.datetime) else float(when)
+    return max(1, int(seconds * 1000))
+
+
+class _Streamed(Pool):
+    """A pool that is trained on a stream."""
+
+    def cursor(self, source="python"):
+        """How much of a source was taken, in bytes or examples: where to read on."""
+        taken = ctypes.c_uint64()
+        _c.check(_c.lib.reef_pool_cursor, self._handle, str(source).encode(), ctypes.byref(taken))
+        return taken.value
+
+    @property
+    def training(self):
+        """Where training stands, a ``Training``."""
+        info = _c.TrainingInfo()
+        _c.check(_c.lib.reef_pool_read_training, self._handle, ctypes.byref(info))
+        return _fill(Training, info)
+
+
 # ---- models of bytes -----------------------------------------------------------------------------
 
 
-class Model(Pool):
+class Model(_Streamed):
     """A pool with a model of bytes."""
 
     def train(self, data, source="python"):
@@ -270,27 +347,101 @@ class Model(Pool):
             _c.check(_c.lib.reef_pool_train, self._handle, name, view.ctypes.data, view.size)
         return self.training
 
-    def cursor(self, source="python"):
-        """How many bytes of a source were taken: where to read on."""
-        taken = ctypes.c_uint64()
-        _c.check(_c.lib.reef_pool_cursor, self._handle, str(source).encode(), ctypes.byref(taken))
-        return taken.value
-
-    @property
-    def training(self):
-        """Where training stands, a ``Training``."""
-        info = _c.TrainingInfo()
-        _c.check(_c.lib.reef_pool_read_training, self._handle, ctypes.byref(info))
-        return _fill(Training, info)
-
     def evaluate(self, text, surprise=False):
-        """Loss of a text (bytes) as of the state that was opened, an ``Evaluation``. A writer commits first."""
+        """Loss of a text (bytes) as of the state that was opened, an ``Evaluation``. A writer commits first. Where the
+        pool's tokens are ids, the text is two bytes for each, and the loss is per token.
+        """
         view = np.frombuffer(text, np.uint8)
         bits = np.empty(view.size, np.float32) if surprise else None
         result = _c.EvaluationResult()
         _c.check(_c.lib.reef_pool_evaluate, self._handle, view.ctypes.data, view.size,
                  None if bits is None else bits.ctypes.data, ctypes.byref(result))
-        return _fill(Evaluation, result, surprise=bits)
+        return _fill(Evaluation, result, surprise=None if bits is None else bits[: result.bytes + 1])
+
+    def generate(self, prompt=b"", count=100, *, seed=1, temperature=0.0, top_p=0.0):
+        """Continue a text (bytes) by ``count`` bytes; by the most likely ones where the temperature is 0."""
+        out = ctypes.create_string_buffer(count)
+        options = _c.GenerateOptions(seed=seed, temperature=temperature, top_p=top_p)
+        prompt = bytes(prompt)
+        _c.check(_c.lib.reef_pool_generate, self._handle, prompt, len(prompt), ctypes.byref(options), out, count)
+        return out.raw
+
+
+# ---- models of labelled vectors ------------------------------------------------------------------
+
+
+class VectorModel(_Streamed):
+    """A pool with a model of labelled vectors: ``create(path, model="vector", inputs=...)``."""
+
+    def __init__(self, handle, path, info):
+        super().__init__(handle, path, info)
+        self.inputs = info.inputs
+
+    def train(self, data, labels=None, source="python"):
+        """Learn examples, the next ones of that source: vectors of (rows, inputs) with a label for each row, or an
+        iterable of such pairs, as a data loader gives them. A label is 0 or more, or -1 where there is none.
+
+        How they are cut changes nothing. What is left of a batch waits for the next call. Returns ``training``.
+        """
+        if labels is not None or isinstance(data, np.ndarray):
+            data = ((data, labels),)
+        if not isinstance(data, collections.abc.Iterable):
+            raise TypeError(f"cannot train on {type(data).__name__}; give vectors and labels, or pairs of them")
+        name = str(source).encode()
+        for pair in data:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise TypeError("give pairs of vectors and labels")
+            vectors = self._vectors(pair[0])
+            given = _labels(pair[1], len(vectors))
+            _c.check(_c.lib.reef_pool_learn, self._handle, name, len(vectors), vectors.ctypes.data, given.ctypes.data)
+        return self.training
+
+    @property
+    def classes(self):
+        """The labels that the state knows, in the order of their first example."""
+        count = ctypes.c_size_t()
+        _c.check(_c.lib.reef_pool_classes, self._handle, None, 0, ctypes.byref(count))
+        found = np.empty(count.value, np.int32)
+        _c.check(_c.lib.reef_pool_classes, self._handle, found.ctypes.data, found.size, ctypes.byref(count))
+        return found
+
+    def predict(self, vectors, scores=False):
+        """Classes of vectors as of the state that was opened, a ``Prediction``; scores in the order of ``classes``.
+
+        A writer commits first.
+        """
+        vectors = self._vectors(vectors)
+        rows = len(vectors)
+        labels, generations = np.empty(rows, np.int32), np.empty(rows, np.uint32)
+        table = np.empty((rows, len(self.classes)), np.float32) if scores else None
+        _c.check(_c.lib.reef_pool_predict, self._handle, rows, vectors.ctypes.data, labels.ctypes.data,
+                 None if table is None else table.ctypes.data, 0 if table is None else table.shape[1],
+                 generations.ctypes.data)
+        return Prediction(labels, generations, table)
+
+    def evaluate(self, vectors, labels):
+        """How many labelled vectors are answered rightly, an ``Accuracy``; rows without a label (-1) do not count."""
+        found = self.predict(vectors).labels
+        given = _labels(labels, len(found))
+        right, examples = int(((found == given) & (given >= 0)).sum()), int((given >= 0).sum())
+        return Accuracy(examples, right, right / examples if examples else float("nan"))
+
+    def _vectors(self, vectors):
+        vectors = np.ascontiguousarray(vectors, np.float32)
+        if vectors.ndim != 2 or vectors.shape[1] != self.inputs:
+            raise InvalidError(f"vectors have shape {vectors.shape}; give (rows, {self.inputs})")
+        return vectors
+
+
+def _labels(labels, rows):
+    if labels is None:
+        return np.full(rows, -1, np.int32)
+    given = np.asarray(labels)
+    if given.shape != (rows,) or given.dtype.kind not in "iu":
+        raise InvalidError(f"labels are {_kind(given)} of shape {given.shape}; give integers, one for each of {rows} rows")
+    if given.size and (given.min() < -1 or given.max() > np.iinfo(np.int32).max):
+        raise InvalidError(f"labels go from {given.min()} to {given.max()}; they are 0 or more, -1 for none, and fit int32")
+    return np.ascontiguousarray(given, np.int32)
 
 
 # ---- one layer -----------------------------------------------------------------------------------

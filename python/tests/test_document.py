@@ -25,12 +25,20 @@ def test_models(programs, tmp_path, monkeypatch, capsys):
     assert os.path.isdir("pool")
 
 
+def test_vectors(programs, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(compile(programs[1], DOCUMENT, "exec"), names)
+    assert float(capsys.readouterr().out.split("]")[1]) > 0.9
+    assert names["best"].scores.shape == (1000, 4)
+
+
 def test_pytorch(programs, tmp_path, monkeypatch):
     torch = pytest.importorskip("torch", reason="python3-torch is not installed")
     monkeypatch.chdir(tmp_path)
     batches = [(torch.rand(20, 784), torch.randint(0, 10, (20,))) for _ in range(3)]
     names = {"batches": batches}
-    exec(compile(programs[1], DOCUMENT, "exec"), names)
+    exec(compile(programs[2], DOCUMENT, "exec"), names)
     assert [g.sealed for g in names["peer"].pool.generations] == [True, False]
     names["peer"].pool.close()
 
@@ -38,5 +46,5 @@ def test_pytorch(programs, tmp_path, monkeypatch):
 def test_interchange(programs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     reef.create_layer("pool", 8, side=16).close()
-    exec(compile(programs[2], DOCUMENT, "exec"), {})
+    exec(compile(programs[3], DOCUMENT, "exec"), {})
     assert os.path.exists("layer.safetensors") and os.path.isdir("arrays")

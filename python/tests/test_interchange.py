@@ -1,5 +1,9 @@
 """Layers in files, and layers that PyTorch trained."""
 
+import json
+import os
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -56,6 +60,47 @@ def test_safetensors_are_what_the_format_says(tmp_path):
             interchange.read_safetensors(path)
     with pytest.raises(reef.InvalidError, match="int8"):
         interchange.write_safetensors(path, {"a": np.zeros(3, np.int8)})
+
+
+def test_bytes_and_halves_of_floats_are_read(tmp_path):
+    values = np.array([[1.0, -2.5], [0.15625, 3e8]], np.float32)  # the last is no bf16
+    halves = (values.view(np.uint32) >> 16).astype(np.uint16)
+    interchange.write_safetensors(tmp_path / "file", {"flags": np.array([0, 1, 1], np.uint8), "rows": halves.view(np.float16)})
+    data = (tmp_path / "file").read_bytes()
+    size = int.from_bytes(data[:8], "little") + 1  # a letter more
+    (tmp_path / "file").write_bytes(size.to_bytes(8, "little") + data[8:].replace(b'"F16"', b'"BF16"'))
+    arrays, _ = interchange.read_safetensors(tmp_path / "file")
+    assert arrays["flags"].dtype == np.uint8 and arrays["flags"].tolist() == [0, 1, 1]
+    assert arrays["rows"].dtype == np.float32 and arrays["rows"].shape == (2, 2)
+    assert arrays["rows"][0].tolist() == [1.0, -2.5] and arrays["rows"][1, 0] == 0.15625
+    assert 0 < abs(arrays["rows"][1, 1] / 3e8 - 1) < 2 ** -7
+
+
+def test_a_language_model_is_read_and_written(tmp_path):
+    program = os.environ.get("REEF_PROGRAM") or pytest.skip("REEF_PROGRAM names no reef program")
+
+    def run(*words):
+        done = subprocess.run([program, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("init", "one.pool", "--layers", "1", "--d-model", "16", "--attention-heads", "2", "--context", "16", "--heads", "1",
+        "--topk", "2", "--d-key", "8", "--side", "4")
+    (tmp_path / "text").write_text("".join(f"{i}\n" for i in range(400)), encoding="utf-8")
+    run("export", "model", "one.pool", "one.safetensors")
+    arrays, metadata = interchange.read_safetensors(tmp_path / "one.safetensors")
+    assert arrays["block0.w_up"].shape == (16, 16) and arrays["block0.usage_count"].dtype == np.int64
+    interchange.write_safetensors(tmp_path / "same.safetensors", arrays, metadata)
+    interchange.write_safetensors(tmp_path / "other.safetensors", {**arrays, "head": 2 * arrays["head"]}, metadata)
+    losses = []
+    for name in ("one", "same", "other"):
+        if name != "one":
+            run("init", f"{name}.pool", "--from", f"{name}.safetensors")
+        losses.append(json.loads(run("eval", f"{name}.pool", "text", "--json"))["files"][0]["bits"])
+    assert losses[0] == losses[1] != losses[2]
+    run("export", "model", "same.pool", "again.safetensors")
+    again, _ = interchange.read_safetensors(tmp_path / "again.safetensors")
+    assert again.keys() == arrays.keys() and all(np.array_equal(again[name], arrays[name]) for name in arrays)
 
 
 def test_what_does_not_fit_is_refused(tmp_path):

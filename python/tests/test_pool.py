@@ -1,5 +1,6 @@
 """Pools from Python: what is computed is the library's; here is that it arrives, and that mistakes are told."""
 
+import datetime
 import gc
 import io
 import subprocess
@@ -75,6 +76,38 @@ def test_usage_and_snapshots_are_read(tmp_path):
         assert pool.info.model == "lm" and pool.info.writing
 
 
+def test_a_text_goes_on(tmp_path):
+    with reef.create(tmp_path / "pool", **SMALL) as pool:
+        pool.train(b"abcd" * 3000)
+        assert pool.generate(b"abcdab", 8) == b"cdabcdab"
+        hot = [pool.generate(count=40, seed=seed, temperature=3.0) for seed in (5, 5, 6)]
+        assert len(hot[0]) == 40 and hot[0] == hot[1] != hot[2]
+
+
+def test_usage_in_a_range_of_time(tmp_path):
+    with reef.create(tmp_path / "pool", **SMALL) as pool:
+        pool.train(TEXT)
+        pool.commit()
+        now = datetime.datetime.now()
+        ever, recent = pool.usage(0), pool.usage(0, since=now - datetime.timedelta(hours=1))
+        assert ever[0].sum() > 0 and all(np.array_equal(a, b) for a, b in zip(ever, recent))
+        assert not pool.usage(0, until=now - datetime.timedelta(days=1))[0].any()
+        assert not pool.usage(0, since=now.timestamp() + 3600)[0].any()
+        with pytest.raises(reef.InvalidError, match="nothing in it"):
+            pool.usage(0, since=5, until=5)
+
+
+def test_snapshots_go(tmp_path):
+    with reef.create(tmp_path / "pool", **SMALL) as pool:
+        pool.train(TEXT)
+        pool.snapshot("a")
+        pool.snapshot("b")
+        pool.remove_snapshot("a")
+        assert [s.name for s in pool.snapshots] == ["b"]
+        with pytest.raises(reef.MissingError):
+            pool.remove_snapshot("a")
+
+
 def test_mistakes_with_models_are_told(tmp_path):
     with pytest.raises(reef.MissingError, match="no pool"):
         reef.open(tmp_path / "none")
@@ -98,6 +131,58 @@ def test_mistakes_with_models_are_told(tmp_path):
     with pytest.raises(reef.InvalidError, match="closed"):
         pool.commit()
     assert issubclass(reef.PoolMemoryError, MemoryError) and issubclass(reef.PoolOSError, OSError)
+
+
+# ---- models of labelled vectors ------------------------------------------------------------------
+
+
+def points(seed, place, first, count=700):
+    """Two classes of points around a place."""
+    draw = np.random.default_rng(seed).uniform(-1, 1, (count, 3)).astype(np.float32)
+    return draw + np.float32(place), first + (draw @ [1.0, 0.3, 0.3] > 0).astype(np.int64)
+
+
+def test_a_model_of_vectors_learns_and_keeps(tmp_path):
+    first, second, test, later = points(1, 0, 3), points(2, 20, 11), points(3, 0, 3, 90), points(4, 20, 11, 90)
+    with reef.create(tmp_path / "pool", model="vector", inputs=3, side=8, memory=100, boundaries="given") as pool:
+        assert isinstance(pool, reef.VectorModel) and len(pool.classes) == 0
+        assert (pool.predict(test[0]).labels == -1).all()
+        training = pool.train(*first)
+        assert training.position + training.waiting == 700 == pool.cursor() and training.waiting > 0
+        assert pool.evaluate(*test).accuracy > 0.9
+        pool.seal()  # which learns what waited
+        assert pool.info.position == 700
+        sealed = pool.predict(test[0], scores=True)
+        assert sealed.scores.shape == (90, 2) and (sealed.generations == 0).all()
+        pool.train(zip(np.split(second[0], 28), np.split(second[1], 28)), source="batches")
+        assert sorted(pool.classes[:2]) == [3, 4] and sorted(pool.classes[2:]) == [11, 12]
+        assert pool.evaluate(*later).accuracy > 0.9 and pool.evaluate(*test).accuracy > 0.9
+        best = pool.predict(later[0], scores=True)
+        assert np.array_equal(pool.classes[best.scores.argmax(1)], best.labels)
+        half = np.where(np.arange(90) % 2, later[1], -1)
+        assert pool.evaluate(later[0], half).examples == 45
+        pool.commit()
+        with reef.open(tmp_path / "pool", as_of=0) as then:
+            again = then.predict(test[0], scores=True)
+            assert np.array_equal(again.scores, sealed.scores) and np.array_equal(again.labels, sealed.labels)
+
+
+def test_mistakes_with_vectors_are_told(tmp_path):
+    with reef.create(tmp_path / "pool", model="vector", inputs=3, side=4, memory=50) as pool:
+        x, y = points(1, 0, 0, 8)
+        for vectors, labels, words in ((x[:, :2], y, "8, 2"), (x, y[1:], "shape"), (x, y * 0.5, "float64"),
+                                       (x, y - 2, "-1 for none"), (x, y + 2 ** 31, "fit int32"),
+                                       (np.where(x == x, np.nan, x), y, "finite")):
+            with pytest.raises(reef.InvalidError, match=words):
+                pool.train(vectors, labels)
+        for wrong in ([x, y], 5, [(x, y, y)]):
+            with pytest.raises(TypeError):
+                pool.train(wrong)
+        assert pool.cursor() == 0
+        with pytest.raises(reef.InvalidError, match="every expert sees every input"):
+            pool.usage(0)
+        with pytest.raises(reef.InvalidError):
+            pool.freeze()
 
 
 # ---- one layer -----------------------------------------------------------------------------------
@@ -126,6 +211,23 @@ def test_a_layer_learns_seals_and_keeps(tmp_path):
     for state, expected in (0, sealed), ("later", later), (None, later):
         with reef.open(tmp_path / "pool", as_of=state) as layer:
             assert np.array_equal(layer.forward(x), expected)
+
+
+def test_frozen_experts_stay_as_they_are(tmp_path):
+    with reef.create_layer(tmp_path / "pool", 7, **LAYER) as layer:
+        tape = reef.Tape()
+        train(layer, tape, 1)
+        assert layer.freeze(first=5, count=10) == 10
+        before = layer.read("w_up"), layer.read("w_down")
+        train(layer, tape, 2, 20)
+        after = layer.read("w_up"), layer.read("w_down")
+        for old, new in zip(before, after):
+            same = (old == new).all(axis=1)
+            assert same[5:15].all() and not same[:5].all() and not same[15:].all()
+        assert layer.thaw() == 10 and layer.thaw() == 0
+        train(layer, tape, 3, 20)
+        assert not (layer.read("w_up") == after[0]).all(axis=1)[5:15].all()
+        assert layer.freeze(layer=0, usage_above=0.8) in range(1, 6)
 
 
 def test_parameters_and_gradients_are_arrays(tmp_path):

@@ -75,6 +75,19 @@ class Answers:
         if process.returncode != 0 or '"summary"' not in lines[-1]:
             failures.append(f"score --follow ended with {process.returncode} and {lines[-1]}")
 
+    def run(self, cwd):
+        """The daemon in the foreground: a document a line, too."""
+        argv = [self.world.reef, "run", "fresh.pool", "--source", "corpus.txt", "--json"]
+        done = subprocess.run(argv, cwd=cwd, env=self.world.environment, capture_output=True, text=True)
+        lines = [json.loads(line, object_pairs_hook=no_twins, parse_constant=no_constant)
+                 for line in done.stdout.splitlines()]
+        for line in lines:
+            mismatch = self.fit("run-log", line)
+            if mismatch:
+                failures.append(f"run: {mismatch} in {line}")
+        if done.returncode != 0 or done.stderr or [lines[0]["event"], lines[-1]["event"]] != ["started", "ended"]:
+            failures.append(f"run ended with {done.returncode}: {done.stderr[:300]} {done.stdout[-300:]}")
+
     def ask_all(self, table, cwd):
         for name, words in table:
             self.ask(name, words, cwd)
@@ -124,7 +137,7 @@ class Daemon:
 
 # What an example expects besides the folder as it is.
 FRESH = {"init": "rm -rf reef.pool mnist.pool reef.ini", "train": "rm -rf reef.pool && cp -r fresh.pool reef.pool",
-         "import": "rm -rf reef.pool && cp -r fresh.pool reef.pool", "export generation": "rm -f french.safetensors",
+         "import": "rm -rf reef.pool && cp -r fresh.pool reef.pool", "export generation": "rm -f french.safetensors", "export model": "rm -f model.safetensors",
          "snapshot create": "reef snapshot remove reef.pool before-upgrade",
          "consolidate": "reef snapshot remove reef.pool before-upgrade monday tuesday",
          "branch": "rm -rf reef.pool && cp -r other.pool reef.pool && reef train reef.pool notes.txt",
@@ -132,7 +145,7 @@ FRESH = {"init": "rm -rf reef.pool mnist.pool reef.ini", "train": "rm -rf reef.p
                             "--results run.json"}
 ASK_DAEMON = {"commit", "pause", "resume", "drain", "reload", "ingest", "stop"}
 READS_ONLY = {"status", "top", "plot growth", "snapshot list", "snapshot show", "snapshot diff", "eval", "predict", "score", "generate",
-              "generations", "usage", "timeline", "verify", "version", "plot loss"}
+              "generations", "experts", "usage", "timeline", "verify", "version", "plot loss"}
 
 
 def left_out(line):
@@ -202,6 +215,7 @@ def main():
                 answers.ask(name, words, world.base, code)
             answers.follow(world.base)
             answers.ask_all(cases.CHANGING, world.copy("changing"))
+            answers.run(world.copy("run"))
             beside = world.copy("daemon")
             daemon = Daemon(world, beside)
             answers.ask_all(cases.DAEMON, beside)

@@ -94,6 +94,8 @@ class World:
             for i in range(60):
                 file.write(",".join(f"{draw.gauss(i % 3, 0.2):.3f}" for _ in range(4)) + f",{i % 3}\n")
         self.write_images("t10k", 20, draw)
+        self.write_ids("ids.u16", 2000, draw)
+        self.write_ids("held.u16", 500, draw)
         with open(f"{self.base}/new.csv", "w") as file:
             for i in range(6):
                 file.write(",".join(f"{draw.gauss(i % 3, 0.2):.3f}" for _ in range(4)) + "\n")
@@ -105,6 +107,12 @@ class World:
         with gzip.open(f"{self.base}/{name}-labels.gz", "wb") as file:
             file.write(struct.pack(">II", 0x801, count) + bytes(i % 10 for i in range(count)))
 
+    def write_ids(self, name, count, draw):
+        """Token ids of two bytes each, little-endian, of which one follows from the one before."""
+        ids = [(7 * i + draw.randrange(3)) % 300 for i in range(count)]
+        with open(f"{self.base}/{name}", "wb") as file:
+            file.write(struct.pack(f"<{count}H", *ids))
+
     def make_pools(self):
         self.run("init", "fresh.pool", *SIZES)
         self.run("train", "fresh.pool", "english.txt", "--cost-repeats", "0")
@@ -115,6 +123,7 @@ class World:
         self.run("seal", "other.pool")
         shutil.copytree(f"{self.base}/other.pool", f"{self.base}/sealed.pool")
         self.run("export", "generation", "other.pool", "1", "french.safetensors")
+        self.run("export", "model", "other.pool", "model.safetensors")
         for name in ("code.c", "french.txt", "server.log"):
             self.run("train", "reef.pool", name, "--cost-repeats", "0")
             self.run("seal", "reef.pool")
@@ -123,6 +132,9 @@ class World:
             self.run("snapshot", "create", "reef.pool", name)
         self.run("init", "iris.pool", "--model", "vector", "--inputs", "4", "--side", "4", "--memory", "50")
         self.run("train", "iris.pool", "csv:iris.csv", "--cost-repeats", "0")
+        self.run("init", "ids.pool", "--vocab", "300", *SIZES)
+        self.run("train", "ids.pool", "ids.u16", "--cost-repeats", "0")
+        self.run("seal", "ids.pool")
         with open(f"{self.base}/reef.ini", "w") as file:
             file.write("[reefd]\npool = reef.pool\nsource = push:web\ncommit-seconds = 5\n")
         with open(f"{self.base}/wrong.ini", "w") as file:

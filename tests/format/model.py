@@ -52,25 +52,29 @@ def softmax(scores):
 
 
 class Gate:
-    """Reads a text byte by byte; says after each byte whether its generation fires there."""
+    """Reads a text token by token; says after each whether its generation fires there."""
 
-    def __init__(self, generation):
+    def __init__(self, generation, ids):
+        self.bits = 16 if ids else 8 # of a token in a key
         values = generation.get("gate")
         self.bias, self.decay, self.start, self.threshold = values[:4]
         self.prior = values[6] if len(values) > 6 else 64.0
         check(len(values) < 9 or values[7] == 0, "this reader knows no gates that read losses")
         self.weights, self.mean, self.t, self.last = generation.get("gate_weights"), self.start, 0, []
 
-    def read(self, byte):
-        self.last = ([byte] + self.last)[:4]
+    def _bucket(self, n):
+        key = sum(b << (self.bits * i) for i, b in enumerate(self.last[:n]))
+        if n * self.bits <= 16:
+            return key
+        if n * self.bits <= 32:
+            return (key * (2246822507 if n == 4 else 2654435769) & 0xFFFFFFFF) >> 16
+        return (key * (14029467366897019727 if n == 4 else 11400714819323198485) & 0xFFFFFFFFFFFFFFFF) >> 48
+
+    def read(self, token):
+        self.last = ([token] + self.last)[:4]
         logit = self.bias
         for n in range(1, len(self.last) + 1):
-            key = sum(b << (8 * i) for i, b in enumerate(self.last[:n]))
-            if n == 3:
-                key = (key * 2654435769 & 0xFFFFFFFF) >> 16
-            if n == 4:
-                key = (key * 2246822507 & 0xFFFFFFFF) >> 16
-            logit += self.weights[(n - 1) * 65536 + key]
+            logit += self.weights[(n - 1) * 65536 + self._bucket(n)]
         self.mean += max(1 - self.decay, 1 / (self.prior + 1 + self.t)) * (logit - self.mean)
         self.t += 1
         return self.mean > self.threshold
@@ -81,6 +85,7 @@ class Model:
 
     def __init__(self, pool, last):
         self.c = pool.configuration
+        self.vocab = self.c.get("vocab", 256)
         self.generations = [Tensors(pool, g, pool.generations[g]) for g in range(last + 1)]
         self.ffw = self.c["ffw"] * self.c["layers"] if len(self.c["ffw"]) == 1 else self.c["ffw"]
         self.expert, self.score = self.c.get("expert", "gelu"), self.c.get("score", "softmax")
@@ -106,17 +111,17 @@ class Model:
     # -- the parts --
 
     def _firing(self, text):
-        """For each byte the generations that take part, in ascending order."""
-        gates = {g: Gate(self.generations[g]) for g in range(1, len(self.generations))}
+        """For each token the generations that take part, in ascending order."""
+        gates = {g: Gate(self.generations[g], self.vocab != 256) for g in range(1, len(self.generations))}
         most = len(gates) if self.c["gate"] == "off" else self.c["fire_max"]
         firing = []
-        for byte in text:
-            fires = [g for g, gate in gates.items() if gate.read(byte)]
+        for token in text:
+            fires = [g for g, gate in gates.items() if gate.read(token)]
             firing.append([self.generations[g] for g in [0] + fires[max(0, len(fires) - most) :]])
         return firing
 
     def _input(self, window, firing):
-        D, V, first = self.c["d_model"], 256, self.generations[0]
+        D, V, first = self.c["d_model"], self.vocab, self.generations[0]
         rows = []
         for t in range(len(window)):
             x = list(first.get("position")[t * D :][:D])
@@ -232,15 +237,17 @@ class Model:
                     add(x, self._mixture(n, block) if kind == "m" else self._peer(t, n, layer, firing))
         for t, x in enumerate(xs):
             y = norm(x, first.get("norm_scale"), first.get("norm_shift"))
-            logits = times(y, first.get("head"), 256)
+            logits = times(y, first.get("head"), self.vocab)
             for g in firing[t][1:]:
-                add(logits, times(y, g.get("delta_head"), 256))
+                add(logits, times(y, g.get("delta_head"), self.vocab))
             yield logits
 
     # -- the whole --
 
-    def bits_per_byte(self, text):
-        """Mean cross-entropy of each byte but the first, given what comes before it in its window."""
+    def bits_per_token(self, text):
+        """Mean cross-entropy of each token but the first, given what comes before it in its window."""
+        if self.vocab != 256:
+            text = struct.unpack(f"<{len(text) // 2}H", text)
         T, firing, bits = self.c["context"], self._firing(text), 0.0
         for at in range(0, len(text) - 1, T):
             for t, logits in enumerate(self._logits(text[at : at + T], firing[at : at + T])):

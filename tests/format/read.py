@@ -28,8 +28,8 @@ def sound(directory):
 
 def loss(pool, state, path, wanted):
     with open(path, "rb") as file:
-        found = Model(pool, state).bits_per_byte(file.read())
-    check(abs(found - wanted) <= NEAR, f"{path} as of {state}: {found:.6f} bits per byte, not {wanted:.6f}")
+        found = Model(pool, state).bits_per_token(file.read())
+    check(abs(found - wanted) <= NEAR, f"{path} as of {state}: {found:.6f} bits per token, not {wanted:.6f}")
 
 
 def golden(directory, root, *texts):
@@ -73,7 +73,7 @@ def whole(directory, file, verified, *evaluations):
         for text in evaluated["files"]:
             state = evaluated["as_of"]
             last = len(pool.generations) - 1 if state == "now" else int(state)
-            loss(pool, last, text["file"], text["bits_per_byte"])
+            loss(pool, last, text["file"], text.get("bits_per_byte", text.get("bits_per_token")))
     dtypes = sorted({r.dtype for r in pool.records["experts"].values()})
     print(f"{records} records, rows of {dtypes}, {windows} windows, generation {number} as {tensors} tensors")
 

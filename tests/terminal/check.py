@@ -32,7 +32,8 @@ class Terminal:
         variables = {**os.environ, "TERM": "xterm", **environment}
         variables.pop("COLUMNS", None)
         self.process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=variables,
-                                        start_new_session=True)
+                                        start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         self.slave = slave
         STARTED.append(self.process)
 
@@ -61,6 +62,9 @@ class Terminal:
 
     def until_shown(self, text):
         self.until(f"no '{text}'", lambda t: any(text in line for line in t.frame()))
+
+    def raw(self):
+        return not termios.tcgetattr(self.slave)[3] & termios.ICANON
 
     def type(self, text):
         os.write(self.master, text.encode())
@@ -143,6 +147,73 @@ def check_live(reef, reefd, folder, stream):
     assert refused.returncode == 64 and "--once" in refused.stderr
 
 
+class Shell(Terminal):
+    """Job control without line editing: what it finds of the terminal's modes it leaves."""
+
+    def __init__(self):
+        super().__init__(["/bin/dash", "-i"], PS1="> ")
+
+    def told(self, line, text):
+        """Type a line, or a key; what is shown from then on has the text."""
+        self.shown = b""
+        self.type(line)
+        self.until(f"no {text} after {line!r}", lambda t: text in t.shown)
+
+    def seen(self):
+        self.until("no view", lambda t: b"\x1b[?1049h" in t.shown and t.raw()
+                   and any("generation" in line for line in t.frame()))
+
+    def left(self):
+        self.until("the screen is kept", lambda t: t.shown.rfind(b"\x1b[?25h\x1b[?1049l") > t.shown.rfind(b"\x1b[?1049h"))
+        assert termios.tcgetattr(self.slave) == self.before, "the terminal is not as it was"
+
+    def child(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
+            return int(file.read())
+
+
+def check_stopped(reef, folder):
+    shell = Shell()
+    shell.told(f"{reef} top {folder}/pool --interval 0.2\n", b"\x1b[?1049h")
+    shell.seen()
+    shell.told("\x1a", b"Stopped")
+    shell.left()
+    shell.told("fg\n", b"\x1b[?1049h")
+    shell.seen()
+
+    # In the background it waits, and touches nothing.
+    shell.told("\x1a", b"Stopped")
+    shell.told("bg; sleep 1; jobs\n", b"tty output")
+    assert b"\x1b[?1049h" not in shell.shown, shell.shown
+    assert termios.tcgetattr(shell.slave) == shell.before
+    shell.told("fg\n", b"\x1b[?1049h")
+    shell.seen()
+
+    # Stopped by a hand that it cannot see, and somebody else put the terminal right.
+    child = shell.child()
+    shell.shown = b""
+    os.kill(child, signal.SIGSTOP)
+    shell.until("it is not stopped", lambda t: b"Stopped" in t.shown)
+    termios.tcsetattr(shell.slave, termios.TCSANOW, shell.before)
+    shell.told("fg\n", b"\x1b[?1049h")
+    shell.seen()
+    shell.told("q", b"\x1b[?1049l")
+    shell.told("echo ended with $?\n", b"ended with 0")
+    assert termios.tcgetattr(shell.slave) == shell.before, "the terminal is not as it was"
+    shell.type("exit\n")
+    assert shell.end() == 0
+
+
+def check_run(reef, reefd, folder, stream):
+    """The daemon in the foreground: progress in one line, which ^C ends with a commit."""
+    run = Terminal([reef, "run", f"{folder}/pool", "--source", f"file:{stream}", "--stay", "--threads", "1"],
+                   PATH=os.path.dirname(reefd))
+    run.until("no progress", lambda t: b"\r\x1b[Kreefd: " in t.shown)
+    run.type("\x03")
+    assert run.end() == 0, run.shown
+    assert b"ended: step " in run.shown, run.shown[-500:]
+
+
 def snapshots(reef, folder):
     done = subprocess.run([reef, "snapshot", "list", f"{folder}/pool", "--json"], capture_output=True, check=True)
     return {one["name"] for one in json.loads(done.stdout)["snapshots"]}
@@ -174,6 +245,8 @@ def main():
         subprocess.run([reef, "init", f"{folder}/pool", *SIZES], check=True, capture_output=True)
         try:
             check_live(reef, reefd, folder, f"{folder}/stream.txt")
+            check_stopped(reef, folder)
+            check_run(reef, reefd, folder, f"{folder}/stream.txt")
             check_questions(reef, folder)
         finally:
             for process in STARTED:

@@ -1,0 +1,330 @@
+// Pools of token ids as a user has them: made, trained and measured with `reef`, in tokens; and every command that is
+// about bytes of text says so.
+#include "tools_world.h"
+
+#include <math.h>
+
+#define IDS "300"
+#define TRAIN_TOKENS 3000
+#define HELD_TOKENS 400
+#define REFUSED 64 // sysexits: EX_USAGE, what REEF_INVALID ends with
+
+// Two domains of ids in two bytes each, and held-out files of both.
+typedef struct files {
+    char *directory, *pool, *low, *high, *held_low, *held_high, *odd, *bad;
+} files;
+
+static void write_ids(const char *path, unsigned first, size_t tokens, unsigned seed) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    for (size_t t = 0; t < tokens; t++) {
+        if (t % 4 == 0) seed = seed * 1664525u + 1013904223u; // words of four
+        unsigned id = first + (seed / 65536 % 8 * 3 + (unsigned)t % 4 * 5) % 37;
+        assert_true(fputc((int)(id & 255), file) != EOF && fputc((int)(id >> 8), file) != EOF);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static void append_byte(const char *path, int byte) {
+    FILE *file = fopen(path, "ab");
+    assert_non_null(file);
+    assert_true(fputc(byte, file) != EOF);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void make(const char *path, const char *boundaries) {
+    program p;
+    reef(&p, "init", path, TINY_OPTIONS, "--boundaries", boundaries, "--vocab", IDS, NULL);
+    if (p.code != 0) fail_msg("init: %s", p.err);
+    assert_non_null(strstr(p.out, "ids below 300"));
+    assert_non_null(strstr(p.out, "next: reef train"));
+    program_release(&p);
+}
+
+static int setup(void **state) {
+    unsetenv("REEF_POOL");
+    files *f = cli_alloc(1, sizeof(*f));
+    f->directory = test_directory_new();
+    f->pool = path_in(f->directory, "pool");
+    f->low = path_in(f->directory, "low.u16");
+    f->high = path_in(f->directory, "high.u16");
+    f->held_low = path_in(f->directory, "held_low.u16");
+    f->held_high = path_in(f->directory, "held_high.u16");
+    f->odd = path_in(f->directory, "odd.u16");
+    f->bad = path_in(f->directory, "bad.u16");
+    write_ids(f->low, 0, TRAIN_TOKENS, 1);
+    write_ids(f->high, 260, TRAIN_TOKENS, 2);
+    write_ids(f->held_low, 0, HELD_TOKENS, 3);
+    write_ids(f->held_high, 260, HELD_TOKENS, 4);
+    write_ids(f->odd, 0, HELD_TOKENS, 5);
+    append_byte(f->odd, 7);
+    write_ids(f->bad, 0, HELD_TOKENS, 5);
+    append_byte(f->bad, 0x2c); // 300
+    append_byte(f->bad, 0x01);
+    append_byte(f->bad, 1);
+    append_byte(f->bad, 0);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    files *f = *state;
+    test_directory_remove(f->directory);
+    char *const paths[] = {f->pool, f->low, f->high, f->held_low, f->held_high, f->odd, f->bad};
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) free(paths[i]);
+    free(f);
+    return 0;
+}
+
+// reef must end with REFUSED, say this in one line, and print no answer.
+static void refused(const char *says, ...) {
+    program p;
+    va_list arguments;
+    va_start(arguments, says);
+    reef_va(&p, arguments);
+    va_end(arguments);
+    if (p.code != REFUSED || !strstr(p.err, says))
+        fail_msg("exit %d, or no '%s' in: %s", p.code, says, p.err);
+    assert_int_equal(line_count(p.err), 1);
+    assert_string_equal(p.out, "");
+    program_release(&p);
+}
+
+static json_t *eval_file(const files *f, const char *as_of, const char *file) {
+    json_t *answer = reef_json("eval", f->pool, "--as-of", as_of, file, NULL);
+    json_t *score = json_incref(json_array_get(json_object_get(answer, "files"), 0));
+    json_decref(answer);
+    return score;
+}
+
+static double bits_of(const files *f, const char *as_of, const char *file) {
+    json_t *score = eval_file(f, as_of, file);
+    double bits = real(score, "bits_per_token");
+    json_decref(score);
+    return bits;
+}
+
+static char *root_of(const files *f) {
+    json_t *status = reef_json("status", f->pool, NULL);
+    char *root = cli_format(
+        "%s", json_string_value(json_object_get(json_object_get(status, "last_commit"), "root")));
+    json_decref(status);
+    return root;
+}
+
+static double at(const json_t *matrix, size_t row, size_t column) {
+    return json_number_value(json_array_get(json_array_get(matrix, row), column));
+}
+
+// ---- trained and measured ------------------------------------------------------------------------
+
+static void ids_are_trained_and_measured_in_tokens(void **state) {
+    files *f = *state;
+    make(f->pool, "given");
+    char *low = cli_format("low=%s", f->held_low), *high = cli_format("high=%s", f->held_high);
+    json_t *run = reef_json("train", f->pool, f->low, "--eval", low, "--eval", high,
+                            "--cost-repeats", "1", NULL);
+    assert_string_equal(json_string_value(json_object_get(run, "measure")), "bits_per_token");
+    assert_int_equal(integer(run, "accepted_bytes"), 2 * TRAIN_TOKENS);
+    const json_t *matrix = json_object_get(run, "matrix");
+    assert_float_equal(at(matrix, 0, 0), log2(300), 1); // before: nothing is known
+    assert_true(at(matrix, 1, 0) < at(matrix, 0, 0) - 3);
+    assert_true(bits_of(f, "now", f->held_low) == at(matrix, 1, 0));
+    double learned = at(matrix, 1, 0);
+    json_decref(run);
+    expect_keys(reef_json("seal", f->pool, NULL), "loss_before loss_after");
+    run = reef_json("train", f->pool, f->high, "--eval", low, "--eval", high, "--cost-repeats", "0",
+                    NULL);
+    assert_true(at(json_object_get(run, "matrix"), 1, 1) <
+                at(json_object_get(run, "matrix"), 0, 1) - 2);
+    json_decref(run);
+    assert_true(bits_of(f, "0", f->held_low) == learned); // as it was, to the bit
+
+    json_t *score = eval_file(f, "now", f->held_low);
+    assert_int_equal(integer(score, "tokens"), HELD_TOKENS - 1);
+    assert_float_equal(number(score, "perplexity_per_token"), exp2(real(score, "bits_per_token")),
+                       1e-9);
+    assert_null(json_object_get(score, "bits_per_byte"));
+    assert_null(json_object_get(score, "words"));
+    json_decref(score);
+    json_t *answer = reef_json("eval", f->pool, "--matrix", f->held_low, f->held_high, NULL);
+    assert_true(at(json_object_get(answer, "matrix"), 0, 0) == learned);
+    json_decref(answer);
+    expect_keys(reef_json("status", f->pool, NULL), "last_bits_per_token");
+    expect_keys(reef_json("verify", f->pool, NULL), "damaged");
+    free(low);
+    free(high);
+}
+
+static void people_read_tokens(void **state) {
+    files *f = *state;
+    static const char *const WORDS[] = {"bits/token", "bits per token", "bits per token",
+                                        "tokens on which each gate fires"};
+    make(f->pool, "given");
+    json_decref(reef_json("train", f->pool, f->low, "--cost-repeats", "0", NULL));
+    json_decref(reef_json("seal", f->pool, NULL));
+    program p[4];
+    reef(&p[0], "eval", f->pool, f->held_low, NULL);
+    reef(&p[1], "eval", f->pool, "--matrix", f->held_low, NULL);
+    reef(&p[2], "status", f->pool, NULL);
+    reef(&p[3], "eval", f->pool, "--gates", f->held_low, NULL);
+    for (size_t i = 0; i < 4; i++) {
+        if (p[i].code != 0 || !strstr(p[i].out, WORDS[i]) || strstr(p[i].out, "per byte"))
+            fail_msg("exit %d, or no '%s' in: %s%s", p[i].code, WORDS[i], p[i].out, p[i].err);
+        program_release(&p[i]);
+    }
+}
+
+static void a_budget_is_spent_on_ids_and_taken_up_again(void **state) {
+    files *f = *state;
+    char *low = cli_format("low=%s", f->held_low), *other = path_in(f->directory, "other");
+    make(f->pool, "given");
+    make(other, "given");
+    json_t *part = reef_json("train", f->pool, f->low, f->high, "--flops", "5e8", NULL);
+    json_t *whole =
+        reef_json("train", f->pool, f->low, f->high, "--flops", "12e8", "--eval", low, NULL);
+    json_t *once = reef_json("train", other, f->low, f->high, "--flops", "12e8", NULL);
+    assert_true(integer(part, "steps") < integer(whole, "steps"));
+    assert_true(number(whole, "epochs") > 1); // read again from the beginning, whole tokens
+    assert_string_equal(json_string_value(json_object_get(whole, "root")),
+                        json_string_value(json_object_get(once, "root")));
+    const json_t *held = json_object_get(json_object_get(whole, "eval"), "low");
+    assert_float_equal(real(held, "bits_per_token"), bits_of(f, "now", f->held_low), 0);
+    json_decref(part);
+    json_decref(whole);
+    json_decref(once);
+    free(low);
+    free(other);
+}
+
+#define EXPERIMENT                                                                                 \
+    "[experiment]\ntrain = low.u16\nvalid = held_low.u16\nbudgets = 1e6\nvalid_bytes = 401\n"      \
+    "[model]\nvocab = 300\nlayers = 1\ncontext = 16\nbatch = 2\nheads = 1\ntopk = 2\nd_key = 4\n"  \
+    "side = 4\nattention_heads = 2\n[size a]\nd_model = 8\n[system peer]\nmiddle = p\n"            \
+    "[quick]\nbudgets = 1e8\n[datasets]\nhigh = held_high.u16\n"
+
+static void an_experiment_reads_ids(void **state) {
+    files *f = *state;
+    char *config = path_in(f->directory, "ids.ini"), *work = path_in(f->directory, "work");
+    write_file(config, EXPERIMENT);
+    json_t *document =
+        reef_json("experiment", "datasets", config, "--work", work, "--quick", "--jobs", "1", NULL);
+    const json_t *cells = json_object_get(document, "cells");
+    const json_t *cell = json_array_get(cells, json_array_size(cells) - 1); // with the data sets
+    assert_int_equal(integer(cell, "tokens"), 400 / 2 - 1); // valid_bytes holds whole tokens
+    assert_true(real(cell, "bits_per_token") < log2(300) + 0.5);
+    const json_t *set = json_object_get(json_object_get(cell, "datasets"), "high");
+    assert_true(number(set, "perplexity_per_token") > number(cell, "perplexity_per_token"));
+    cli_file lines;
+    assert_int_equal(
+        cli_file_read(&lines, json_string_value(json_object_get(document, "csv")), NULL), REEF_OK);
+    lines.bytes[lines.count - 1] = '\0';
+    assert_non_null(strstr((char *)lines.bytes, ",bits_per_token,perplexity_per_token,"));
+    assert_null(strstr((char *)lines.bytes, "per_byte"));
+    cli_file_release(&lines);
+    json_decref(document);
+    write_file(config, EXPERIMENT "[system other]\nmiddle = d\nvocab = 400\n");
+    refused("vocab belongs in [model]", "experiment", "isoflop", config, "--work", work, NULL);
+    free(config);
+    free(work);
+}
+
+// ---- what is no id -------------------------------------------------------------------------------
+
+static void bad_files_are_refused_before_anything_is_trained(void **state) {
+    files *f = *state;
+    static const char ODD[] = "odd.u16 ends within a token, after byte 801";
+    static const char BAD[] = "bad.u16 has the id 300 as token 400, at byte 800, but the pool's "
+                              "vocab is 300: ids are 0 to 299";
+    make(f->pool, "given");
+    json_decref(reef_json("train", f->pool, f->low, "--cost-repeats", "0", NULL));
+    char *before = root_of(f), *odd = cli_format("x=%s", f->odd), *bad = cli_format("x=%s", f->bad);
+    refused(ODD, "train", f->pool, f->low, f->odd, NULL);
+    refused(BAD, "train", f->pool, f->low, f->bad, NULL);
+    refused(ODD, "train", f->pool, f->low, "--eval", odd, NULL);
+    refused(BAD, "train", f->pool, f->low, "--eval", bad, NULL);
+    refused(BAD, "train", f->pool, f->bad, "--flops", "1e8", NULL);
+    refused(ODD, "eval", f->pool, f->odd, NULL);
+    refused(BAD, "eval", f->pool, f->bad, NULL);
+    refused(BAD, "eval", f->pool, "--matrix", f->bad, NULL);
+    char *after = root_of(f);
+    assert_string_equal(before, after);
+    json_decref(reef_json("train", f->pool, f->low, f->high, "--cost-repeats", "0", NULL));
+    free(before);
+    free(after);
+    free(odd);
+    free(bad);
+}
+
+static void what_is_about_text_is_refused(void **state) {
+    files *f = *state;
+    static const char IDS_SAY[] = "has token ids (vocab 300), which have no lines or words";
+    char *domain = cli_format("low=%s", f->held_low), *out = path_in(f->directory, "report");
+    char *other = path_in(f->directory, "other"), *ini = path_in(f->directory, "reef.ini");
+    make(f->pool, "given");
+    refused(IDS_SAY, "score", f->pool, f->held_low, NULL);
+    refused(IDS_SAY, "score", f->pool, "--follow", f->held_low, NULL);
+    refused(IDS_SAY, "generate", f->pool, NULL);
+    refused(IDS_SAY, "eval", f->pool, "--last-word", f->held_low, NULL);
+    refused(IDS_SAY, "report", f->pool, "--out", out, "--domain", domain, NULL);
+    refused("--config-out is a file for reefd", "init", other, TINY_OPTIONS, "--vocab", IDS,
+            "--config-out", ini, NULL);
+    refused("feeds text of bytes, which --vocab 300 does not take", "bench", "step", TINY_OPTIONS,
+            "--vocab", IDS, NULL);
+    refused("boundary_mark is a line of text", "init", other, "--vocab", IDS, "--boundary-mark",
+            "---", NULL);
+    refused("vocab is 1, but must be 2 to 65536", "init", other, "--vocab", "1", NULL);
+    free(domain);
+    free(out);
+    free(other);
+    free(ini);
+}
+
+static void a_daemon_is_refused_at_its_start(void **state) {
+    files *f = *state;
+    make(f->pool, "given");
+    char *source = cli_format("file:%s", f->low);
+    const char *const SOURCES[] = {source, "push:web", "-"};
+    for (size_t i = 0; i < 3; i++) {
+        program p;
+        program_run(
+            &p, (const char *const[]){REEFD_PATH, "--pool", f->pool, "--source", SOURCES[i], NULL},
+            NULL);
+        if (p.code != REFUSED || !strstr(p.err, "train it with reef train"))
+            fail_msg("exit %d: %s", p.code, p.err);
+        program_release(&p);
+    }
+    free(source);
+}
+
+static void a_size_is_measured_on_ids(void **state) {
+    files *f = *state;
+    json_t *bytes = reef_json("init", f->pool, "--memory", "4G", "--no-probe", "--dry-run", NULL);
+    json_t *ids = reef_json("init", f->pool, "--memory", "4G", "--vocab", "50000", "--no-probe",
+                            "--dry-run", NULL);
+    const json_t *small = json_object_get(bytes, "size"), *large = json_object_get(ids, "size");
+    assert_true(integer(large, "memory_bytes") > integer(small, "memory_bytes") ||
+                strcmp(json_string_value(json_object_get(large, "name")),
+                       json_string_value(json_object_get(small, "name"))) != 0);
+    json_decref(bytes);
+    json_decref(ids);
+    expect_keys(reef_json("init", f->pool, "--size", "small", "--vocab", IDS, "--d-model", "16",
+                          "--layers", "1", NULL),
+                "size parameters");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(ids_are_trained_and_measured_in_tokens),
+        TEST(people_read_tokens),
+        TEST(a_budget_is_spent_on_ids_and_taken_up_again),
+        TEST(an_experiment_reads_ids),
+        TEST(bad_files_are_refused_before_anything_is_trained),
+        TEST(what_is_about_text_is_refused),
+        TEST(a_daemon_is_refused_at_its_start),
+        TEST(a_size_is_measured_on_ids),
+#undef TEST
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

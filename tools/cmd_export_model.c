@@ -1,0 +1,82 @@
+// reef export model: a state of a pool as one file of tensors, for other programs and for reef init --from.
+#include "commands.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const cli_option OPTIONS[] = {
+    {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
+    {"force", NULL, "replace FILE where it exists"},
+    {0},
+};
+
+const cli_manual export_model_manual = {
+    .about =
+        "Writes the model to FILE, in the safetensors format, which PyTorch and NumPy read: "
+        "embedding,\n"
+        "positions, attention, norms, feed-forward networks of every kind, head, statistics of "
+        "batch norms,\n"
+        "experts, sub-keys and query networks, gates, and how often each expert was used. The "
+        "configuration\n"
+        "stands in the metadata. Names are those of docs/FORMAT.md; generations after the first "
+        "have theirs\n"
+        "under generationG. Of an open generation these are the weights that it is evaluated by. A "
+        "daemon may\n"
+        "run on the pool.\n"
+        "\n"
+        "`reef init NEW --from FILE` makes a pool of it, with the same losses. Moments of the "
+        "optimiser, the\n"
+        "sample of the past and the history are not in the file: for those copy the pool, with "
+        "`reef export\n"
+        "pool`.",
+    .options = OPTIONS,
+    .example = "reef export model reef.pool model.safetensors\n"
+               "reef export model reef.pool first.safetensors --as-of 0",
+};
+
+json_t *model_file_json(const reef_model_file *file, const char *path) {
+    return json_pack("{s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "path", cli_path(path), "bytes",
+                     (json_int_t)file->file_bytes, "generations", (json_int_t)file->generations,
+                     "open", file->open, "experts", (json_int_t)file->experts, "tensors",
+                     (json_int_t)file->tensor_count, "step", (json_int_t)file->step, "stream_bytes",
+                     (json_int_t)file->stream_bytes);
+}
+
+void model_file_print(const reef_model_file *file, const char *path) {
+    char words[CLI_WORD_BYTES];
+    if (file->file_bytes > 0)
+        printf("file         %s, %s\n", path, cli_bytes(file->file_bytes, words));
+    printf("generations  %" PRIu32 ", the last one %s\n", file->generations,
+           file->open ? "open" : "sealed");
+    printf("tensors      %zu, %s experts among them\n", file->tensor_count,
+           cli_count(file->experts, words));
+    printf("trained on   %s bytes\n", cli_count(file->stream_bytes, words));
+}
+
+reef_status cmd_export_model(cli_call *cli, reef_error *err) {
+    const char *path = cli->operands[0];
+    reef_model_file file;
+    reef_store *store = NULL;
+    reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
+    if (status != REEF_OK) return status;
+    export_catch_signals();
+    const reef_export_options options = {.force = cli_text(cli, "force") != NULL,
+                                         .dry_run = cli->dry_run,
+                                         .stopped = export_is_stopped};
+    if (options.dry_run && !options.force && access(path, F_OK) == 0)
+        status = reef_fail(err, REEF_INVALID, "%.160s exists; --force replaces it", path);
+    if (status == REEF_OK)
+        status = reef_model_export(store, cli_text(cli, "as-of"), path, &options, &file, err);
+    reef_store_close(store);
+    if (status == REEF_BUSY) export_end_as_signalled();
+    if (status != REEF_OK) return status;
+    if (cli->json) {
+        json_t *document = model_file_json(&file, path);
+        json_object_set_new(document, "done", json_boolean(!cli->dry_run));
+        return cli_answer(cli, document, err);
+    }
+    if (cli->dry_run) printf("would write the model to %s:\n", path);
+    model_file_print(&file, path);
+    return REEF_OK;
+}

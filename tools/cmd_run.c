@@ -1,0 +1,163 @@
+// reef run: the daemon in the foreground. Finds reefd and becomes it; options are the daemon's, and it explains its own
+// mistakes, but those of the command line are told before it is started.
+#include "commands.h"
+#include "options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DAEMON_NAME "reefd"
+#define ARGUMENTS_MORE 6 // than were given: the name, --pool POOL, --json-log, --check, the end
+
+// And those of reefd.
+static const cli_option OPTIONS[] = {
+    {"verbose", NULL, "first say which program is run, and with what"},
+    {"dry-run", NULL, "say what every setting is and where it comes from, and end"},
+    {"json", NULL, "what it says as lines of JSON on standard output"},
+    {0},
+};
+
+const cli_manual run_manual = {
+    .about =
+        "Trains the pool on sources until the last one has ended, or ^C: then what was read is\n"
+        "trained and committed. Killed at any moment, it goes on from the last commit. This is "
+        "reefd,\n"
+        "which is looked for beside this program and then in PATH; all its options may be given, "
+        "and\n"
+        "its exit code is that of the command. Without a pool, that of --config is taken.\n"
+        "\n"
+        "Files (PATH, glob:PATTERN) are read to their end; follow:PATH, dir:PATH, redis:// and "
+        "push:NAME\n"
+        "have none; - is standard input. Vectors: idx:, npy:, csv:, jsonl:. See reefd(8).",
+    .options = OPTIONS,
+    .example = "reef run reef.pool --source corpus.txt\n"
+               "reef run reef.pool --source corpus.txt --http 0 --quiet\n"
+               "cat corpus.txt | reef run reef.pool --source -",
+};
+
+// ---- the program ---------------------------------------------------------------------------------
+
+static bool is_program(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+static char *beside_this(void) {
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (length <= 0) return NULL;
+    path[length] = '\0';
+    char *slash = strrchr(path, '/');
+    return slash ? cli_format("%.*s/" DAEMON_NAME, (int)(slash - path), path) : NULL;
+}
+
+// On the heap; NULL where there is none.
+static char *find_daemon(void) {
+    char *path = beside_this();
+    if (path && is_program(path)) return path;
+    free(path);
+    for (const char *at = getenv("PATH"); at && *at;) {
+        size_t length = strcspn(at, ":");
+        path = cli_format("%.*s%s/" DAEMON_NAME, (int)length, at, length ? "" : ".");
+        if (is_program(path)) return path;
+        free(path);
+        at += length;
+        at += *at == ':';
+    }
+    return NULL;
+}
+
+// ---- its arguments -------------------------------------------------------------------------------
+
+static bool is_own(const char *name) {
+    static const char *const OWN[] = {"pool", "verbose", "dry-run", "json"};
+    for (size_t i = 0; i < sizeof(OWN) / sizeof(OWN[0]); i++)
+        if (strcmp(name, OWN[i]) == 0) return true;
+    return false;
+}
+
+static bool takes_value(const char *name) {
+    size_t count;
+    const reef_option_text *texts = reef_option_texts(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, texts[i].name) == 0) return texts[i].value != NULL;
+    return false; // the opposite of a switch
+}
+
+// What follows a name stands in the same argument, so that a value may begin with a dash.
+static char **arguments_new(const cli_call *cli, size_t *count) {
+    char **argv = cli_alloc(cli->given_count + ARGUMENTS_MORE, sizeof(*argv));
+    size_t used = 0;
+    argv[used++] = cli_format(DAEMON_NAME);
+    if (cli->pool) argv[used++] = cli_format("--pool=%s", cli->pool);
+    for (size_t i = 0; i < cli->given_count; i++) {
+        const cli_given *given = &cli->given[i];
+        if (is_own(given->name)) continue;
+        argv[used++] = takes_value(given->name) ? cli_format("--%s=%s", given->name, given->value)
+                                                : cli_format("--%s", given->name);
+    }
+    if (cli->json) argv[used++] = cli_format("--json-log");
+    if (cli->dry_run) argv[used++] = cli_format("--check");
+    *count = used;
+    return argv;
+}
+
+static void arguments_free(char **argv, size_t count) {
+    for (size_t i = 0; i < count; i++) free(argv[i]);
+    free(argv);
+}
+
+// By the daemon's own code, on a copy: getopt moves arguments about.
+static reef_status check_arguments(char **argv, size_t count, reef_error *err) {
+    reef_options options;
+    char **copy = cli_alloc(count + 1, sizeof(*copy));
+    memcpy(copy, argv, count * sizeof(*copy));
+    reef_status status = reef_options_parse(&options, (int)count, copy, err);
+    reef_options_release(&options);
+    free(copy);
+    return status;
+}
+
+static void say_what_runs(const cli_call *cli, const char *program, char **argv) {
+    if (!cli->verbose) return;
+    fprintf(stderr, "reef: running %s", program);
+    for (char **word = argv + 1; *word; word++) {
+        char *text = cli_printable((const uint8_t *)*word, strlen(*word), false);
+        fprintf(stderr, " %s", text);
+        free(text);
+    }
+    fputc('\n', stderr);
+}
+
+// ---- becoming it ---------------------------------------------------------------------------------
+
+// Returns only where that failed. What the daemon says goes to standard error, programs read standard output.
+static reef_status become(const cli_call *cli, const char *program, char **argv, reef_error *err) {
+    if (cli->json && dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
+        return reef_fail(err, REEF_IO, "cannot say on standard output what %.160s says: %s",
+                         program, strerror(errno));
+    (void)execv(program, argv);
+    return reef_fail(err, REEF_IO, "cannot run %.160s: %s", program, strerror(errno));
+}
+
+reef_status cmd_run(cli_call *cli, reef_error *err) {
+    size_t count;
+    char **argv = arguments_new(cli, &count);
+    reef_status status = check_arguments(argv, count, err);
+    char *program = status == REEF_OK ? find_daemon() : NULL;
+    if (status == REEF_OK && !program)
+        status = reef_fail(err, REEF_NOT_FOUND,
+                           "there is no program " DAEMON_NAME
+                           ", neither beside this one nor in PATH; the package reef has both");
+    if (status == REEF_OK) {
+        say_what_runs(cli, program, argv);
+        status = become(cli, program, argv, err);
+    }
+    free(program);
+    arguments_free(argv, count);
+    return status;
+}

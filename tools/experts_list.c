@@ -1,0 +1,262 @@
+// See experts_list.h. A layer of a generation is read by one short transaction; of what was read so far only the rows
+// that may be shown are kept, so memory does not grow with the pool.
+#include "experts_list.h"
+
+#include "usage_json.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FACTS_FEW 1000 // rows read one by one; more of them are read block by block
+
+const char *experts_sort_text(experts_sort sort) {
+    static const char *const TEXTS[] = {
+#define EXPERTS_SORT_TEXT(upper, name) name,
+        EXPERTS_SORT_LIST(EXPERTS_SORT_TEXT)
+#undef EXPERTS_SORT_TEXT
+    };
+    return TEXTS[sort];
+}
+
+const char *expert_row_state(const expert_row *row) {
+    return row->sealed ? "sealed" : row->frozen ? "frozen" : "open";
+}
+
+// ---- order ---------------------------------------------------------------------------------------
+
+// What comes first has the largest key; NaN comes last.
+static double key_of(const expert_row *row, experts_sort sort) {
+    switch (sort) {
+    case EXPERTS_SORT_USES:
+        return (double)row->uses;
+    case EXPERTS_SORT_SHARE:
+        return row->share;
+    case EXPERTS_SORT_WEIGHT:
+        return row->weight;
+    case EXPERTS_SORT_LAST:
+        return (double)row->last_ms;
+    case EXPERTS_SORT_DOWN:
+        return row->facts.down;
+    case EXPERTS_SORT_UP:
+        return row->facts.up;
+    default:
+        return 0.0; // places decide
+    }
+}
+
+static int compare(const void *left, const void *right) {
+    const expert_row *a = left, *b = right;
+    if (isnan(a->key) != isnan(b->key)) return isnan(a->key) ? 1 : -1;
+    if (!isnan(a->key) && a->key != b->key) return a->key > b->key ? -1 : 1;
+    if (a->generation != b->generation) return a->generation < b->generation ? -1 : 1;
+    if (a->layer != b->layer) return a->layer < b->layer ? -1 : 1;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+// ---- one layer of one generation -----------------------------------------------------------------
+
+typedef struct layer_data {
+    reef_generation generation;
+    uint32_t layer;
+    size_t expert_count;
+    reef_usage *usage;
+    uint64_t *last_ms, selections;
+    uint8_t *flags;
+    reef_expert_facts *facts; // of all, or NULL
+} layer_data;
+
+static void layer_release(layer_data *data) {
+    free(data->usage);
+    free(data->last_ms);
+    free(data->flags);
+    free(data->facts);
+    *data = (layer_data){0};
+}
+
+static reef_status read_usage(reef_txn *txn,
+                              const experts_request *asked,
+                              layer_data *data,
+                              reef_error *err) {
+    reef_usage_range range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms};
+    uint64_t before;
+    reef_status status;
+    if (asked->ranged) {
+        status = reef_usage_range_read(txn, &data->generation, data->layer, &range, &data->usage,
+                                       &before, err);
+    } else {
+        data->usage = cli_alloc(data->expert_count, sizeof(*data->usage));
+        status = reef_usage_read(txn, data->generation.generation, data->layer, data->expert_count,
+                                 data->usage, err);
+    }
+    for (size_t n = 0; status == REEF_OK && n < data->expert_count; n++)
+        data->selections += data->usage[n].count;
+    data->last_ms = cli_alloc(data->expert_count, sizeof(*data->last_ms));
+    if (status == REEF_OK)
+        status = reef_usage_last(txn, data->generation.generation, data->layer, data->expert_count,
+                                 data->last_ms, err);
+    return status;
+}
+
+static bool wants_all_facts(const experts_request *asked, bool vectors) {
+    return vectors || asked->sort == EXPERTS_SORT_DOWN || asked->sort == EXPERTS_SORT_UP ||
+           asked->top == 0 || asked->top > FACTS_FEW;
+}
+
+static reef_status layer_read(reef_txn *txn,
+                              const reef_config *config,
+                              const experts_request *asked,
+                              layer_data *data,
+                              reef_error *err) {
+    uint32_t g = data->generation.generation;
+    bool vectors = reef_config_is_vector(config);
+    // As it is now: it may have grown since the pool was opened.
+    reef_status status = reef_generation_read(txn, g, &data->generation, err);
+    if (status != REEF_OK || reef_generation_is_empty(&data->generation)) return status;
+    data->expert_count = (size_t)data->generation.side * data->generation.side;
+    data->flags = cli_alloc(data->expert_count, 1);
+    if (!vectors) status = read_usage(txn, asked, data, err);
+    if (status == REEF_OK && !vectors && !data->generation.sealed)
+        status = reef_flags_read(txn, g, data->layer, data->expert_count, data->flags, err);
+    if (status != REEF_OK || !wants_all_facts(asked, vectors)) return status;
+    data->facts = cli_alloc(data->expert_count, sizeof(*data->facts));
+    return reef_expert_facts_read(txn, g, data->layer, data->expert_count, NULL, data->facts, err);
+}
+
+static expert_row row_of(const layer_data *data, uint32_t id) {
+    const reef_generation *g = &data->generation;
+    expert_row row = {.generation = g->generation,
+                      .layer = data->layer,
+                      .id = id,
+                      .side = g->side,
+                      .pool_id = g->first_id + id,
+                      .sealed = g->sealed,
+                      .frozen = data->flags[id] != 0,
+                      .weight = (double)NAN,
+                      .share = (double)NAN};
+    if (data->facts) row.facts = data->facts[id];
+    if (!data->usage) return row;
+    const reef_usage *usage = &data->usage[id];
+    row.uses = usage->count;
+    row.last_ms = data->last_ms[id];
+    if (data->selections > 0) row.share = (double)usage->count / (double)data->selections;
+    if (usage->count > 0)
+        row.weight = (double)usage->score / (double)REEF_USAGE_SCORE_ONE / (double)usage->count;
+    return row;
+}
+
+static bool fits(const expert_row *row, experts_state state) {
+    switch (state) {
+    case EXPERTS_OPEN:
+        return !row->sealed && !row->frozen;
+    case EXPERTS_SEALED:
+        return row->sealed;
+    case EXPERTS_FROZEN:
+        return !row->sealed && row->frozen;
+    default:
+        return true;
+    }
+}
+
+// ---- the list ------------------------------------------------------------------------------------
+
+// All rows of the layer after those kept so far; then the best of both.
+static void add_layer(const experts_request *asked, const layer_data *data, experts_list *out) {
+    expert_row *rows = cli_alloc(out->count + data->expert_count, sizeof(*rows));
+    size_t count = out->count;
+    if (count > 0) memcpy(rows, out->rows, count * sizeof(*rows));
+    for (size_t n = 0; n < data->expert_count; n++) {
+        expert_row row = row_of(data, (uint32_t)n);
+        row.key = asked->reverse ? -key_of(&row, asked->sort) : key_of(&row, asked->sort);
+        if (fits(&row, asked->state)) rows[count++] = row;
+    }
+    out->total += count - out->count;
+    qsort(rows, count, sizeof(*rows), compare);
+    free(out->rows);
+    out->rows = rows;
+    out->count = asked->top > 0 && asked->top < count ? asked->top : count;
+}
+
+// Those of this layer that are among the rows so far, while its transaction lasts.
+static reef_status add_facts(reef_txn *txn,
+                             const layer_data *data,
+                             experts_list *out,
+                             reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && !data->facts && i < out->count; i++) {
+        expert_row *row = &out->rows[i];
+        if (row->generation != data->generation.generation || row->layer != data->layer) continue;
+        status =
+            reef_expert_facts_read(txn, row->generation, row->layer, 1, &row->id, &row->facts, err);
+    }
+    return status;
+}
+
+static reef_status list_layer(cli_pool *pool,
+                              const experts_request *asked,
+                              uint32_t generation,
+                              uint32_t layer,
+                              experts_list *out,
+                              reef_error *err) {
+    reef_txn *txn = NULL;
+    layer_data data = {.generation = {.generation = generation}, .layer = layer};
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status != REEF_OK) return status;
+    status = layer_read(txn, &pool->config, asked, &data, err);
+    if (status == REEF_OK && data.expert_count > 0) {
+        add_layer(asked, &data, out);
+        status = add_facts(txn, &data, out, err);
+    }
+    reef_txn_abort(txn);
+    layer_release(&data);
+    return status;
+}
+
+static bool has_experts(const cli_pool *pool, uint32_t layer) {
+    return reef_config_is_vector(&pool->config) ? layer == 0
+                                                : cli_layer_is_peer(&pool->config, layer);
+}
+
+static reef_status check(const cli_pool *pool, const experts_request *asked, reef_error *err) {
+    if (asked->one_generation && asked->generation >= pool->generation_count)
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "there is no generation %" PRIu32 ": the pool has 0 to %" PRIu32,
+                         asked->generation, pool->generation_count - 1);
+    const reef_generation *one =
+        asked->one_generation ? &pool->generations[asked->generation] : NULL;
+    if (one && reef_generation_is_empty(one))
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "generation %" PRIu32 " was consolidated into generation %" PRIu32
+                         " and has no experts; ask for that one",
+                         asked->generation, cli_generation_heir(pool, one));
+    if (!asked->one_layer) return REEF_OK;
+    if (asked->layer >= pool->config.layers)
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "there is no layer %" PRIu32 ": the model has 0 to %" PRIu32, asked->layer,
+                         pool->config.layers - 1);
+    if (!has_experts(pool, asked->layer))
+        return reef_fail(err, REEF_INVALID, "layer %" PRIu32 " has no experts that are retrieved",
+                         asked->layer);
+    return REEF_OK;
+}
+
+reef_status experts_list_read(cli_pool *pool,
+                              const experts_request *asked,
+                              experts_list *out,
+                              reef_error *err) {
+    *out = (experts_list){0};
+    reef_status status = check(pool, asked, err);
+    for (uint32_t g = 0; g < pool->generation_count; g++)
+        for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++)
+            if ((!asked->one_generation || g == asked->generation) &&
+                (!asked->one_layer || l == asked->layer) && has_experts(pool, l))
+                status = list_layer(pool, asked, g, l, out, err);
+    return status;
+}
+
+void experts_list_release(experts_list *list) {
+    free(list->rows);
+    *list = (experts_list){0};
+}

@@ -1,0 +1,79 @@
+// A state of a pool as one file: which tensors it has, and as metadata what they are of.
+//
+// Shared by model_export.c, which writes such files, and model_import.c, which makes a new pool of one. Names are
+// those of the pool's tensors. Rows of experts are taken apart into w_down, w_up and w_gate, so that a program that
+// knows nothing of pools finds matrices. Generations after the first have theirs under "generationG.".
+//
+//   metadata   format           reef.model
+//              format_version   1
+//              configuration    JSON, as in the pool
+//              generations      JSON, a list: {"number", "parent", "side", "dtype", "sealed", "opened_step", ...,
+//                               "reference", "reference_spread", "root" of those that are sealed}
+//              step, generation_step, stream_bytes
+#ifndef REEF_MODEL_FILE_H
+#define REEF_MODEL_FILE_H
+
+#include "generation_file.h"
+
+#define REEF_MODEL_FILE_VERSION 1u
+
+/** One tensor of the file. */
+typedef struct reef_model_part {
+    reef_safetensor tensor;
+    char record[REEF_NAME_BYTES_MAX + 1]; // its name without the generation
+    uint32_t generation;                  // in the file
+    // TENSORS: one record. EXPERTS, FLAGS, USAGE: of each row of a block `bytes` from `offset` on.
+    reef_db db;
+    uint32_t layer, block_rows;
+    size_t row_bytes, offset, bytes;
+    bool
+        optional; // zero where the file has none: programs that only know weights need not write it
+} reef_model_part;
+
+typedef struct reef_model_parts {
+    size_t count, capacity;
+    reef_model_part *parts; // owned
+} reef_model_parts;
+
+/** Add the tensors of generation number `generation` of the file; `gate_values` as stored (0: it has no gate). */
+REEF_MUST_CHECK reef_status reef_model_parts_add(reef_model_parts *parts,
+                                                 const reef_config *config,
+                                                 const reef_gen *gen,
+                                                 uint32_t generation,
+                                                 size_t gate_values,
+                                                 reef_error *err);
+void reef_model_parts_release(reef_model_parts *parts); // accepts the zeroed list
+
+/** One generation of the file. */
+typedef struct reef_model_generation {
+    reef_generation info; // parent: in the file
+    uint32_t number;      // in the pool it comes from, which its root is of
+    uint32_t records;     // export: where its records lie
+    bool has_root;
+    double reference_median, reference_spread;
+    size_t gate_values;
+} reef_model_generation;
+
+/** What the file is of. */
+typedef struct reef_model_origin {
+    reef_config config;
+    uint32_t count;
+    reef_model_generation *generations; // (count) owned
+    uint64_t step, generation_step, stream_bytes;
+} reef_model_origin;
+
+/** The file's metadata; NULL when out of memory. */
+json_t *reef_model_metadata(const reef_model_origin *origin);
+/**
+ * Read it back. Errors: INVALID no file of a model; VERSION a newer one; CORRUPT a text that is missing or none of
+ * what it may be. Release the origin, after an error too.
+ */
+REEF_MUST_CHECK reef_status reef_model_origin_parse(reef_model_origin *origin,
+                                                    const reef_safetensors *file,
+                                                    reef_error *err);
+void reef_model_origin_release(reef_model_origin *origin); // accepts the zeroed origin
+
+/** Of a kind whose whole state is generations? INVALID says what it has besides. */
+REEF_MUST_CHECK reef_status reef_model_check_kind(const reef_config *config, reef_error *err);
+
+#endif
