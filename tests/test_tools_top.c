@@ -33,6 +33,7 @@ static const char STATUS[] =
 
 static shown look(top_data *data, size_t columns, size_t rows) {
     shown all = {0};
+    reef_config_default(&data->config);
     data->status = json_loads(STATUS, 0, NULL);
     assert_non_null(data->status);
     top_view(data, columns, rows, "q: quit", on_line, &all);

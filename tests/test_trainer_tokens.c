@@ -117,6 +117,9 @@ static void ids_are_learned_sealed_and_kept(void **state) {
     make_pool(f, 2);
     feed_ids(f, 0, PART, 1);
     commit(f);
+    reef_source_loss loss_of;
+    assert_true(reef_trainer_source_loss(f->trainer, "test", &loss_of));
+    assert_int_equal(loss_of.scored, (PART - 1) / LIFELONG_BATCH * LIFELONG_BATCH);
     double fresh = bits_of(f, "now", 1), learned = bits_of(f, "now", 0);
     assert_true(learned < 0.5 * log2(IDS));
     assert_true(fresh > log2(IDS) - 1);
@@ -136,6 +139,37 @@ static void ids_are_learned_sealed_and_kept(void **state) {
     assert_int_equal(status_of(f).generation, 1);
     assert_true(status_of(f).skipped_bytes > 0);
     assert_int_equal(status_of(f).skipped_bytes % (2 * LIFELONG_BATCH), 0);
+}
+
+static void losses_belong_to_the_source_of_their_token(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_source_loss one, two;
+    uint8_t *ids = ids_of(0, 300, 1);
+    make_pool(f, 1);
+    ok(reef_trainer_feed(f->trainer, "one", ids, 2 * 100, NULL, NULL, &err), &err);
+    ok(reef_trainer_feed(f->trainer, "two", ids + 2 * 100, 2 * 200, NULL, NULL, &err), &err);
+    assert_true(reef_trainer_source_loss(f->trainer, "one", &one));
+    assert_true(reef_trainer_source_loss(f->trainer, "two", &two));
+    assert_int_equal(one.scored, 99); // all but the first
+    assert_int_equal(two.scored, 4 * LIFELONG_BATCH - 99);
+    free(ids);
+}
+
+// What a gate is fitted on is counted in tokens.
+static void windows_of_the_reservoir_are_whole_tokens(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_reservoir_lists lists;
+    make_pool(f, 1);
+    feed_ids(f, 0, PART, 1);
+    const reef_reservoir *reservoir = &f->trainer->reservoir;
+    ok(reef_reservoir_lists_init(&lists, reservoir, 1, &err), &err);
+    assert_true(lists.old_fit.count > 10);
+    assert_int_equal(lists.old_fit.sizes[0], f->config.reservoir_window / 2);
+    for (size_t t = 0; t < lists.old_fit.sizes[0]; t++)
+        assert_true(reef_token_at(lists.old_fit.bytes[0], 2, t) < IDS);
+    reef_reservoir_lists_release(&lists);
 }
 
 static void gates_of_ids_fire_on_their_own(void **state) {
@@ -527,6 +561,8 @@ int main(void) {
         cmocka_unit_test(a_vocabulary_of_ids_has_true_gradients),
         cmocka_unit_test(an_ids_rows_get_its_gradient_and_no_other),
         TEST(ids_are_learned_sealed_and_kept),
+        TEST(losses_belong_to_the_source_of_their_token),
+        TEST(windows_of_the_reservoir_are_whole_tokens),
         TEST(gates_of_ids_fire_on_their_own),
         TEST(losses_are_those_of_the_logits),
         TEST(the_largest_vocabulary_is_scored),
