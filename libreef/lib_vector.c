@@ -36,7 +36,7 @@ static reef_status check_examples(
     return REEF_OK;
 }
 
-// The stream's own form, see reef_trainer.h: a label and the values, little-endian as every machine that Reef runs on.
+// The stream's own form, see reef_config.h: a label and the values, little-endian as every machine that Reef runs on.
 static void write_records(
     uint8_t *to, size_t rows, size_t inputs, const float *vectors, const int32_t *labels) {
     for (size_t i = 0; i < rows; i++) {

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "pool.h"
+#include "reef_layer_bench.h"
 
 // 2,304 experts of 64 floats are four blocks in the map and a shorter one that is copied.
 enum { SIDE = 48, STEP_BYTES = 4 * 16, PROBE_BYTES = 300 };

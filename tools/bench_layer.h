@@ -4,6 +4,7 @@
 #define REEF_BENCH_LAYER_H
 
 #include "cli.h"
+#include "reef_layer_bench.h"
 
 #define BENCH_SEED 1
 #define BENCH_REPEAT_MAX 1000

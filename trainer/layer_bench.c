@@ -8,7 +8,7 @@
 #include "huge.h"
 #include "model.h"
 #include "random.h"
-#include "reef_trainer.h"
+#include "reef_layer_bench.h"
 
 #include <assert.h>
 #include <math.h>

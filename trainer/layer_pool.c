@@ -3,7 +3,7 @@
 #include "model.h"
 #include "persist.h"
 #include "random.h"
-#include "reef_trainer.h"
+#include "reef_layer_bench.h"
 #include "residency.h"
 
 #include <math.h>

@@ -5,8 +5,8 @@
 // and head. Each owns a router and a pool of experts per block whose FFW retrieves. A generation in
 // memory is either sealed (batch norm folded, nothing but values) or open (gradients, moments, averages,
 // flags, usage). Only the last may be open.
-#ifndef REEF_MODEL_H
-#define REEF_MODEL_H
+#ifndef REEF_MODEL_INSIDE_H
+#define REEF_MODEL_INSIDE_H
 
 #include "adapter.h"
 #include "experts.h"

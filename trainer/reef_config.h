@@ -1,0 +1,237 @@
+// What a model is and how it learns: the configuration that a pool is made with, the tokens or vectors it is for, and
+// what a step of training costs.
+#ifndef REEF_CONFIG_H
+#define REEF_CONFIG_H
+
+#include "reef_error.h"
+#include "reef_kernels.h"
+#include "reef_router.h"
+#include "reef_store.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REEF_LAYER_COUNT_MAX 32
+#define REEF_VOCAB 256 // of a pool of bytes, which is what `vocab` is unless it is chosen
+
+/** What the feed-forward network of a block is, and its letter in `ffw` of the configuration. */
+typedef enum reef_ffw {
+    REEF_FFW_PEER,  // p: single-neuron experts, retrieved by product keys (He 2024)
+    REEF_FFW_DENSE, // d: two matrices
+    REEF_FFW_MOE,   // m: a mixture of dense networks that choose their tokens (Zhou et al. 2022)
+    REEF_FFW_PKM,   // k: values, retrieved by product keys (Lample et al. 2019)
+} reef_ffw;
+
+// ---- configuration -------------------------------------------------------------------------------
+
+/**
+ * Everything that decides the function and its training. Written once by reef_pool_init to the pool's
+ * meta record as JSON. One X-macro table in config.c names every field, its default, its bounds and
+ * its help; the CLI's options and the JSON keys come from it (d_model is --d-model and "d_model").
+ */
+typedef struct reef_config {
+    char model[16]; // "lm", "vector" or "layer"
+    uint64_t seed;
+    // sizes
+    uint32_t layers, d_model, attention_heads, context; // L, D, A, T
+    uint32_t previous_bytes;                            // tokens embedded beside a token's own
+    uint32_t batch;    // windows of T tokens of the stream per step
+    uint32_t rehearse; // windows beside them, drawn from what the open generation has trained on
+    // One letter per block: 'p' peer, 'k' product-key memory, 'm' mixture of experts, 'd' dense; "p" = all
+    char ffw[REEF_LAYER_COUNT_MAX + 1];
+    uint32_t d_ffw;              // width of dense FFWs, and of each expert of a mixture
+    uint32_t heads, topk, d_key; // PEER and product-key memory: H, K, d_key
+    uint32_t side, side_new;     // of the first and of later generations
+    uint32_t adapters;           // rank of later generations' corrections of attention; 0 for none
+    bool adapt_ffw;              // and of dense FFWs
+    bool adapt_position, adapt_whole, weigh_older;
+    bool batch_norm;
+    char expert[8];       // "gelu", "relu" or "glu"
+    char score[8];        // "softmax", "sigmoid" or "relu"
+    char subkeys[8];      // tables of sub-keys: "shared" by all heads, or "head": tables for each
+    uint32_t moe_experts; // E of a mixture of experts
+    float moe_capacity;   // each takes ceil(moe_capacity * T / E) tokens of a window of T
+    uint32_t vocab;       // V. 256: tokens are bytes; otherwise ids below it, see reef_token_bytes
+    // optimiser
+    float learning_rate; // dense parameters, at the end of warm-up
+    float expert_rate;   // factor for expert rows
+    uint32_t warmup;     // steps, per generation
+    uint32_t decay;      // steps: rate = learning_rate / sqrt(1 + steps / decay) after warm-up
+    float beta1, beta2, epsilon;
+    float clip; // global norm of dense gradients; 0 for none
+    float bn_momentum;
+    float average; // rate of the weights' running average, which is the model; 0: none
+    // lifelong policy
+    char boundaries[16];     // where a generation ends: "drift", "given", "budget" or "capacity"
+    uint64_t boundary_bytes; // budget: from one boundary to the next, rounded up to whole batches
+    char boundary_mark[64];  // a line of the stream that is exactly this is a boundary; "" for none
+    uint64_t capacity_uses;  // capacity: uses after which an expert counts as full
+    float capacity_share;   // capacity: share of full experts, of all layers, that makes a boundary
+    char growth[16];        // what a boundary does: "generation" or "in_place"
+    char size_new[8];       // side of later generations: "fixed" or "auto"
+    uint64_t experts_max;   // of all generations and layers together; 0 for no bound
+    char subkeys_new[16];   // first sub-keys of later generations: "random" or "queries"
+    uint32_t copy_experts;  // a layer: whose w_down a new generation copies; 0 for none
+    char branch_new[8];     // may a new generation begin as a copy: "never" or "trial"
+    uint64_t recycle_after; // bytes without a use after which an expert begins anew; 0: never
+    float drift_z;          // robust z-score above which a batch is suspicious
+    float drift_bits;       // and at least this many bits per byte above the median
+    uint32_t drift_window;  // batches of history
+    uint32_t drift_confirm; // suspicious batches that make a boundary
+    float drift_share;      // and at least this share of those the generation has trained on,
+    uint32_t drift_hold;    // but never more than this
+    uint32_t drift_warmup;  // batches of a generation before the test is armed
+    float leak_max;         // share of old tokens on which a new gate may fire
+    uint32_t fire_max;      // generations beyond the first that may fire per token
+    char gate[8];     // "ngram", "loss" as well, or "off": every generation takes part everywhere
+    float gate_decay; // of the mean; 0: the shortest memory that tells old data from new
+    uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
+    uint32_t reservoir_bytes, reservoir_window;
+    float retain_weight;
+    char seal_dtype[8]; // of rows of experts once sealed: "f32" or "bf16"
+    // rivals of generations, behind the same trainer
+    char strategy[16];     // what a boundary does: "generations", or the name of a rival
+    float replay_share;    // of the trained windows of a step that are old data
+    float ewc_weight;      // of the penalty of elastic weight consolidation
+    float lwf_weight;      // of the distillation from the model of the last boundary
+    float lwf_temperature; // of both softmaxes of that distillation
+    uint32_t sparse_slots; // experts of a layer that a step of sparse memory finetuning changes
+    // vector models only; of the fields above they read model, seed, side (also of later generations),
+    // boundaries ("drift" or "given") and strategy, and the rivals of generations learning_rate, warmup,
+    // decay, beta1, beta2 and epsilon
+    uint32_t inputs;     // width of a vector; 0 for language models
+    uint32_t memory;     // examples, with their labels, that are kept as a sample of the past
+    float ridge;         // penalty on w_up, in mean squared norms of a hidden vector
+    char vector_gate[8]; // which generation answers: "ridge", or "off" for always the newest
+} reef_config;
+
+// ---- tokens --------------------------------------------------------------------------------------
+
+/**
+ * Bytes that a token of the stream takes: 1 where tokens are bytes, 2 where they are ids, little-endian. All
+ * positions and counts of a stream are in bytes; losses are bits per token, which for bytes is bits per byte.
+ */
+static inline size_t reef_token_bytes(const reef_config *config) {
+    return config->vocab == REEF_VOCAB ? 1 : 2;
+}
+
+/** A text of a language model: INVALID where it ends within a token, or with the first id outside the vocabulary.
+ *  `name` and `offset` say where its first byte lies. */
+REEF_API REEF_MUST_CHECK reef_status reef_tokens_check(const reef_config *config,
+                                                       const char *name,
+                                                       uint64_t offset,
+                                                       const uint8_t *bytes,
+                                                       size_t count,
+                                                       reef_error *err);
+
+// ---- vectors -------------------------------------------------------------------------------------
+
+// The stream of a vector model is records of one size, all little-endian: an int32 label (0 or more; -1:
+// none, the example is only looked at), then `inputs` floats, which must be finite.
+#define REEF_VECTOR_LABEL_BYTES 4
+#define REEF_CLASS_COUNT_MAX 1024 // labels that one pool may meet
+#define REEF_VECTOR_SIDE_MAX 128  // sub-keys per side: 16,384 experts, solved for together
+
+static inline bool reef_config_is_vector(const reef_config *config) {
+    return config->model[0] == 'v';
+}
+
+/** One PEER layer with nothing around it: see reef_layer.h. */
+static inline bool reef_config_is_layer(const reef_config *config) {
+    return config->model[0] == 'l' && config->model[1] == 'a';
+}
+
+static inline size_t reef_vector_record_bytes(const reef_config *config) {
+    return REEF_VECTOR_LABEL_BYTES + (size_t)config->inputs * sizeof(float);
+}
+
+REEF_API reef_ffw reef_layer_ffw(const reef_config *config, uint32_t layer);
+REEF_API const char *reef_ffw_text(reef_ffw kind); // "peer", "dense", "moe", "pkm"
+/** Has the layer a pool of experts, that is rows of kind p or k? Not of vector models. */
+REEF_API bool reef_layer_retrieves(const reef_config *config, uint32_t layer);
+/** How many layers have one. Without any, generations after the first learn corrections alone. */
+REEF_API uint32_t reef_config_retrieving_layers(const reef_config *config);
+/** Parameters of a layer's feed-forward network that train, with a pool of `side` * `side` rows. */
+REEF_API uint64_t reef_layer_parameters(const reef_config *config, uint32_t layer, uint32_t side);
+/** Those that one token meets: of a mixture on average, where every expert takes its full capacity. */
+REEF_API double reef_layer_parameters_active(const reef_config *config,
+                                             uint32_t layer,
+                                             uint32_t side);
+
+/** One configurable field, for help, parsing and documents. */
+typedef struct reef_config_field {
+    const char *name;     // "d_model"
+    const char *type;     // "integer", "number", "boolean" or "text"
+    const char *help;     // one line
+    const char *standard; // the default, as text
+    double low, high;     // inclusive bounds of a number
+    size_t offset;        // in reef_config
+    size_t bytes;
+} reef_config_field;
+
+REEF_API void reef_config_default(reef_config *config);
+REEF_API const reef_config_field *reef_config_fields(size_t *count);
+/** Set one field by name from text. INVALID names the field, the value and what is allowed. */
+REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
+                                                     const char *name,
+                                                     const char *value,
+                                                     reef_error *err);
+/** Sizes that do not fit together are INVALID, with the values and what to do. */
+REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
+/** What a layer by itself has none of, such as attention, is set to nothing; other kinds stay as they are. */
+REEF_API void reef_config_reduce(reef_config *config);
+/** JSON text of the configuration, on the heap (free with free()); NULL when out of memory. */
+REEF_API char *reef_config_format(const reef_config *config);
+REEF_API REEF_MUST_CHECK reef_status reef_config_parse(reef_config *config,
+                                                       const char *json,
+                                                       size_t bytes,
+                                                       reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_config_read(reef_txn *txn,
+                                                      reef_config *config,
+                                                      reef_error *err);
+
+/** Create a pool with its first, open generation, initialised from the seed, and commit it. */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_init(const char *path,
+                                                    const reef_config *config,
+                                                    reef_error *err);
+
+// ---- what training costs -------------------------------------------------------------------------
+
+// name in code, name for people
+#define REEF_FLOPS_PART_LIST(X)                                                                    \
+    X(EMBEDDING, "embedding")                                                                      \
+    X(ATTENTION, "attention")                                                                      \
+    X(DENSE, "dense")                                                                              \
+    X(MOE, "moe")                                                                                  \
+    X(PKM, "pkm")                                                                                  \
+    X(PEER, "peer")                                                                                \
+    X(ROUTER, "router")                                                                            \
+    X(HEAD, "head")
+
+typedef enum reef_flops_part {
+#define REEF_FLOPS_ENUM(upper, name) REEF_FLOPS_##upper,
+    REEF_FLOPS_PART_LIST(REEF_FLOPS_ENUM)
+#undef REEF_FLOPS_ENUM
+        REEF_FLOPS_PART_COUNT
+} reef_flops_part;
+
+/** FLOPs of training on one window, all layers of a kind together; `router` is that of moe, pkm and peer. */
+typedef struct reef_flops {
+    uint64_t forward[REEF_FLOPS_PART_COUNT], backward[REEF_FLOPS_PART_COUNT];
+    uint64_t forward_window, backward_window; // their sums
+    uint32_t window_tokens;                   // T, which they are divided by for
+    double token;                             // FLOPs of training per token
+    double step;                              // and per step: all windows, rehearsed ones too
+    uint64_t parameters;                      // that training moves
+    uint64_t parameters_active; // and of those the ones that a token meets; of moe on average
+} reef_flops;
+
+/**
+ * What training costs while generation 0 is open, formula by formula as in docs/PAPER.md: a multiply and an add
+ * are 2 FLOPs; norms, softmax, activations, loss and optimiser are not counted. All zero for a vector model.
+ */
+REEF_API void reef_flops_count(const reef_config *config, reef_flops *out);
+REEF_API const char *reef_flops_part_text(reef_flops_part part);
+
+#endif
