@@ -14,19 +14,6 @@
 
 #include <cmocka.h>
 
-static int make_directory(void **state) {
-    char *directory = malloc(TEMP_DIR_BYTES);
-    temp_dir_new(directory);
-    *state = directory;
-    return 0;
-}
-
-static int remove_directory(void **state) {
-    temp_dir_remove(*state);
-    free(*state);
-    return 0;
-}
-
 static size_t count_of(const char *name, size_t side) {
     if (name[0] == 'w' && strcmp(name, "w_query") != 0) return side * side * D;
     if (strcmp(name, "w_query") == 0) return (size_t)D * HEADS * D_KEY;

@@ -1,7 +1,7 @@
 // Pools of bytes through the library as programs of others see it: only reef/reef.h is included here.
 #include <reef/reef.h>
 
-#include "temp_dir.h"
+#include "lib_pool.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -31,32 +31,6 @@ static const char *const SMALL[] = {"layers=1",
 
 enum { TEXT_BYTES = 3001 };
 
-static int make_directory(void **state) {
-    char *directory = malloc(TEMP_DIR_BYTES);
-    temp_dir_new(directory);
-    *state = directory;
-    return 0;
-}
-
-static int remove_directory(void **state) {
-    temp_dir_remove(*state);
-    free(*state);
-    return 0;
-}
-
-static void must(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("unexpected: %s", err->message);
-}
-
-static reef_pool *open_pool(const char *path, int write, const char *as_of) {
-    reef_error err;
-    reef_pool *pool;
-    const reef_pool_options options = {
-        .size = sizeof options, .write = write, .as_of = as_of, .threads = 1};
-    must(reef_pool_open(&pool, path, &options, &err), &err);
-    return pool;
-}
-
 static void make_text(char text[TEXT_BYTES], const char *word) {
     for (size_t i = 0; i < TEXT_BYTES; i++) text[i] = word[i % strlen(word)];
 }
@@ -78,7 +52,7 @@ static void a_model_learns_its_text_and_keeps_it(void **state) {
     make_text(first, "the reef grows over what it was. ");
     make_text(second, "0123456789+-*/=\n");
     must(reef_pool_create_model(path, SMALL, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     double untrained = loss_of(pool, first, NULL);
     // However the stream is cut.
     for (size_t at = 0, n = 1; at < TEXT_BYTES; at += n, n = n % 97 + 13) {
@@ -93,7 +67,8 @@ static void a_model_learns_its_text_and_keeps_it(void **state) {
     must(reef_pool_train(pool, "second", second, TEXT_BYTES, &err), &err);
     must(reef_pool_commit(pool, &commit, &err), &err);
     assert_true(commit > 1);
-    reef_pool *then = open_pool(path, 0, "0"), *snapshot = open_pool(path, 0, "first-done");
+    reef_pool *then = lib_pool_open(path, 0, "0", 1),
+              *snapshot = lib_pool_open(path, 0, "first-done", 1);
     double kept = loss_of(then, first, sealed);
     assert_true(kept < untrained - 1.0);
     (void)loss_of(snapshot, first, marked);
@@ -101,7 +76,7 @@ static void a_model_learns_its_text_and_keeps_it(void **state) {
     reef_pool_close(then);
     must(reef_pool_train(pool, "second", second, TEXT_BYTES, &err), &err);
     must(reef_pool_commit(pool, NULL, &err), &err);
-    then = open_pool(path, 0, "0");
+    then = lib_pool_open(path, 0, "0", 1);
     (void)loss_of(then, first, again);
     assert_memory_equal(again, sealed, sizeof sealed);
 
@@ -121,7 +96,7 @@ static void what_there_is_can_be_read(void **state) {
     temp_dir_join(path, *state, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
     must(reef_pool_snapshot(pool, "b", &err), &err);
     must(reef_pool_snapshot(pool, "a", &err), &err);
@@ -174,7 +149,7 @@ static void usage_in_a_range_is_part_of_all_usage(void **state) {
     temp_dir_join(path, *state, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
     must(reef_pool_commit(pool, NULL, &err), &err);
     must(reef_pool_usage(pool, 0, 0, ever, all, 16, &err), &err);
@@ -200,7 +175,7 @@ static void frozen_experts_learn_no_more_until_they_are_thawed(void **state) {
     temp_dir_join(path, *state, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
     const reef_freeze_options one = {.size = sizeof one, .layer = -1, .count = 1},
                               some = {.size = sizeof some, .first = 3, .count = 4},
@@ -219,7 +194,7 @@ static void frozen_experts_learn_no_more_until_they_are_thawed(void **state) {
     assert_in_range(changed, 1, 8);
     assert_int_equal(reef_pool_freeze(pool, &none, &changed, &err), REEF_INVALID);
     reef_pool_close(pool);
-    pool = open_pool(path, 0, NULL);
+    pool = lib_pool_open(path, 0, NULL, 1);
     assert_int_equal(reef_pool_freeze(pool, NULL, NULL, &err), REEF_INVALID);
     assert_non_null(strstr(err.message, "opened for reading"));
     reef_pool_close(pool);
@@ -233,7 +208,7 @@ static void a_snapshot_can_be_given_up(void **state) {
     temp_dir_join(path, *state, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
     must(reef_pool_snapshot(pool, "kept", &err), &err);
     must(reef_pool_snapshot(pool, "gone", &err), &err);
@@ -253,7 +228,7 @@ static void a_text_goes_on_as_it_was_learned(void **state) {
     temp_dir_join(path, *state, "pool");
     make_text(text, "abcd");
     must(reef_pool_create_model(path, SMALL, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     for (int i = 0; i < 4; i++)
         must(reef_pool_train(pool, "text", text, TEXT_BYTES / 4 * 4, &err), &err);
     must(reef_pool_generate(pool, "abcdab", 6, NULL, first, 8, &err), &err);
@@ -287,7 +262,7 @@ static void structs_may_be_older_or_newer(void **state) {
     } cut;
     temp_dir_join(path, *state, "pool");
     must(reef_pool_create_model(path, SMALL, &err), &err);
-    reef_pool *pool = open_pool(path, 0, NULL);
+    reef_pool *pool = lib_pool_open(path, 0, NULL, 1);
     must(reef_pool_read_info(pool, &grown.info, &err), &err);
     assert_int_equal(grown.info.size, sizeof grown);
     assert_int_equal(grown.newer, 0);
@@ -335,7 +310,7 @@ static void mistakes_are_told(void **state) {
     assert_int_equal(reef_pool_open(&pool, path, &past, &err), REEF_INVALID);
     const reef_pool_options none = {.size = sizeof none, .as_of = "never"};
     assert_int_equal(reef_pool_open(&pool, path, &none, &err), REEF_NOT_FOUND);
-    pool = open_pool(path, 1, NULL);
+    pool = lib_pool_open(path, 1, NULL, 1);
     float y[16];
     assert_int_equal(reef_layer_forward(pool, NULL, 1, y, y, NULL, &err), REEF_INVALID);
     assert_non_null(strstr(err.message, "lm"));
@@ -343,7 +318,7 @@ static void mistakes_are_told(void **state) {
     assert_int_equal(reef_pool_seal(pool, 0, &err), REEF_INVALID); // nothing trained
     assert_int_equal(reef_pool_snapshot(pool, "not a name", &err), REEF_INVALID);
     reef_pool_close(pool);
-    pool = open_pool(path, 0, NULL);
+    pool = lib_pool_open(path, 0, NULL, 1);
     assert_int_equal(reef_pool_train(pool, "text", "abc", 3, &err), REEF_INVALID);
     assert_non_null(strstr(err.message, "opened for reading"));
     reef_pool_close(pool);

@@ -1,7 +1,7 @@
 // Models of labelled vectors through the library as programs of others see it: only reef/reef.h is included here.
 #include <reef/reef.h>
 
-#include "temp_dir.h"
+#include "lib_pool.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -16,32 +16,6 @@ enum { D = 3, ROWS = 700, TEST = 90 }; // no whole batches: 32, 32, 64, 128, 256
 
 static const char *const VECTORS[] = {"model=vector", "inputs=3",         "side=8",
                                       "memory=100",   "boundaries=given", NULL};
-
-static int make_directory(void **state) {
-    char *directory = malloc(TEMP_DIR_BYTES);
-    temp_dir_new(directory);
-    *state = directory;
-    return 0;
-}
-
-static int remove_directory(void **state) {
-    temp_dir_remove(*state);
-    free(*state);
-    return 0;
-}
-
-static void must(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("unexpected: %s", err->message);
-}
-
-static reef_pool *open_pool(const char *path, int write, const char *as_of) {
-    reef_error err;
-    reef_pool *pool;
-    const reef_pool_options options = {
-        .size = sizeof options, .write = write, .as_of = as_of, .threads = 1};
-    must(reef_pool_open(&pool, path, &options, &err), &err);
-    return pool;
-}
 
 // Points of two classes, `first` and the next label, far from those of another `place`.
 static void draw(
@@ -102,7 +76,7 @@ static void a_model_of_vectors_learns_classes_and_keeps_them(void **state) {
     answers before, after, now;
     temp_dir_join(path, *state, "pool");
     must(reef_pool_create_model(path, VECTORS, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     must(reef_pool_classes(pool, NULL, 0, &count, &err), &err);
     assert_int_equal(count, 0);
     assert_true(ask(pool, 3, 0, 0, &now) == 0); // it knows none
@@ -114,7 +88,7 @@ static void a_model_of_vectors_learns_classes_and_keeps_them(void **state) {
     assert_true(ask(pool, 3, 0, 2, &now) > 0.9);
     must(reef_pool_seal(pool, 0, &err), &err);
     must(reef_pool_snapshot(pool, "two", &err), &err);
-    reef_pool *then = open_pool(path, 0, "0");
+    reef_pool *then = lib_pool_open(path, 0, "0", 1);
     assert_true(ask(then, 3, 0, 2, &before) > 0.9);
     reef_pool_close(then);
 
@@ -130,7 +104,7 @@ static void a_model_of_vectors_learns_classes_and_keeps_them(void **state) {
     assert_true(ask(pool, 3, 0, 4, &now) > 0.9);
     static const char *const STATES[] = {"0", "two"};
     for (size_t i = 0; i < 2; i++) {
-        then = open_pool(path, 0, STATES[i]);
+        then = lib_pool_open(path, 0, STATES[i], 1);
         (void)ask(then, 3, 0, 2, &after);
         assert_memory_equal(&after, &before, sizeof before);
         reef_pool_close(then);
@@ -143,7 +117,7 @@ static void positions_count_examples(void **state) {
     reef_error err;
     temp_dir_join(path, *state, "pool");
     must(reef_pool_create_model(path, VECTORS, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     reef_training_info training = {.size = sizeof training};
     must(reef_pool_read_training(pool, &training, &err), &err);
     assert_true(isnan(training.bits_per_byte));
@@ -177,7 +151,7 @@ static void examples_without_a_label_teach_no_class(void **state) {
     static int32_t labels[ROWS];
     temp_dir_join(path, *state, "pool");
     must(reef_pool_create_model(path, VECTORS, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     draw(ROWS, 7, 0, 0, vectors, labels);
     must(reef_pool_learn(pool, "bare", ROWS, vectors, NULL, &err), &err);
     must(reef_pool_classes(pool, NULL, 0, &count, &err), &err);
@@ -195,7 +169,7 @@ static void mistakes_are_told_and_nothing_is_taken(void **state) {
     temp_dir_join(text, *state, "text");
     must(reef_pool_create_model(path, VECTORS, &err), &err);
     must(reef_pool_create_model(text, NULL, &err), &err);
-    reef_pool *pool = open_pool(path, 1, NULL), *other = open_pool(text, 1, NULL);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1), *other = lib_pool_open(text, 1, NULL, 1);
     assert_int_equal(reef_pool_learn(pool, "s", 2, vectors, labels, &err), REEF_INVALID);
     assert_non_null(strstr(err.message, "example 1 has the label -2"));
     labels[1] = 1;
@@ -218,7 +192,7 @@ static void mistakes_are_told_and_nothing_is_taken(void **state) {
     assert_int_equal(reef_pool_predict(other, 2, vectors, labels, NULL, 0, NULL, &err),
                      REEF_INVALID);
     reef_pool_close(pool);
-    pool = open_pool(path, 0, NULL);
+    pool = lib_pool_open(path, 0, NULL, 1);
     assert_int_equal(reef_pool_learn(pool, "s", 2, vectors, labels, &err), REEF_INVALID);
     assert_non_null(strstr(err.message, "opened for reading"));
     reef_pool_close(pool);

@@ -88,18 +88,6 @@ static reef_commit last_commit(const lifelong *f) {
     return out;
 }
 
-static void on_damage(void *context, const char *what) {
-    (void)context;
-    print_error("%s\n", what);
-}
-
-static void assert_sound(const lifelong *f) {
-    reef_error err;
-    reef_check_report report;
-    ok(reef_store_check(f->store, on_damage, NULL, &report, &err), &err);
-    assert_int_equal(report.damaged, 0);
-}
-
 static double bits_of(const lifelong *f, const char *as_of, int kind, float *logits) {
     reef_error err;
     reef_model *model = NULL;

@@ -118,28 +118,6 @@ static void assert_same_logits(two *t, const char *as_of, const char *as_of_new)
     free(y);
 }
 
-static void on_damage(void *context, const char *what) {
-    (void)context;
-    print_error("damage: %s\n", what);
-}
-
-static void assert_sound(lifelong *f) {
-    reef_error err;
-    reef_check_report report;
-    ok(reef_store_check(f->store, on_damage, NULL, &report, &err), &err);
-    assert_int_equal(report.damaged, 0);
-}
-
-static reef_generation generation_of(lifelong *f, uint32_t number) {
-    reef_error err;
-    reef_generation out;
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_generation_read(txn, number, &out, &err), &err);
-    reef_txn_abort(txn);
-    return out;
-}
-
 static void assert_same_usage(two *t, uint32_t generation, uint32_t layer) {
     reef_error err;
     reef_usage usage[2][64];

@@ -84,28 +84,6 @@ static void start(pair *p) {
     open_pool(p->b, 1);
 }
 
-static void on_damage(void *context, const char *what) {
-    (void)context;
-    print_error("damage: %s\n", what);
-}
-
-static void assert_sound(lifelong *f) {
-    reef_error err;
-    reef_check_report report;
-    ok(reef_store_check(f->store, on_damage, NULL, &report, &err), &err);
-    assert_int_equal(report.damaged, 0);
-}
-
-static reef_generation generation_of(lifelong *f, uint32_t number) {
-    reef_error err;
-    reef_generation out;
-    reef_txn *txn = NULL;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_generation_read(txn, number, &out, &err), &err);
-    reef_txn_abort(txn);
-    return out;
-}
-
 static reef_commit last_commit(lifelong *f) {
     reef_error err;
     reef_commit out;

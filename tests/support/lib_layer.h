@@ -2,26 +2,14 @@
 #ifndef LIB_LAYER_H
 #define LIB_LAYER_H
 
-#include <reef/reef.h>
-
 #include "draw.h"
-#include "temp_dir.h"
+#include "lib_pool.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 // Odd sizes, so that a swapped stride shows; ROWS is one whole piece and part of another.
 enum { D = 7, HEADS = 2, TOPK = 3, D_KEY = 6, SIDE = 5, SIDE_NEW = 4, ROWS = 75 };
-
-#define WITHIN(directory, name)                                                                    \
-    char name[TEMP_DIR_BYTES];                                                                     \
-    temp_dir_join(name, directory, #name)
-
-static inline void must(reef_status status, const reef_error *err) {
-    if (status == REEF_OK) return;
-    fprintf(stderr, "unexpected: %s\n", err->message);
-    abort();
-}
 
 static inline reef_layer_options lib_layer_options(void) {
     return (reef_layer_options){.size = sizeof(reef_layer_options),
@@ -33,18 +21,6 @@ static inline reef_layer_options lib_layer_options(void) {
                                 .side_new = SIDE_NEW,
                                 .seed = 3,
                                 .learning_rate = 0.01f};
-}
-
-static inline reef_pool *lib_pool_open(const char *path,
-                                       int write,
-                                       const char *as_of,
-                                       int threads) {
-    reef_error err;
-    reef_pool *pool;
-    const reef_pool_options options = {
-        .size = sizeof options, .write = write, .as_of = as_of, .threads = (uint32_t)threads};
-    must(reef_pool_open(&pool, path, &options, &err), &err);
-    return pool;
 }
 
 static inline reef_pool *lib_layer_new(const char *path, const reef_layer_options *options) {

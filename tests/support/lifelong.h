@@ -155,6 +155,29 @@ static inline reef_trainer_status status_of(const lifelong *f) {
     return status;
 }
 
+static inline void lifelong_on_damage(void *context, const char *what) {
+    (void)context;
+    print_error("damage: %s\n", what);
+}
+
+/** Every checksum, page and root hash of the pool. */
+static inline void assert_sound(const lifelong *f) {
+    reef_error err;
+    reef_check_report report;
+    ok(reef_store_check(f->store, lifelong_on_damage, NULL, &report, &err), &err);
+    assert_int_equal(report.damaged, 0);
+}
+
+static inline reef_generation generation_of(const lifelong *f, uint32_t number) {
+    reef_error err;
+    reef_generation out;
+    reef_txn *txn = NULL;
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_generation_read(txn, number, &out, &err), &err);
+    reef_txn_abort(txn);
+    return out;
+}
+
 /** Logits (LIFELONG_PROBE_BYTES, REEF_VOCAB) of a text of one kind, as of any state. */
 static inline void logits_of(reef_store *store, const char *as_of, int kind, float *out) {
     reef_error err;
