@@ -202,6 +202,14 @@ static void on_client_closed(uv_handle_t *handle) {
     *(bool *)handle->data = true;
 }
 
+// libFuzzer's alarm clock rings every few seconds, and a signal ends a connect that waits; Linux takes it up again.
+static int connect_whole(const struct sockaddr *address, socklen_t bytes) {
+    int code;
+    do code = connect(world.fd, address, bytes);
+    while (code && errno == EINTR);
+    return code;
+}
+
 static void connect_to(int http) {
     const struct sockaddr *address = http ? (const struct sockaddr *)&world.http_address
                                           : (const struct sockaddr *)&world.address;
@@ -212,11 +220,12 @@ static void connect_to(int http) {
     const struct linger linger = {.l_onoff = 1};
     int code = setsockopt(world.fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
     if (!http) code = 0; // a Unix socket has none
-    if (!code) code = connect(world.fd, address, bytes);
+    if (!code) code = connect_whole(address, bytes);
     for (int i = 0; code && errno == EADDRNOTAVAIL && i < PORT_TRIES; i++) {
         (void)nanosleep(&(struct timespec){.tv_nsec = PORT_PAUSE_NS}, NULL);
-        code = connect(world.fd, address, bytes);
+        code = connect_whole(address, bytes);
     }
+    if (code) fprintf(stderr, "fuzz: cannot connect to the daemon: %s\n", strerror(errno));
     assert(code == 0);
     code = fcntl(world.fd, F_SETFL, O_NONBLOCK);
     assert(code == 0);
