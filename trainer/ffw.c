@@ -7,7 +7,7 @@
 #include <string.h>
 
 reef_ffw reef_layer_ffw(const reef_config *config, uint32_t layer) {
-    // The letters are those that config.c lets through.
+    // The letters are those that config_field.c lets through.
     switch (config->ffw[config->ffw[1] == '\0' ? 0 : layer]) {
     case 'p':
         return REEF_FFW_PEER;

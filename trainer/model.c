@@ -16,7 +16,7 @@
 
 _Static_assert(REEF_SIDE_MAX == REEF_GENERATION_SIDE_MAX, "router and store agree");
 
-// The words are those that config.c lets through.
+// The words are those that config_field.c lets through.
 static reef_router_score score_of(const reef_config *config) {
     if (strcmp(config->score, "sigmoid") == 0) return REEF_SCORE_SIGMOID;
     return strcmp(config->score, "relu") == 0 ? REEF_SCORE_RELU : REEF_SCORE_SOFTMAX;

@@ -3,6 +3,7 @@
 // The store checks bytes against checksums, and knows nothing of models. Here each generation, sealed, open or
 // copied for a snapshot, must have all blocks of its experts and their flags, and no block may be longer or
 // shorter than its share of side * side experts. Nothing of a payload is read.
+#include "config.h"
 #include "learner.h"
 
 #include "model.h"
@@ -101,7 +102,7 @@ reef_status reef_pool_check_sizes(reef_txn *txn,
                                   reef_error *err) {
     sizes s = {.txn = txn, .on_damage = on_damage, .context = context};
     uint32_t count = 0;
-    static const reef_key config_key = {.db = REEF_DB_META, .name = "config"};
+    static const reef_key config_key = {.db = REEF_DB_META, .name = REEF_CONFIG_RECORD};
     if (!is_there(&s, &config_key))
         return REEF_OK; // not made by reef_pool_init: no sizes are known
     reef_status status = reef_config_read(txn, &s.config, err);

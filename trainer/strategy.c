@@ -19,7 +19,7 @@ reef_strategy_kind reef_strategy_kind_of(const reef_config *config) {
         [REEF_STRATEGY_GRID] = "grid",
     };
     size_t kind = 0;
-    // The words are those that config.c lets through.
+    // The words are those that config_field.c lets through.
     while (strcmp(config->strategy, NAMES[kind]) != 0) kind++;
     return (reef_strategy_kind)kind;
 }

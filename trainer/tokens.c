@@ -1,6 +1,6 @@
 // Tokens of a stream: bytes, or ids of a vocabulary in two bytes each. What comes from outside is looked at here,
 // once, before anything takes it for the number of a row.
-#include "reef_trainer.h"
+#include "reef_config.h"
 
 #include <inttypes.h>
 

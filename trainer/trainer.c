@@ -1,4 +1,5 @@
 // The one writer of a pool: the public handle over stream, steps and growth.
+#include "config.h"
 #include "layer.h"
 #include "learner.h"
 #include "policy.h"
@@ -15,15 +16,6 @@
 #define KERNELS_BYTES 64
 
 // ---- a new pool ----------------------------------------------------------------------------------
-
-static reef_status put_config(reef_txn *txn, const reef_config *config, reef_error *err) {
-    char *text = reef_config_format(config);
-    if (text == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the configuration");
-    reef_key key = {.db = REEF_DB_META, .name = "config"};
-    reef_status status = reef_record_put(txn, &key, REEF_JSON, text, strlen(text), err);
-    free(text);
-    return status;
-}
 
 // Everything the trainer needs that the configuration decides.
 static reef_status allocate(reef_trainer *trainer, reef_error *err) {
@@ -92,7 +84,7 @@ static reef_status write_first_commit(void *context, reef_store *store, reef_err
     reef_commit commit = {
         .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
-    if (status == REEF_OK) status = put_config(txn, &trainer->net.config, err);
+    if (status == REEF_OK) status = reef_config_put(txn, &trainer->net.config, err);
     if (status == REEF_OK)
         status = trainer->vector != NULL ? reef_vector_put(trainer, txn, err)
                                          : put_generations(trainer, txn, commit.unix_ms, err);
