@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LN2 0.6931471805599453
 #define HOLD_OUT 8 // one window in so many is only measured on
 // Steps by default: so that each byte there is to teach is seen about so many times, within bounds.
 #define EPOCHS 8
@@ -265,7 +264,7 @@ static reef_status measure_generation(
         if (status != REEF_OK) return status;
         *bytes += size - 1;
     }
-    *bits = nats / LN2 / (double)*bytes; // NaN when there is nothing
+    *bits = nats / REEF_LN2 / (double)*bytes; // NaN when there is nothing
     return REEF_OK;
 }
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LN2 0.6931471805599453
 #define GATE_FIRST_FIT 32  // steps of a generation before its gate is fitted from its own sample
 #define GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit on
 
@@ -90,7 +89,7 @@ static void add_unseen(const reef_net *net,
         known += 1.0;
     }
     if (!(weight > 0.0) || !(known > 0.0)) return;
-    double gap = bits / weight * LN2 - nats / known;
+    double gap = bits / weight * REEF_LN2 - nats / known;
     for (size_t t = 0; gap > 0.0 && t < tokens; t++) surprise[t] += (float)gap;
 }
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define SAMPLE_TOKENS_MAX 16384 // of a generation's own sample that sealing measures its loss on
-#define LN2 0.6931471805599453
 
 // ---- loss of a sealing ---------------------------------------------------------------------------
 
@@ -56,7 +55,7 @@ static reef_status measure_sample(
         left -= size;
         *scored += size - 1;
     }
-    if (*scored > 0) *loss = nats / LN2 / (double)*scored;
+    if (*scored > 0) *loss = nats / REEF_LN2 / (double)*scored;
     return REEF_OK;
 }
 

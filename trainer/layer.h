@@ -4,6 +4,7 @@
 //   layer_tape.c    memory of one forward
 //   layer_learn.c   what backward collects, the step, the boundary
 //   layer_tensor.c  parameters by name
+//   layer_model.c   a read-only copy
 #ifndef REEF_LAYER_INSIDE_H
 #define REEF_LAYER_INSIDE_H
 

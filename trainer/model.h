@@ -187,6 +187,8 @@ uint64_t reef_net_parameter_count(const reef_net *net);
 
 // ---- one pass ------------------------------------------------------------------------------------
 
+#define REEF_LN2 0.6931471805599453 // nats in a bit: losses are computed in nats, and told in bits
+
 /** Windows of one pass. Row t of window w is row w * T + t everywhere. */
 typedef struct reef_batch {
     size_t windows;         // B'

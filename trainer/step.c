@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LN2 0.6931471805599453
 #define CHUNK                                                                                      \
     8192 // floats of a tensor that the optimiser takes at a time, so that they stay in cache
 enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 };
@@ -216,13 +215,13 @@ static double mean_bits(const reef_trainer *trainer) {
     double nats = 0.0;
     size_t count = reef_batch_tokens(&trainer->net.config);
     for (size_t i = 0; i < count; i++) nats += trainer->pass.loss[i];
-    return nats / LN2 / (double)count;
+    return nats / REEF_LN2 / (double)count;
 }
 
 void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
     // A row's loss is about the token after it.
     size_t each = reef_token_bytes(&trainer->net.config);
-    reef_prequential_count(trainer, begin + each, each, trainer->pass.loss, 1.0 / LN2,
+    reef_prequential_count(trainer, begin + each, each, trainer->pass.loss, 1.0 / REEF_LN2,
                            reef_batch_tokens(&trainer->net.config));
 }
 

@@ -254,22 +254,13 @@ REEF_MUST_CHECK reef_status reef_vector_load_gen(reef_vector_net *net,
 
 // vector_model.c
 
-typedef struct reef_vector_model reef_vector_model;
-REEF_MUST_CHECK reef_status reef_vector_model_new(reef_vector_model **out,
-                                                  reef_txn *txn,
-                                                  const reef_config *config,
-                                                  size_t count,            // generations from 0 on,
-                                                  const uint32_t *records, // and where each lies
-                                                  reef_error *err);
-void reef_vector_model_free(reef_vector_model *model); // accepts NULL
-const reef_vector_net *reef_vector_model_net(const reef_vector_model *model);
-REEF_MUST_CHECK reef_status reef_vector_model_predict(reef_vector_model *model,
-                                                      reef_workers *workers,
-                                                      size_t count,
-                                                      const float *vectors,
-                                                      int32_t *labels,
-                                                      float *scores,
-                                                      uint32_t *generations,
-                                                      reef_error *err);
+/** A copy of some generations, for predictions. */
+REEF_MUST_CHECK reef_status reef_vector_net_load(reef_vector_net **out,
+                                                 reef_txn *txn,
+                                                 const reef_config *config,
+                                                 size_t count,            // generations from 0 on,
+                                                 const uint32_t *records, // and where each lies
+                                                 reef_error *err);
+void reef_vector_net_free(reef_vector_net *net); // accepts NULL
 
 #endif

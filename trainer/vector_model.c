@@ -1,42 +1,43 @@
 // A read-only copy of some state of a vector model, and its predictions.
-#include "vector.h"
+#include "evaluate.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct reef_vector_model {
-    reef_vector_net net;
-};
-
-const reef_vector_net *reef_vector_model_net(const reef_vector_model *model) {
-    return &model->net;
-}
-
-reef_status reef_vector_model_new(reef_vector_model **out,
-                                  reef_txn *txn,
-                                  const reef_config *config,
-                                  size_t count,
-                                  const uint32_t *records,
-                                  reef_error *err) {
+reef_status reef_vector_net_load(reef_vector_net **out,
+                                 reef_txn *txn,
+                                 const reef_config *config,
+                                 size_t count,
+                                 const uint32_t *records,
+                                 reef_error *err) {
     *out = NULL;
-    reef_vector_model *model = calloc(1, sizeof *model);
-    if (model == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
-    model->net.config = *config;
+    reef_vector_net *net = calloc(1, sizeof *net);
+    if (net == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
+    net->config = *config;
     reef_status status = REEF_OK;
     for (size_t g = 0; status == REEF_OK && g < count; g++)
-        status = reef_vector_load_gen(&model->net, txn, records[g], err);
+        status = reef_vector_load_gen(net, txn, records[g], err);
     if (status == REEF_OK)
-        *out = model;
+        *out = net;
     else
-        reef_vector_model_free(model);
+        reef_vector_net_free(net);
     return status;
 }
 
-void reef_vector_model_free(reef_vector_model *model) {
-    if (model == NULL) return;
-    reef_vector_net_release(&model->net);
-    free(model);
+void reef_vector_net_free(reef_vector_net *net) {
+    if (net == NULL) return;
+    reef_vector_net_release(net);
+    free(net);
+}
+
+size_t reef_model_class_count(const reef_model *model) {
+    return model->vector == NULL ? 0 : model->vector->class_count;
+}
+
+void reef_model_classes(const reef_model *model, int32_t *labels) {
+    const reef_vector_net *net = model->vector;
+    if (net != NULL) memcpy(labels, net->labels, net->class_count * sizeof *labels);
 }
 
 // ---- predictions ---------------------------------------------------------------------------------
@@ -78,15 +79,18 @@ static void answer_piece(void *context, size_t piece) {
     if (q->scores != NULL && C > 0) memcpy(q->scores + from * C, scores, rows * C * sizeof *scores);
 }
 
-reef_status reef_vector_model_predict(reef_vector_model *model,
-                                      reef_workers *workers,
-                                      size_t count,
-                                      const float *vectors,
-                                      int32_t *labels,
-                                      float *scores,
-                                      uint32_t *generations,
-                                      reef_error *err) {
-    const reef_vector_net *net = &model->net;
+reef_status reef_model_predict(reef_model *model,
+                               size_t count,
+                               const float *vectors,
+                               int32_t *labels,
+                               float *scores,
+                               uint32_t *generations,
+                               reef_error *err) {
+    const reef_vector_net *net = model->vector;
+    if (net == NULL)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool holds a language model, which predicts no classes of vectors; "
+                         "score or continue a text with it");
     size_t D = net->config.inputs;
     for (size_t i = 0; i < count * D; i++)
         if (!isfinite(vectors[i]))
@@ -104,8 +108,8 @@ reef_status reef_vector_model_predict(reef_vector_model *model,
     if (q.memory == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for predictions");
     for (; q.first < count; q.first += PIECES_AT_ONCE * REEF_VECTOR_PIECE) {
         size_t pieces = (count - q.first + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;
-        reef_workers_run(workers, pieces < PIECES_AT_ONCE ? pieces : PIECES_AT_ONCE, answer_piece,
-                         &q);
+        reef_workers_run(model->workers, pieces < PIECES_AT_ONCE ? pieces : PIECES_AT_ONCE,
+                         answer_piece, &q);
     }
     free(q.memory);
     return REEF_OK;
