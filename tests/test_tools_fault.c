@@ -18,6 +18,7 @@
 
 #include "pool_version.h"
 #include "small_disk.h"
+#include "whole_file.h"
 
 #define ARGUMENTS_MAX 32
 #define DAMAGES 40
@@ -33,25 +34,6 @@ typedef struct world {
     bool mounted;
     char *disk, *filler; // a small file system, and what fills it
 } world;
-
-static void write_file(const char *path, const void *bytes, size_t count) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
-    assert_int_equal(fclose(file), 0);
-}
-
-static char *read_file(const char *path, size_t *count) {
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    *count = (size_t)ftell(file);
-    rewind(file);
-    char *bytes = cli_alloc(*count, 1);
-    assert_int_equal(fread(bytes, 1, *count, file), *count);
-    fclose(file);
-    return bytes;
-}
 
 static void make_pool(const char *path) {
     const char *argv[] = {REEF_BINARY, "init", path, TINY_OPTIONS, NULL};
@@ -71,7 +53,7 @@ static int world_make(void **state) {
     w->disk = cli_format("%s/disk", w->directory);
     w->filler = cli_format("%s/filler", w->disk);
     char *text = tiny_text("english", 500);
-    write_file(w->text, text, strlen(text));
+    whole_file_write(w->text, text, strlen(text));
     free(text);
     assert_int_equal(mkdir(w->disk, 0700), 0);
     *state = w;
@@ -143,14 +125,14 @@ static void every_command_refuses(const world *w, int code, const char *says) {
 static void place(const world *w, const void *bytes, size_t count) {
     char *data = cli_format("%s/data.mdb", w->pool);
     (void)mkdir(w->pool, 0700);
-    write_file(data, bytes, count);
+    whole_file_write(data, bytes, count);
     free(data);
 }
 
 static void keep_original(world *w) {
     make_pool(w->pool);
     char *data = cli_format("%s/data.mdb", w->pool);
-    w->original = read_file(data, &w->original_bytes);
+    w->original = whole_file_read(data, &w->original_bytes);
     free(data);
 }
 
@@ -306,7 +288,7 @@ static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **
     assert_int_equal(waitpid(child, &how, 0), child);
     if (!WIFEXITED(how) || WEXITSTATUS(how) != 65) fail_msg("wait status %x", (unsigned)how);
     size_t bytes;
-    char *line = read_file(says, &bytes);
+    char *line = whole_file_read(says, &bytes);
     assert_true(bytes > 20 && memcmp(line, "reef test: stopped by a", 23) == 0);
     assert_ptr_equal(memchr(line, '\n', bytes), line + bytes - 1);
     free(line);

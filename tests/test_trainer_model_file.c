@@ -4,6 +4,7 @@
 #include "learner.h"
 #include "lifelong.h"
 #include "model_file.h"
+#include "whole_file.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -138,30 +139,9 @@ static void assert_same_usage(two *t, uint32_t generation, uint32_t layer) {
     assert_memory_equal(flags[0], flags[1], side * side);
 }
 
-static char *read_file(const char *path, size_t *bytes) {
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    long size = ftell(file);
-    rewind(file);
-    char *data = malloc((size_t)size);
-    assert_non_null(data);
-    *bytes = fread(data, 1, (size_t)size, file);
-    assert_int_equal(*bytes, size);
-    assert_int_equal(fclose(file), 0);
-    return data;
-}
-
-static void write_file(const char *path, const char *data, size_t bytes) {
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-    assert_int_equal(fclose(file), 0);
-}
-
 static void assert_same_file(const char *one, const char *other) {
     size_t bytes, again;
-    char *x = read_file(one, &bytes), *y = read_file(other, &again);
+    char *x = whole_file_read(one, &bytes), *y = whole_file_read(other, &again);
     assert_int_equal(bytes, again);
     assert_memory_equal(x, y, bytes);
     free(x);
@@ -330,7 +310,7 @@ static void consolidated_generations_leave_no_gap(void **state) {
 
 static json_t *header_of(const char *path, size_t *data_at) {
     size_t bytes, length = 0;
-    char *data = read_file(path, &bytes);
+    char *data = whole_file_read(path, &bytes);
     for (size_t i = 8; i > 0; i--) length = length << 8 | (uint8_t)data[i - 1];
     json_t *header = json_loadb(data + 8, length, 0, NULL);
     assert_non_null(header);
@@ -378,7 +358,7 @@ static void tensors_have_names_and_shapes(void **state) {
                                  "data_offsets", &down, &end, "block1.w_up", "data_offsets", &up,
                                  &end),
                      0);
-    char *data = read_file(t->file, &bytes);
+    char *data = whole_file_read(t->file, &bytes);
     ok(reef_txn_begin(&txn, t->a->store, REEF_TXN_READ, &err), &err);
     ok(reef_record_view(txn, &key, &view, &err), &err);
     assert_int_equal(view.bytes, 36 * 32 * sizeof(float));
@@ -414,7 +394,7 @@ static void write_changed(two *t, const json_t *header, const char *data, size_t
     for (size_t i = 0; i < 8; i++) out[i] = (char)(length >> (8 * i));
     memcpy(out + 8, text, length);
     memcpy(out + 8 + length, data, bytes);
-    write_file(t->other, out, 8 + length + bytes);
+    whole_file_write(t->other, out, 8 + length + bytes);
     free(out);
     free(text);
 }
@@ -434,7 +414,7 @@ static void tensors_that_do_not_fit_are_named(void **state) {
         {"head", "head", "[4096]", "tensor head is F32 (4096), but"},
     };
     borrow(t);
-    char *data = read_file(t->file, &bytes);
+    char *data = whole_file_read(t->file, &bytes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *header = header_of(t->file, &at);
         json_t *tensor = json_incref(json_object_get(header, cases[i].name));
@@ -470,7 +450,7 @@ static void metadata_that_lies_is_refused(void **state) {
         {"generations", "[{\"number\": 0}]", REEF_CORRUPT, "lacks generations"},
     };
     borrow(t);
-    char *data = read_file(t->file, &bytes);
+    char *data = whole_file_read(t->file, &bytes);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         json_t *header = header_of(t->file, &at);
         json_t *metadata = json_object_get(header, "__metadata__");
@@ -529,7 +509,7 @@ static void generations_that_cannot_be_are_refused(void **state) {
         {2, "root", "\"00000000000000000000000000000000\"", "lacks generations"}, // it is open
     };
     borrow(t);
-    char *data = read_file(t->file, &bytes);
+    char *data = whole_file_read(t->file, &bytes);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         change_generation(t, lies[i].generation, lies[i].name, lies[i].value, data, bytes);
         assert_refused(t, t->other, REEF_CORRUPT, lies[i].words);
@@ -541,11 +521,11 @@ static void cut_files_are_refused(void **state) {
     two *t = *state;
     size_t bytes, at;
     borrow(t);
-    char *data = read_file(t->file, &bytes);
+    char *data = whole_file_read(t->file, &bytes);
     json_decref(header_of(t->file, &at));
     const size_t cuts[] = {0, 1, 7, 8, 9, at - 1, at, at + 1, bytes / 2, bytes - 1};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        write_file(t->other, data, cuts[i]);
+        whole_file_write(t->other, data, cuts[i]);
         assert_refused(t, t->other, REEF_CORRUPT, "safetensors");
     }
     free(data);
@@ -585,13 +565,13 @@ static void values_that_cannot_be_are_refused(void **state) {
         {"generation1.gate", &(float){0.5f}, sizeof nan, "generation 1 has another root"},
     };
     borrow(t);
-    char *data = read_file(t->file, &bytes);
+    char *data = whole_file_read(t->file, &bytes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t place = place_of(t->file, cases[i].name);
         char before[8];
         memcpy(before, data + place, cases[i].value_bytes);
         memcpy(data + place, cases[i].value, cases[i].value_bytes);
-        write_file(t->other, data, bytes);
+        whole_file_write(t->other, data, bytes);
         assert_refused(t, t->other, REEF_CORRUPT, cases[i].words);
         memcpy(data + place, before, cases[i].value_bytes);
     }
@@ -615,7 +595,7 @@ static void usage_and_flags_need_not_be_there(void **state) {
     export_as_of(t->a, NULL, t->file);
     json_t *header = header_of(t->file, &at), *fewer = json_object(), *tensor;
     const char *name;
-    char *data = read_file(t->file, &bytes), *rest = malloc(bytes);
+    char *data = whole_file_read(t->file, &bytes), *rest = malloc(bytes);
     assert_non_null(rest);
     json_object_foreach(header, name, tensor) {
         json_int_t begin, end;

@@ -1,0 +1,33 @@
+// A file as bytes, all at once.
+//
+// Include after <cmocka.h>.
+#ifndef WHOLE_FILE_H
+#define WHOLE_FILE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/** The file's bytes, on the heap. */
+static inline void *whole_file_read(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    long size = ftell(file);
+    rewind(file);
+    void *data = malloc(size > 0 ? (size_t)size : 1);
+    assert_non_null(data);
+    *bytes = fread(data, 1, (size_t)size, file);
+    assert_int_equal(*bytes, size);
+    assert_int_equal(fclose(file), 0);
+    return data;
+}
+
+/** Make or replace a file. */
+static inline void whole_file_write(const char *path, const void *data, size_t bytes) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+#endif
