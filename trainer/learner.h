@@ -1,6 +1,14 @@
 // The inside of a reef_trainer, shared by the files that make it up:
 //
-//   trainer.c   the public handle: open, close, commands, status
+//   trainer.c   the public handle: open, close
+//   pool_init.c a new pool
+//   kernels_used.c  which arithmetic it was trained with last
+//   feed.c      bytes of a source are accepted
+//   commit.c    all of it as one transaction
+//   snapshots.c a snapshot along with that
+//   by_command.c  the open generation is sealed, or grows
+//   freeze.c    experts that stay as they are
+//   trainer_status.c  what it says of itself
 //   stream.c    from accepted bytes to batches: hold back, recognise, train
 //   step.c      one batch: forward, backward, optimiser
 //   prequential.c  the loss before training, by source
@@ -133,6 +141,17 @@ static inline uint64_t reef_task_at(const reef_trainer *trainer) {
 
 // trainer.c
 
+/** Everything the trainer needs that the configuration decides, but for generations. */
+REEF_MUST_CHECK reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err);
+/** Once generations are there: their gates at the beginning of the stream. */
+REEF_MUST_CHECK reef_status reef_trainer_start_firing(reef_trainer *trainer, reef_error *err);
+/** Bring the rows of sealed generations into reach, where they are not. */
+REEF_MUST_CHECK reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err);
+/** The same after a commit, which may have made them too large for memory. */
+REEF_MUST_CHECK reef_status reef_trainer_hold_anew(reef_trainer *trainer, reef_error *err);
+
+// pool_init.c
+
 /** Generations of a new pool, and where it stands in its stream, into a trainer that has none. */
 typedef reef_status (*reef_pool_fill)(void *context, reef_trainer *trainer, reef_error *err);
 /** A new pool of what `fill` makes. `path` NULL: only that, and no pool. Errors: those of reef_pool_init and of `fill`. */
@@ -142,6 +161,28 @@ REEF_MUST_CHECK reef_status reef_pool_init_with(const char *path,
                                                 void *context,
                                                 reef_error *err);
 
+// kernels_used.c
+
+/** Remember the kernels of this process. */
+REEF_MUST_CHECK reef_status reef_kernels_put(reef_txn *txn, reef_error *err);
+/** An event where the pool was trained with others last: what follows is right, but not the same bits. */
+REEF_MUST_CHECK reef_status reef_kernels_compare(reef_trainer *trainer,
+                                                 reef_txn *txn,
+                                                 reef_error *err);
+
+// commit.c
+
+/** Generations into a transaction: those that were sealed since the last commit, and the open one. */
+REEF_MUST_CHECK reef_status reef_commit_put_generations(reef_trainer *trainer,
+                                                        reef_txn *txn,
+                                                        uint64_t unix_ms,
+                                                        reef_error *err);
+/** A commit, and in the same transaction a snapshot where it has a name. */
+REEF_MUST_CHECK reef_status reef_trainer_commit_with(reef_trainer *trainer,
+                                                     const char *snapshot_name, // or NULL
+                                                     reef_snapshot *snapshot,   // written
+                                                     reef_commit *out,          // written, or NULL
+                                                     reef_error *err);
 /** What a commit does in its transaction before it writes the trainer's state. */
 typedef reef_status (*reef_commit_prelude)(void *context, reef_txn *txn, reef_error *err);
 /** A commit with a prelude. Sealed rows are out of reach after it: see reef_trainer_hold. */
@@ -149,8 +190,6 @@ REEF_MUST_CHECK reef_status reef_trainer_commit_after(reef_trainer *trainer,
                                                       reef_commit_prelude prelude,
                                                       void *context,
                                                       reef_error *err);
-/** Bring the rows of sealed generations into reach, where they are not. */
-REEF_MUST_CHECK reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err);
 
 // state.c
 
@@ -350,7 +389,6 @@ REEF_MUST_CHECK reef_status reef_grid_boundary(reef_trainer *trainer, reef_error
 REEF_MUST_CHECK reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);
 REEF_MUST_CHECK reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err);
 REEF_MUST_CHECK reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *err);
-/** Points and events of the last commit interval, into the transaction. */
 /** Where the stream stands in the state of an open generation, whose records lie under number `records`. */
 REEF_MUST_CHECK reef_status reef_state_position(reef_txn *txn,
                                                 uint32_t records,
@@ -358,6 +396,7 @@ REEF_MUST_CHECK reef_status reef_state_position(reef_txn *txn,
                                                 uint64_t *generation_step,
                                                 uint64_t *stream_bytes,
                                                 reef_error *err);
+/** Points and events of the last commit interval, into the transaction. */
 REEF_MUST_CHECK reef_status reef_state_put_history(reef_trainer *trainer,
                                                    reef_txn *txn,
                                                    reef_error *err);

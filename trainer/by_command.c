@@ -1,0 +1,88 @@
+// The open generation is sealed, or grows, because somebody asked for it; when it does so by itself, policy.c says.
+#include "layer.h"
+#include "learner.h"
+#include "policy.h"
+#include "vector.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+// A generation of a vector model has nothing in bf16, and is measured by its errors as they come.
+static reef_status seal_vector(reef_trainer *trainer,
+                               const char *seal_dtype,
+                               reef_sealing *out,
+                               reef_error *err) {
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    if (seal_dtype != NULL && strcmp(seal_dtype, "f32") != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "rows of a vector model stay f32 when they are sealed; not %.16s",
+                         seal_dtype);
+    reef_status status = reef_vector_boundary(trainer, "command", err);
+    if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK && out != NULL)
+        *out = (reef_sealing){.generation = generation,
+                              .dtype = REEF_F32,
+                              .loss_before = (double)NAN,
+                              .loss_after = (double)NAN};
+    return status;
+}
+
+reef_status reef_trainer_seal(reef_trainer *trainer,
+                              const char *seal_dtype,
+                              reef_sealing *out,
+                              reef_error *err) {
+    if (trainer->vector != NULL) return seal_vector(trainer, seal_dtype, out, err);
+    if (trainer->layer != NULL) return reef_trainer_layer_seal(trainer, 0, seal_dtype, out, err);
+    const reef_gen *open = reef_open_generation(trainer);
+    reef_config config = trainer->net.config; // the pool's own stays as it is
+    reef_sealing sealing;
+    reef_status status = REEF_OK;
+    if (seal_dtype != NULL) status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
+    if (status != REEF_OK) return status;
+    if (reef_task_step(trainer) == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "generation %" PRIu32
+                         " is open and has trained nothing yet; there is nothing to seal",
+                         open->info.generation);
+    reef_opening opening;
+    status = reef_policy_size(trainer, "command", NULL, 0, &opening, err);
+    if (status != REEF_OK) return status;
+    if (opening.side == 0)
+        return reef_fail(err, REEF_FULL,
+                         "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
+                         ": there is no room for another generation",
+                         reef_policy_experts(trainer), config.experts_max);
+    // Held batches wait in the carry and are looked at again, as the new generation's first.
+    trainer->held_batches = 0;
+    trainer->suspicious = 0;
+    status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    if (status == REEF_OK)
+        status =
+            reef_growth_boundary(trainer, &opening, reef_gen_seal_dtype(&config), &sealing, err);
+    if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK && out != NULL) *out = sealing;
+    return status;
+}
+
+reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    reef_status refused = reef_vector_refuse_experts(trainer, "added", err);
+    if (refused != REEF_OK) return refused;
+    if (reef_config_retrieving_layers(config) == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool cannot grow to side %" PRIu32 ": its layers are of ffw %s, and "
+                         "only those of kind p and k have experts that grow",
+                         side, config->ffw);
+    if (reef_trainer_layer_collected(trainer) > 0)
+        return reef_fail(err, REEF_INVALID,
+                         "gradients are collected; take the step or discard them before it grows");
+    const reef_opening opening = {.reason = "command", .gap = NAN, .distance = NAN};
+    reef_status status = reef_policy_check_side(trainer, side, err);
+    if (status == REEF_OK) status = reef_growth_enlarge(trainer, side, &opening, err);
+    if (status == REEF_OK && trainer->layer != NULL) {
+        trainer->layer->fold_is_stale = true;
+        trainer->layer->version++;
+    }
+    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+}

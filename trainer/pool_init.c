@@ -1,0 +1,67 @@
+// A new pool: its configuration, what it begins with, and its first commit.
+#include "config.h"
+#include "learner.h"
+#include "vector.h"
+
+#include <stdlib.h>
+
+// What a new pool begins with where nothing else does.
+static reef_status first_generation(void *context, reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    reef_gen *gen = NULL;
+    reef_generation info = {.side = config->side, .dtype = REEF_F32};
+    (void)context;
+    reef_status status = trainer->vector != NULL ? reef_vector_open_generation(trainer, err)
+                                                 : reef_gen_new(&gen, config, &info, err);
+    if (gen != NULL) {
+        reef_gen_initialise(gen, config, NULL);
+        status = reef_net_append(&trainer->net, gen, err);
+    }
+    if (status != REEF_OK) return status;
+    return reef_state_event(trainer, err, "init", "\"side\": %u", config->side);
+}
+
+// In a pool that is not in place yet: there is none without a configuration and a first commit.
+static reef_status write_first_commit(void *context, reef_store *store, reef_error *err) {
+    reef_trainer *trainer = context;
+    reef_txn *txn = NULL;
+    reef_commit commit = {
+        .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
+    if (status == REEF_OK) status = reef_config_put(txn, &trainer->net.config, err);
+    if (status == REEF_OK) status = reef_commit_put_generations(trainer, txn, commit.unix_ms, err);
+    if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
+    if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
+    if (status != REEF_OK) {
+        reef_txn_abort(txn);
+        return status;
+    }
+    return reef_txn_commit(txn, &commit, err);
+}
+
+reef_status reef_pool_init_with(const char *path,
+                                const reef_config *config,
+                                reef_pool_fill fill,
+                                void *context,
+                                reef_error *err) {
+    reef_config own = *config;
+    reef_config_reduce(&own);
+    reef_status status = reef_config_check(&own, err);
+    if (status == REEF_OK) status = reef_ffw_check_new(&own, err);
+    if (status != REEF_OK) return status;
+    reef_trainer *trainer = calloc(1, sizeof *trainer);
+    if (trainer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool");
+    trainer->net.config = own;
+    trainer->options.threads = 1;
+    status = reef_trainer_allocate(trainer, err);
+    if (status == REEF_OK) status = fill(context, trainer, err);
+    if (status == REEF_OK) status = reef_trainer_start_firing(trainer, err);
+    if (status == REEF_OK && path != NULL)
+        status = reef_store_create(path, write_first_commit, trainer, err);
+    reef_trainer_close(trainer);
+    return status;
+}
+
+reef_status reef_pool_init(const char *path, const reef_config *config, reef_error *err) {
+    return reef_pool_init_with(path, config, first_generation, NULL, err);
+}
