@@ -240,10 +240,11 @@ static size_t moment_bytes(const block *b, const reef_peer *peer) {
 }
 
 // Where the block's rows lie in memory, and how many bytes they are.
-static char *block_rows(const block *b, const reef_peer *peer, size_t *bytes) {
+static void *block_rows(const block *b, const reef_peer *peer, size_t *bytes) {
     size_t each = b->row_values * reef_rows_value_bytes(peer->rows.dtype);
     *bytes = b->rows * each;
-    return (char *)peer->memory + b->first * each;
+    char *memory = peer->memory;
+    return memory + b->first * each;
 }
 
 static reef_key block_key(const block *b, reef_db db) {
@@ -282,11 +283,11 @@ static reef_status read_block(
     reef_txn *txn, const block *b, reef_peer *peer, bool training, reef_error *err) {
     size_t at = b->first * b->row_values, floats = b->rows * b->row_values, bytes;
     reef_key key = block_key(b, REEF_DB_EXPERTS);
-    char *rows = block_rows(b, peer, &bytes);
+    void *rows = block_rows(b, peer, &bytes);
     reef_status status = reef_record_read(txn, &key, rows, bytes, err);
     if (status != REEF_OK || !training) return status;
     key = block_key(b, REEF_DB_MOMENTS);
-    status = read_moments(txn, &key, b->buffer, moment_bytes(b, peer), (const float *)rows, floats,
+    status = read_moments(txn, &key, b->buffer, moment_bytes(b, peer), rows, floats,
                           peer->moments.average != NULL, err);
     if (status != REEF_OK) return status;
     reef_expert_moments *moments = &peer->moments;
