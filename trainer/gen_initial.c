@@ -1,6 +1,6 @@
-// See gen_initial.h. Every draw is a function of seed, generation and layer.
-#include "gen_initial.h"
-
+// The initial values of a generation, and of what it gains by growing. Every draw is a function of seed, generation
+// and layer.
+#include "gen.h"
 #include "random.h"
 
 #include <assert.h>
@@ -23,10 +23,6 @@ static void fill(float *out, size_t count, float value) {
     for (size_t i = 0; i < count; i++) out[i] = value;
 }
 
-static void copy(float *out, const float *in, size_t count) {
-    memcpy(out, in, count * sizeof *out);
-}
-
 void reef_gen_draw_router(reef_gen *gen,
                           const reef_config *config,
                           uint32_t layer,
@@ -43,17 +39,17 @@ void reef_gen_draw_router(reef_gen *gen,
     reef_random_uniform(keys, router->sub_keys_b, bound, seed, stream + STREAM_KEYS_B);
     const reef_router_params *old = before != NULL ? &before->weights.routers[layer] : NULL;
     if (old != NULL) {
-        copy(router->w_query, old->w_query, D * width);
+        reef_floats_copy(router->w_query, old->w_query, D * width);
     } else {
         reef_random_normal(D * width, router->w_query, 1.0f / sqrtf((float)D), seed,
                            stream + STREAM_QUERY);
     }
     if (!config->batch_norm) return;
     if (old != NULL) {
-        copy(router->bn_scale, old->bn_scale, width);
-        copy(router->bn_shift, old->bn_shift, width);
-        copy(router->bn_mean, old->bn_mean, width);
-        copy(router->bn_var, old->bn_var, width);
+        reef_floats_copy(router->bn_scale, old->bn_scale, width);
+        reef_floats_copy(router->bn_shift, old->bn_shift, width);
+        reef_floats_copy(router->bn_mean, old->bn_mean, width);
+        reef_floats_copy(router->bn_var, old->bn_var, width);
     } else {
         fill(router->bn_scale, width, 1.0f);
         fill(router->bn_var, width, 1.0f);

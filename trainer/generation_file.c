@@ -17,7 +17,7 @@
 
 // ---- tensors -------------------------------------------------------------------------------------
 
-// Shapes by name, after "blockN." where there is one; a letter a dimension, see size_of. lay_out of model.c
+// Shapes by name, after "blockN." where there is one; a letter a dimension, see size_of. lay_out of gen_layout.c
 // has the sizes, in the order of memory.
 static const struct {
     const char *name, *shape;
