@@ -4,33 +4,22 @@
 // of its experts; sealed generations only hand the gradient of their input down. Gradients of weights
 // are matrix products over all rows of the batch, cut into fixed tiles of the weight, so there is nothing
 // to reduce and no trace of the thread count.
-#include "model.h"
+#include "backward.h"
 #include "transformer.h"
 
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
-typedef struct backward {
-    reef_pass *pass;
-    reef_net *net;
-    const reef_batch *batch;
-    reef_workers *workers;
-    reef_gen *open; // the generation being trained
-    bool first;     // it is generation 0: the backbone trains
-    reef_pass_layer *layer;
-    uint32_t l;
-    size_t g;
-    size_t rows;
-} backward;
-
-static void weight_gradients(const backward *b, size_t count, const reef_weight_product *products) {
+static void weight_gradients(const reef_backward *b,
+                             size_t count,
+                             const reef_weight_product *products) {
     reef_weight_gradients(b->workers, b->rows, count, products);
 }
 
 // Sum the windows' layer norm gradients in window order: 4 * D floats a window, of which `from` is where
 // the D of scale and the D of shift begin.
-static void reduce_norm(const backward *b, float *d_scale, float *d_shift, size_t from) {
+static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, size_t from) {
     size_t D = b->pass->config->d_model;
     for (size_t w = 0; w < b->batch->windows; w++) {
         reef_axpy(D, d_scale, 1.0f, b->pass->norm_grads + w * 4 * D + from);
@@ -41,7 +30,7 @@ static void reduce_norm(const backward *b, float *d_scale, float *d_shift, size_
 // ---- head ----------------------------------------------------------------------------------------
 
 // The logit gradient of a window as one generation's delta sees it: zero where it does not fire.
-static const float *masked_logits(const backward *b, size_t g, size_t w, float *scratch) {
+static const float *masked_logits(const reef_backward *b, size_t g, size_t w, float *scratch) {
     const reef_config *config = b->pass->config;
     size_t T = config->context, V = config->vocab;
     const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
@@ -56,13 +45,13 @@ static const float *masked_logits(const backward *b, size_t g, size_t w, float *
     return scratch;
 }
 
-static float *window_scratch(const backward *b, size_t w) {
+static float *window_scratch(const reef_backward *b, size_t w) {
     const reef_config *config = b->pass->config;
     return b->pass->window_scratch + w * config->context * reef_pass_scratch_width(config);
 }
 
 static void head_window(void *context, size_t w) {
-    const backward *b = context;
+    const reef_backward *b = context;
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
     reef_pass *pass = b->pass;
@@ -85,13 +74,10 @@ static void head_window(void *context, size_t w) {
                              pass->norm_rstd + row, base->norm_scale);
 }
 
-static bool is_retain_window(const backward *b, size_t w) {
-    return w >= b->batch->windows - b->batch->retain_windows;
-}
-
 // Turn rows of the open generation's share of something into the gradient of their retain term: rows
 // that did not fire have none. `old` is what the older generations made of the same.
-static void retain_rows(const backward *b, size_t w, size_t width, float *rows, const float *old) {
+static void retain_rows(
+    const reef_backward *b, size_t w, size_t width, float *rows, const float *old) {
     const reef_config *config = b->pass->config;
     size_t T = config->context;
     const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
@@ -107,12 +93,12 @@ static void retain_rows(const backward *b, size_t w, size_t width, float *rows, 
 // The open generation's logit gradient, in place: nobody reads the unmasked one any more. A window of
 // old data has no loss; what its delta of the head adds to the logits is held down instead.
 static void mask_logits_window(void *context, size_t w) {
-    const backward *b = context;
+    const reef_backward *b = context;
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
     float *d_logits = b->pass->logits + row * V;
     const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
-    if (is_retain_window(b, w)) {
+    if (reef_batch_retains(b->batch, w)) {
         const float *norm = b->pass->norm + row * D;
         float *old = window_scratch(b, w);
         reef_gemm(false, false, T, V, D, 1.0f, norm, D, b->net->gens[0]->weights.head, V, 0.0f, old,
@@ -126,7 +112,7 @@ static void mask_logits_window(void *context, size_t w) {
         if (!fire[t]) memset(d_logits + t * V, 0, V * sizeof *d_logits);
 }
 
-static void head(backward *b) {
+static void head(reef_backward *b) {
     reef_workers_run(b->workers, b->batch->windows, head_window, b);
     if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
     reef_workers_run(b->workers, b->batch->windows, mask_logits_window, b);
@@ -143,30 +129,30 @@ typedef struct adapted {
     float *low, *d_low; // (rows, rank) of the open generation; scratch of the others
 } adapted;
 
-static adapted adapted_qkv(const backward *b) {
+static adapted adapted_qkv(const reef_backward *b) {
     return (adapted){reef_adapter_shape_qkv(b->pass->config), offsetof(reef_weights, adapters_qkv),
                      b->pass->low_qkv, b->pass->d_low_qkv};
 }
 
-static adapted adapted_out(const backward *b) {
+static adapted adapted_out(const reef_backward *b) {
     return (adapted){reef_adapter_shape_out(b->pass->config), offsetof(reef_weights, adapters_out),
                      b->pass->low_out, b->pass->d_low_out};
 }
 
 // The feed-forward network is done when attention begins: both take the same memory.
-static adapted adapted_ffw_in(const backward *b) {
+static adapted adapted_ffw_in(const reef_backward *b) {
     return (adapted){reef_adapter_shape_ffw_in(b->pass->config),
                      offsetof(reef_weights, adapters_ffw_in), b->pass->low_qkv, b->pass->d_low_qkv};
 }
 
-static adapted adapted_ffw_out(const backward *b) {
+static adapted adapted_ffw_out(const reef_backward *b) {
     return (adapted){reef_adapter_shape_ffw_out(b->pass->config),
                      offsetof(reef_weights, adapters_ffw_out), b->pass->low_out,
                      b->pass->d_low_out};
 }
 
 // The adapter in this layer, or with the gradients for weights its gradient.
-static const reef_adapter *adapter_in(const backward *b,
+static const reef_adapter *adapter_in(const reef_backward *b,
                                       const reef_weights *weights,
                                       const adapted *of) {
     const char *layers = (const char *)weights + of->adapters;
@@ -175,8 +161,12 @@ static const reef_adapter *adapter_in(const backward *b,
 
 // The gradient of an adapted product's input, through the adapters of all generations that fire. The
 // open one is the last, so its low and d_low are what stays.
-static void unadapt_window(
-    const backward *b, size_t w, const adapted *of, float *d_x, const float *d_y, const float *x) {
+static void unadapt_window(const reef_backward *b,
+                           size_t w,
+                           const adapted *of,
+                           float *d_x,
+                           const float *d_y,
+                           const float *x) {
     const reef_config *config = b->pass->config;
     size_t T = config->context, at = w * T * of->shape.rank;
     for (size_t g = 1; config->adapters > 0 && g < b->net->gen_count; g++) {
@@ -206,7 +196,7 @@ static size_t adapter_products(reef_weight_product *products,
 
 // Gradients of the open generation's two adapters of a block: of the product that was first in forward
 // (of `x`, with output gradient `d_y`), and of the one after it.
-static void adapter_gradients(const backward *b,
+static void adapter_gradients(const reef_backward *b,
                               const adapted *first,
                               const float *first_x,
                               const float *first_d_y,
@@ -223,118 +213,8 @@ static void adapter_gradients(const backward *b,
 
 // ---- feed-forward --------------------------------------------------------------------------------
 
-// The gradient of what generation g adds, as generation `newer`, which weighs it, hands it down.
-static void weigh_gradient(const backward *b, size_t newer, size_t w) {
-    const reef_config *config = b->pass->config;
-    size_t D = config->d_model, T = config->context;
-    const float *delta = b->net->gens[newer]->weights.delta_older[b->l];
-    const uint8_t *fire = reef_batch_fire(b->batch, config, newer, w);
-    float *d_y = b->pass->d_y + w * T * D;
-    for (size_t t = 0; delta != NULL && t < T; t++, d_y += D)
-        for (size_t d = 0; fire[t] && d < D; d++) d_y[d] += delta[d] * d_y[d];
-}
-
-// The window's share of the gradient of the open generation's weights of older experts: (D).
-static void older_gradient_window(const backward *b, size_t w) {
-    const reef_config *config = b->pass->config;
-    size_t D = config->d_model, T = config->context, at = w * T * D;
-    const uint8_t *fire = reef_batch_fire(b->batch, config, b->g, w);
-    float *d_delta = b->pass->norm_grads + w * 4 * D;
-    memset(d_delta, 0, D * sizeof *d_delta);
-    for (size_t t = 0; t < T; t++, at += D)
-        for (size_t d = 0; fire[t] && d < D; d++)
-            d_delta[d] += b->pass->d_y[at + d] * b->layer->older[at + d];
-}
-
-// d_y of a generation's layer output: the residual gradient as newer generations weigh it, for the open one
-// plus the retain term.
-static void output_gradient_window(void *context, size_t w) {
-    const backward *b = context;
-    const reef_config *config = b->pass->config;
-    size_t count = (size_t)config->context * config->d_model, at = w * count;
-    memcpy(b->pass->d_y + at, b->pass->d_x + at, count * sizeof(float));
-    for (size_t newer = b->net->gen_count - 1; newer > b->g; newer--) weigh_gradient(b, newer, w);
-    if (b->g == 0 || !b->net->gens[b->g]->open) return;
-    bool retain = w >= b->batch->windows - b->batch->retain_windows;
-    if (retain) reef_axpy(count, b->pass->d_y + at, 1.0f, b->layer->retain_d_y + at);
-    if (b->open->weights.delta_older[b->l] != NULL) older_gradient_window(b, w);
-}
-
-// In window order.
-static void reduce_older(const backward *b) {
-    size_t D = b->pass->config->d_model;
-    float *d_delta = b->open->grads.delta_older[b->l];
-    for (size_t w = 0; d_delta != NULL && w < b->batch->windows; w++)
-        reef_axpy(D, d_delta, 1.0f, b->pass->norm_grads + w * 4 * D);
-}
-
-static void experts_window(void *context, size_t w) {
-    const backward *b = context;
-    const reef_config *config = b->pass->config;
-    reef_expert_shape shape = reef_gen_expert_shape(config, b->l);
-    size_t D = shape.D, P = shape.P, T = config->context, row = w * T,
-           at = row * reef_expert_hidden_values(&shape);
-    if (!b->pass->piece_active[w]) return;
-    reef_pass_peer *peer = &b->pass->peers[b->g][b->l];
-    bool open = b->net->gens[b->g]->open;
-    reef_experts_backward(&shape, T, b->pass->d_norm + row * D, peer->d_gate + row * P,
-                          open ? peer->factors + row * P * reef_expert_vectors(&shape) : NULL,
-                          b->pass->d_y + row * D, peer->hidden + at, peer->tape.indices + row * P,
-                          peer->tape.gate + row * P, &b->net->gens[b->g]->peers[b->l].rows,
-                          reef_batch_fire(b->batch, config, b->g, w));
-}
-
-static void update_experts(backward *b, const reef_pass_update *update) {
-    const reef_config *config = b->pass->config;
-    reef_expert_shape shape = reef_gen_expert_shape(config, b->l);
-    reef_pass_peer *tape = &b->pass->peers[b->g][b->l];
-    reef_peer *peer = &b->open->peers[b->l];
-    const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
-    double start = reef_seconds();
-    reef_expert_pairs_sort(&b->pass->pairs, b->workers, b->rows, shape.P, tape->tape.indices, fire);
-    reef_expert_update expert_update = {
-        .adam = update->adam,
-        .average_rate = update->average_rate,
-        .clip = update->clip,
-        .flags = update->freeze == NULL
-                     ? peer->flags
-                     : update->freeze(update->freeze_context, b->l, &b->pass->pairs),
-        .dirty = peer->dirty,
-        .usage = peer->usage,
-        .squares = update->squares == NULL ? NULL : update->squares[b->l],
-    };
-    if (update->pulls != NULL) expert_update.pull = update->pulls[b->l];
-    reef_experts_update(b->workers, &shape, peer->experts, &peer->moments, &b->pass->pairs,
-                        b->layer->norm2, b->pass->d_y, tape->tape.gate, tape->factors,
-                        &expert_update);
-    b->pass->seconds_update += reef_seconds() - start;
-}
-
-static void peer_generation(backward *b, const reef_pass_update *update) {
-    reef_pass *pass = b->pass;
-    reef_gen *gen = b->net->gens[b->g];
-    if (!reef_pass_activate(pass, b->batch, b->g)) return;
-    if (gen->open) memset(pass->piece_active, 1, b->batch->windows);
-    reef_pass_peer *tape = &pass->peers[b->g][b->l];
-    reef_router_shape shape = reef_gen_shape(pass->config, gen->info.side);
-    double start = reef_seconds();
-    reef_workers_run(b->workers, b->batch->windows, output_gradient_window, b);
-    if (gen->open) reduce_older(b);
-    reef_pass_run_experts(pass, b->net, b->workers, b->batch, b->g, b->l, experts_window, b);
-    double routed = reef_seconds();
-    bool train = gen->open && !gen->queries_frozen;
-    reef_router_backward(&shape,
-                         gen->queries_frozen ? &gen->folded[b->l] : &gen->weights.routers[b->l],
-                         train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
-                         b->layer->norm2, pass->piece_active, &tape->tape, tape->d_gate,
-                         pass->d_norm, gen->open ? &gen->grads.routers[b->l] : NULL);
-    pass->seconds_experts += routed - start;
-    pass->seconds_router += reef_seconds() - routed;
-    if (gen->open && !update->freeze_experts) update_experts(b, update);
-}
-
 static void dense_ffw_window(void *context, size_t w) {
-    const backward *b = context;
+    const reef_backward *b = context;
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
     const reef_block *block = &b->net->gens[0]->weights.blocks[b->l];
@@ -354,7 +234,7 @@ static void dense_ffw_window(void *context, size_t w) {
         unadapt_window(b, w, &into, b->pass->d_norm + row * D, in, b->layer->norm2 + row * D);
 }
 
-static void dense_ffw(backward *b) {
+static void dense_ffw(reef_backward *b) {
     const reef_config *config = b->pass->config;
     reef_workers_run(b->workers, b->batch->windows, dense_ffw_window, b);
     if (!b->first) {
@@ -374,7 +254,7 @@ static void dense_ffw(backward *b) {
 }
 
 static void moe_window(void *context, size_t w) {
-    const backward *b = context;
+    const reef_backward *b = context;
     reef_moe_shape shape = reef_gen_moe_shape(b->pass->config);
     size_t at = w * shape.T * shape.D;
     reef_moe_backward(&shape, &b->net->gens[0]->weights.blocks[b->l].moe, &b->layer->moe, w,
@@ -382,7 +262,7 @@ static void moe_window(void *context, size_t w) {
 }
 
 // Where its experts did not choose, the mixture stands still.
-static void moe(backward *b) {
+static void moe(reef_backward *b) {
     reef_moe_shape shape = reef_gen_moe_shape(b->pass->config);
     reef_workers_run(b->workers, b->batch->windows, moe_window, b);
     if (b->layer->moe.chosen)
@@ -390,7 +270,7 @@ static void moe(backward *b) {
                            b->layer->norm2);
 }
 
-static void ffw(backward *b, const reef_pass_update *update) {
+static void ffw(reef_backward *b, const reef_pass_update *update) {
     switch (reef_layer_ffw(b->pass->config, b->l)) {
     case REEF_FFW_DENSE:
         dense_ffw(b);
@@ -399,7 +279,7 @@ static void ffw(backward *b, const reef_pass_update *update) {
         moe(b);
         break;
     default:
-        for (b->g = 0; b->g < b->net->gen_count; b->g++) peer_generation(b, update);
+        reef_backward_experts(b, update);
     }
 }
 
@@ -408,7 +288,7 @@ static void ffw(backward *b, const reef_pass_update *update) {
 // From d_x (of the block's output) and d_norm (of norm2) to d_x of the block's input. d_mid keeps the
 // gradient of x_mid, which w_out's gradient needs.
 static void attend_window(void *context, size_t w) {
-    const backward *b = context;
+    const reef_backward *b = context;
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context, A = config->attention_heads, row = w * T;
     reef_pass *pass = b->pass;
@@ -435,7 +315,7 @@ static void attend_window(void *context, size_t w) {
                              layer->norm1_mean + row, layer->norm1_rstd + row, block->norm1_scale);
 }
 
-static void attend(backward *b) {
+static void attend(reef_backward *b) {
     reef_workers_run(b->workers, b->batch->windows, attend_window, b);
     if (!b->first) {
         adapted qkv = adapted_qkv(b), out = adapted_out(b);
@@ -459,7 +339,7 @@ static void attend(backward *b) {
 
 // Table `back` holds the token that many places before one.
 static void embed_table(void *context, size_t back) {
-    const backward *b = context;
+    const reef_backward *b = context;
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context;
     size_t each = reef_token_bytes(config);
@@ -472,7 +352,7 @@ static void embed_table(void *context, size_t back) {
     }
 }
 
-static void embed_positions(const backward *b) {
+static void embed_positions(const reef_backward *b) {
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context;
     float *d_position = b->open->grads.position;
@@ -485,7 +365,7 @@ static void embed_positions(const backward *b) {
 }
 
 // On old data the deltas of the embeddings are held down too.
-static void retain_embedding(const backward *b, size_t w) {
+static void retain_embedding(const reef_backward *b, size_t w) {
     const reef_config *config = b->pass->config;
     size_t D = config->d_model, T = config->context;
     const uint8_t *tokens = b->batch->tokens + w * T * reef_token_bytes(config);
@@ -503,7 +383,7 @@ static void retain_embedding(const backward *b, size_t w) {
     reef_axpy(T * D, b->pass->d_x + w * T * D, 1.0f, share);
 }
 
-static void embed(backward *b) {
+static void embed(reef_backward *b) {
     const reef_config *config = b->pass->config;
     for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
         retain_embedding(b, w);
@@ -517,7 +397,7 @@ void reef_pass_backward(reef_pass *pass,
                         const reef_batch *batch,
                         const reef_pass_update *update) {
     assert(net->gen_count > 0 && pass->training && batch->weight != NULL);
-    backward b = {
+    reef_backward b = {
         .pass = pass,
         .net = net,
         .batch = batch,

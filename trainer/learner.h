@@ -1,29 +1,29 @@
 // The inside of a reef_trainer, shared by the files that make it up:
 //
-//   trainer.c   the public handle: open, close
-//   pool_init.c a new pool
-//   kernels_used.c  which arithmetic it was trained with last
-//   feed.c      bytes of a source are accepted
-//   commit.c    all of it as one transaction
-//   snapshots.c a snapshot along with that
-//   by_command.c  the open generation is sealed, or grows
-//   freeze.c    experts that stay as they are
+//   trainer.c         the public handle: open, close
+//   pool_init.c       a new pool
+//   kernels_used.c    which arithmetic it was trained with last
+//   feed.c            bytes of a source are accepted
+//   commit.c          all of it as one transaction
+//   snapshots.c       a snapshot along with that
+//   by_command.c      the open generation is sealed, or grows
+//   freeze.c          experts that stay as they are
 //   trainer_status.c  what it says of itself
-//   stream.c    from accepted bytes to batches: hold back, recognise, train
-//   step.c      one batch: forward, backward, optimiser
-//   prequential.c  the loss before training, by source
-//   mark.c      lines of the stream that mark a boundary
-//   policy.c    when and by how much the pool grows
-//   start.c     how a generation begins where more than random values are asked for
-//   branch.c    the open generation begins as a copy of a sealed one
-//   trial.c     whether that learns the new data better
-//   recycle.c   experts that nothing chooses begin anew
-//   growth.c    seal a generation, open the next, grow, freeze
-//   gate_fit.c  fit the open generation's gate
-//   aside.c     records beside training, with a commit or between two
-//   consolidate.c  several sealed generations give way to one (distil.h)
-//   state.c     everything of a commit that is not a generation
-//   strategy*.c what the rivals of generations do instead (strategy.h)
+//   stream.c          from accepted bytes to batches: hold back, recognise, train
+//   step.c            one batch: forward, backward, optimiser
+//   prequential.c     the loss before training, by source
+//   mark.c            lines of the stream that mark a boundary
+//   policy.c          when and by how much the pool grows
+//   start.c           how a generation begins where more than random values are asked for
+//   branch.c          the open generation begins as a copy of a sealed one
+//   trial.c           whether that learns the new data better
+//   recycle.c         experts that nothing chooses begin anew
+//   growth.c          seal a generation, open the next, grow
+//   gate_fit.c        fit the open generation's gate
+//   aside.c           records beside training, with a commit or between two
+//   consolidate.c     several sealed generations give way to one (distil.h)
+//   state.c           everything of a commit that is not a generation
+//   strategy*.c       what the rivals of generations do instead (strategy.h)
 #ifndef REEF_LEARNER_H
 #define REEF_LEARNER_H
 
@@ -405,7 +405,6 @@ void reef_state_forget_history(reef_trainer *trainer);
 REEF_MUST_CHECK reef_status
 reef_state_event(reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...)
     __attribute__((format(printf, 4, 5)));
-uint64_t reef_unix_ms(void);
 
 // series.c
 

@@ -9,6 +9,7 @@
 #define REEF_MODEL_INSIDE_H
 
 #include "adapter.h"
+#include "clock.h"
 #include "experts.h"
 #include "ffw.h"
 #include "merged.h"
@@ -276,11 +277,19 @@ REEF_MUST_CHECK reef_status reef_pass_forward(reef_pass *pass,
 
 // Shared by forward.c and backward.c.
 
+/** Memory for what generation g leaves, where it has none yet. */
+REEF_MUST_CHECK reef_status reef_pass_prepare_generation(reef_pass *pass,
+                                                         const reef_gen *gen,
+                                                         size_t g,
+                                                         reef_error *err);
+
 /** (T) of window `window`: where generation g takes part; NULL for generation 0, which always does. */
 const uint8_t *reef_batch_fire(const reef_batch *batch,
                                const reef_config *config,
                                size_t g,
                                size_t window);
+/** Is window `window` old data, of the retain term? */
+bool reef_batch_retains(const reef_batch *batch, size_t window);
 /** Set piece_active to the windows in which generation g fires at all; false when in none. */
 bool reef_pass_activate(reef_pass *pass, const reef_batch *batch, size_t g);
 /** x[t] += the embeddings of token t and of those before it in its window. */
@@ -326,8 +335,5 @@ void reef_pass_backward(reef_pass *pass,
                         reef_workers *workers,
                         const reef_batch *batch,
                         const reef_pass_update *update);
-
-/** Seconds of a monotonic clock, for the time shares in status and bench. */
-double reef_seconds(void);
 
 #endif
