@@ -1,6 +1,7 @@
 // A generation as a file: its records and nothing else; whatever keeps it from being written leaves nothing of it.
-#include "small_disk.h"
 #include "transfer.h"
+
+#include "small_disk.h"
 
 #include <sys/file.h>
 #include <sys/stat.h>
