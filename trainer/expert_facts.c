@@ -1,4 +1,4 @@
-// Single experts for people: what their rows are like, and where a text uses one of them.
+// Single experts for people: what their rows are like.
 #include "model.h"
 #include "vector.h"
 
