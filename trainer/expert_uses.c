@@ -102,7 +102,8 @@ reef_status reef_model_expert_uses(reef_model *model,
                                    reef_expert_visit visit,
                                    void *context,
                                    reef_error *err) {
-    if (model->vector != NULL || model->layer != NULL) return reef_model_refuse_text(model, err);
+    reef_status status = reef_model_check_text(model, bytes, count, err);
+    if (status != REEF_OK) return status;
     reef_firing firing = {0};
     watched w = {model,
                  generation,
@@ -110,20 +111,19 @@ reef_status reef_model_expert_uses(reef_model *model,
                  expert,
                  calloc(model->stride, sizeof *w.scores),
                  calloc(model->stride, sizeof *w.activations)};
-    reef_status status = check_expert(&model->net, generation, layer, expert, err);
+    status = check_expert(&model->net, generation, layer, expert, err);
     if (status == REEF_OK && (w.scores == NULL || w.activations == NULL))
         status = reef_fail(err, REEF_NO_MEMORY, "no memory to watch an expert");
     if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
     model->pass.on_experts = on_experts;
     model->pass.on_experts_context = &w;
     const uint8_t *fire = model->fire + generation * model->stride;
-    for (size_t at = 0; status == REEF_OK && at < count; at += model->stride) {
-        size_t tokens = count - at < model->stride ? count - at : model->stride;
-        const uint8_t *next = at + tokens < count ? bytes + at + tokens : NULL;
-        status = reef_model_run(model, &firing, bytes + at, tokens, next, err);
+    size_t each = reef_token_bytes(&model->net.config), all = count / each;
+    for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
+        status = reef_model_run_piece(model, &firing, bytes, all, at, &tokens, err);
         for (size_t t = 0; status == REEF_OK && t < tokens; t++)
             if ((generation == 0 || fire[t]) && w.scores[t] != 0.0)
-                visit(context, at + t, w.scores[t], w.activations[t]);
+                visit(context, (at + t) * each, w.scores[t], w.activations[t]);
     }
     model->pass.on_experts = NULL;
     reef_firing_release(&firing);

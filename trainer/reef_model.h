@@ -202,14 +202,16 @@ REEF_API REEF_MUST_CHECK reef_status reef_expert_facts_read(reef_txn *txn,
                                                             reef_expert_facts *out,
                                                             reef_error *err);
 
-/** Byte `at` of a text chose an expert, with `score` (of all heads together); its neuron said `activation`. */
+/** The token that begins with byte `at` of a text chose an expert, with `score` (of all heads together); its neuron
+ *  said `activation`. */
 typedef void (*reef_expert_visit)(void *context, size_t at, double score, double activation);
 
 /**
  * Where a text, read as one stream with gates carried along, uses one expert: what it adds to the token of byte
  * `at` is score * activation * w_up. Visited in order.
  *
- * Errors: NOT_FOUND no such generation, layer or expert in this state; INVALID no language model.
+ * Errors: NOT_FOUND no such generation, layer or expert in this state; INVALID no language model, or what
+ * reef_tokens_check says.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_expert_uses(reef_model *model,
                                                             uint32_t generation,
