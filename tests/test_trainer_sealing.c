@@ -29,16 +29,6 @@ static int setup(void **state) {
 
 #define LOGIT_BYTES LIFELONG_LOGIT_BYTES
 
-static reef_generation generation_of(const lifelong *f, uint32_t g) {
-    reef_error err;
-    reef_txn *txn = NULL;
-    reef_generation info;
-    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_generation_read(txn, g, &info, &err), &err);
-    reef_txn_abort(txn);
-    return info;
-}
-
 // Rows of 3 * 16 values: 512 of them as floats are the most that fit a block, whatever their type.
 #define GLU_BLOCK_ROWS 512
 
@@ -61,13 +51,6 @@ static void assert_rows_are_stored_as(const lifelong *f, uint32_t g, reef_dtype 
     }
     reef_txn_abort(txn);
     assert_int_equal(generation_of(f, g).dtype, dtype);
-}
-
-static void assert_sound(const lifelong *f) {
-    reef_error err;
-    reef_check_report report;
-    ok(reef_store_check(f->store, NULL, NULL, &report, &err), &err);
-    assert_int_equal(report.damaged, 0);
 }
 
 static void a_rounded_generation_is_exact_from_then_on(void **state) {
