@@ -79,7 +79,7 @@ static void print_rival(const peer_plan *plan, const peer_findings *f) {
     static const int PASS_OF[RIVAL_ROW_COUNT] = {PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD,
                                                  PASS_STEP};
     cli_table *table = cli_table_new("<>>", HEADING);
-    for (size_t row = 0; row < RIVAL_ROW_COUNT; row++) {
+    for (bench_rival_row row = 0; row < RIVAL_ROW_COUNT; row++) {
         cli_table_cell(table, "%s", PASS_NAMES[PASS_OF[row]]);
         double rate = layer->rival_median.tokens_per_s[row];
         cli_table_cell(table, "%s", cli_count((uint64_t)rate, words));
