@@ -1,7 +1,8 @@
-"""Layers in and out: safetensors and .npy files, and PEER layers that PyTorch trained.
+"""Models and layers in and out: safetensors and .npy files, and PEER layers that PyTorch trained.
 
-A file or directory holds one generation: w_down, w_up, with glu w_gate, sub_keys_a, sub_keys_b, w_query, what there
-is of batch norm or its folded query_bias, and usage_count and usage_score, all as in reef/reef.h.
+Of a layer, a file or directory holds one generation: w_down, w_up, with glu w_gate, sub_keys_a, sub_keys_b, w_query,
+what there is of batch norm or its folded query_bias, and usage_count and usage_score, all as in reef/reef.h. Arrays of
+whole models, which `reef export model` writes and `reef init --from` takes, are those of docs/FORMAT.md.
 """
 
 import json
@@ -14,6 +15,8 @@ from .pool import create_layer, expert_ids
 
 _TYPES = {"F32": np.float32, "F64": np.float64, "U64": np.uint64, "F16": np.float16, "I64": np.int64, "U8": np.uint8}
 _BF16 = "BF16"  # the upper half of a float: NumPy has no such type
+_HALVES = "bf16"  # the metadata that names arrays which were
+_METADATA = "metadata.json"  # beside the .npy files of a directory
 _NORM = ("bn_scale", "bn_shift", "bn_mean", "bn_var")
 _EPSILON = np.float32(1e-5)  # that batch norm adds to the variance
 
@@ -21,16 +24,51 @@ _EPSILON = np.float32(1e-5)  # that batch norm adds to the variance
 # ---- files ---------------------------------------------------------------------------------------
 
 
-def write_safetensors(path, arrays, metadata=None):
-    """Arrays by name, in the safetensors format."""
-    header, at, parts = {}, 0, []
-    if metadata:
-        header["__metadata__"] = {name: str(value) for name, value in metadata.items()}
+def write_arrays(path, arrays, metadata=None):
+    """Arrays by name, and metadata, which is text by name, to ``path``: a file in the safetensors format where it ends
+    in .safetensors, else a new directory with one .npy file for each array, and metadata.json.
+
+    Arrays that ``metadata["bf16"]`` names, as ``read_arrays`` left it, become BF16 again in a file of safetensors.
+    """
+    path, texts = os.fspath(path), {name: str(value) for name, value in (metadata or {}).items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, array in arrays.items():
-        array = np.ascontiguousarray(array)
-        code = next((code for code, kind in _TYPES.items() if array.dtype == kind), None)
-        if code is None:
+        if _code(array) is None:
             raise InvalidError(f"{name} is of {array.dtype}, which is not written; give one of {', '.join(_TYPES)}")
+    if path.endswith(".safetensors"):
+        _write_safetensors(path, arrays, texts)
+    else:
+        _write_directory(path, arrays, texts)
+
+
+def read_arrays(path):
+    """(arrays by name, metadata) of a safetensors file, or of a directory of .npy files.
+
+    NumPy has no BF16: such tensors become float32, and ``metadata["bf16"]`` is the JSON list of their names.
+    """
+    path = os.fspath(path)
+    return _read_directory(path) if os.path.isdir(path) else _read_safetensors(path)
+
+
+def _code(array):
+    return next((code for code, kind in _TYPES.items() if array.dtype == kind), None)
+
+
+def _is_texts(value):
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+# ---- a file of safetensors ----
+
+
+def _write_safetensors(path, arrays, metadata):
+    metadata = dict(metadata)
+    halved = _names_of_halves(metadata.pop(_HALVES, "[]"))
+    header, at, parts = {"__metadata__": metadata} if metadata else {}, 0, []
+    for name, array in arrays.items():
+        code = _code(array)
+        if name in halved and array.dtype == np.float32:
+            code, array = _BF16, _halve(name, array)
         header[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
         parts.append(array)
         at += array.nbytes
@@ -42,15 +80,30 @@ def write_safetensors(path, arrays, metadata=None):
             file.write(array.tobytes())
 
 
-def read_safetensors(path):
-    """(arrays by name, metadata) of a file in the safetensors format; BF16 becomes float32."""
+def _names_of_halves(text):
+    try:
+        names = json.loads(text)
+        return set(names)
+    except (ValueError, TypeError) as reason:
+        raise InvalidError(f"metadata {_HALVES} is '{text}', but must be a JSON list of names of arrays") from reason
+
+
+def _halve(name, array):
+    bits = array.view(np.uint32)
+    if (bits & 0xFFFF).any():
+        raise InvalidError(f"{name} has values that BF16 cannot hold, and metadata {_HALVES} names it: round it, or "
+                           "take its name out")
+    return (bits >> 16).astype(np.uint16)
+
+
+def _read_safetensors(path):
     with open(path, "rb") as file:
         data = file.read()
     size = int.from_bytes(data[:8], "little")
     try:
         header = json.loads(data[8:8 + size])
         metadata = header.pop("__metadata__", {})
-        body, arrays = data[8 + size:], {}
+        body, arrays, halved = data[8 + size:], {}, []
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
             if entry["dtype"] not in (*_TYPES, _BF16):
@@ -61,18 +114,73 @@ def read_safetensors(path):
             flat = np.frombuffer(body[begin:end], _TYPES.get(entry["dtype"], np.uint16))
             if entry["dtype"] == _BF16:
                 flat = (flat.astype(np.uint32) << 16).view(np.float32)
+                halved.append(name)
             arrays[name] = flat.reshape(entry["shape"]).copy()
+        if not _is_texts(metadata):
+            raise ValueError("its metadata is not text by name")
     except InvalidError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as reason:
         raise CorruptError(f"{path} is no file in the safetensors format: {reason}") from reason
+    return arrays, {**metadata, _HALVES: json.dumps(halved)} if halved else metadata
+
+
+# ---- a directory of .npy files ----
+
+
+def _write_directory(path, arrays, metadata):
+    for name in arrays:
+        if not name or name.startswith(".") or "/" in name or "\0" in name:
+            raise InvalidError(f"'{name}' cannot be the name of a file in {path}; a .safetensors file takes any name")
+    os.mkdir(path)
+    for name, array in arrays.items():
+        np.save(os.path.join(path, name + ".npy"), array)
+    with open(os.path.join(path, _METADATA), "w", encoding="utf-8") as file:
+        json.dump(metadata, file, indent=1)
+
+
+def _read_directory(path):
+    arrays, metadata = {}, {}
+    for entry in sorted(os.listdir(path)):
+        if entry == _METADATA:
+            metadata = _read_metadata(os.path.join(path, entry))
+        elif entry.endswith(".npy"):
+            arrays[entry[:-4]] = _read_npy(os.path.join(path, entry))
+        else:
+            raise InvalidError(f"{path} has {entry}, which is no .npy file: give a directory of .npy files and "
+                               f"{_METADATA} alone")
+    if not arrays:
+        raise InvalidError(f"{path} is a directory without .npy files; give one that has them, or a .safetensors file")
     return arrays, metadata
 
 
+def _read_metadata(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            metadata = json.load(file)
+        if not _is_texts(metadata):
+            raise ValueError("it is not text by name")
+    except ValueError as reason:
+        raise CorruptError(f"{path} is no metadata of arrays: {reason}") from reason
+    return metadata
+
+
+def _read_npy(path):
+    with open(path, "rb") as file:
+        try:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+            if file.read(1):
+                raise ValueError("there are bytes after the array")
+        except (ValueError, EOFError) as reason:
+            raise CorruptError(f"{path} is no .npy file: {reason}") from reason
+    return array
+
+
+# ---- layers --------------------------------------------------------------------------------------
+
+
 def save(layer, path, generation=None):
-    """Write one generation (None: the last) to ``path``: a safetensors file where it ends so, else a new directory
-    with one .npy file for each array.
-    """
+    """Write one generation (None: the last) to ``path``, as ``write_arrays`` does."""
     number = layer.info.generations - 1 if generation is None else generation
     arrays = {}
     for name in ("w_down", "w_up", "w_gate", "sub_keys_a", "sub_keys_b", "w_query", "query_bias") + _NORM:
@@ -81,24 +189,14 @@ def save(layer, path, generation=None):
         except MissingError:
             continue  # not of this kind of layer
     arrays["usage_count"], arrays["usage_score"] = layer.usage(number)
-    info, path = layer.info, os.fspath(path)
-    about = {"reef": "layer", "expert": info.expert, "score": info.score, "heads": info.heads, "topk": info.topk,
-             "generation": number}
-    if path.endswith(".safetensors"):
-        write_safetensors(path, arrays, about)
-        return
-    os.mkdir(path)
-    for name, array in arrays.items():
-        np.save(os.path.join(path, name + ".npy"), array)
+    info = layer.info
+    write_arrays(path, arrays, {"reef": "layer", "expert": info.expert, "score": info.score, "heads": info.heads,
+                                "topk": info.topk, "generation": number})
 
 
 def load(path):
-    """Arrays by name that ``save`` wrote, or that lie in a safetensors file or a directory of .npy files."""
-    path = os.fspath(path)
-    if not os.path.isdir(path):
-        return read_safetensors(path)[0]
-    names = sorted(name[:-4] for name in os.listdir(path) if name.endswith(".npy"))
-    return {name: np.load(os.path.join(path, name + ".npy")) for name in names}
+    """Arrays by name that ``save`` wrote, or that others left in a safetensors file or a directory of .npy files."""
+    return read_arrays(path)[0]
 
 
 def restore(layer, arrays):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,13 @@ def test_interchange(programs, tmp_path, monkeypatch):
     reef.create_layer("pool", 8, side=16).close()
     exec(compile(programs[3], DOCUMENT, "exec"), {})
     assert os.path.exists("layer.safetensors") and os.path.isdir("arrays")
+
+
+def test_models_as_arrays(programs, tmp_path, monkeypatch):
+    program = os.environ.get("REEF_PROGRAM") or pytest.skip("REEF_PROGRAM names no reef program")
+    monkeypatch.chdir(tmp_path)
+    for words in (["init", "pool", "--size", "small", "--no-probe"], ["export", "model", "pool", "model.safetensors"]):
+        subprocess.run([program, *words], check=True, capture_output=True)
+    exec(compile(programs[4], DOCUMENT, "exec"), {})
+    assert os.path.exists("model/block0.w_up.npy") and os.path.exists("model/metadata.json")
+    subprocess.run([program, "init", "again", "--from", "back.safetensors"], check=True, capture_output=True)

@@ -33,7 +33,9 @@ def test_a_layer_goes_out_and_comes_back(tmp_path, name, sealed):
         layer.commit()
         interchange.save(layer, tmp_path / name, generation=0)
         y, w_up, counts = layer.forward(x, generations=1), layer.read("w_up", 0), layer.usage(0)[0]
-    arrays = interchange.load(tmp_path / name)
+    arrays, metadata = interchange.read_arrays(tmp_path / name)
+    assert metadata == {"reef": "layer", "expert": "glu", "score": "softmax", "heads": "2", "topk": "3",
+                        "generation": "0"}
     assert np.array_equal(arrays["w_up"], w_up) and np.array_equal(arrays["usage_count"], counts)
     assert counts.sum() == 10 * 75 * 6
     assert ("query_bias" in arrays) == sealed and ("bn_mean" in arrays) == (not sealed)
@@ -46,61 +48,143 @@ def test_a_layer_goes_out_and_comes_back(tmp_path, name, sealed):
 
 def test_safetensors_are_what_the_format_says(tmp_path):
     path = tmp_path / "file.safetensors"
-    interchange.write_safetensors(path, {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "none": np.zeros((0, 4))},
-                                  {"kind": "test"})
+    interchange.write_arrays(path, {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "none": np.zeros((0, 4))},
+                             {"kind": "test"})
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     assert size % 8 == 0 and data[8:9] == b"{" and len(data) == 8 + size + 24
     assert np.array_equal(np.frombuffer(data[-24:], "<f4"), np.arange(6))
-    arrays, metadata = interchange.read_safetensors(path)
+    arrays, metadata = interchange.read_arrays(path)
     assert metadata == {"kind": "test"} and arrays["a"].shape == (2, 3) and arrays["none"].shape == (0, 4)
     for wrong in (b"", data[:-1], data[:20], b"\xff" * 40, (2).to_bytes(8, "little") + b"[]"):
         path.write_bytes(wrong)
         with pytest.raises(reef.CorruptError, match="safetensors"):
-            interchange.read_safetensors(path)
-    with pytest.raises(reef.InvalidError, match="int8"):
-        interchange.write_safetensors(path, {"a": np.zeros(3, np.int8)})
+            interchange.read_arrays(path)
 
 
-def test_bytes_and_halves_of_floats_are_read(tmp_path):
+def test_bytes_and_halves_of_floats_go_through_both(tmp_path):
     values = np.array([[1.0, -2.5], [0.15625, 3e8]], np.float32)  # the last is no bf16
     halves = (values.view(np.uint32) >> 16).astype(np.uint16)
-    interchange.write_safetensors(tmp_path / "file", {"flags": np.array([0, 1, 1], np.uint8), "rows": halves.view(np.float16)})
-    data = (tmp_path / "file").read_bytes()
+    path = tmp_path / "file.safetensors"
+    interchange.write_arrays(path, {"flags": np.array([0, 1, 1], np.uint8), "rows": halves.view(np.float16)})
+    data = path.read_bytes()
     size = int.from_bytes(data[:8], "little") + 1  # a letter more
-    (tmp_path / "file").write_bytes(size.to_bytes(8, "little") + data[8:].replace(b'"F16"', b'"BF16"'))
-    arrays, _ = interchange.read_safetensors(tmp_path / "file")
+    path.write_bytes(size.to_bytes(8, "little") + data[8:].replace(b'"F16"', b'"BF16"'))
+    arrays, metadata = interchange.read_arrays(path)
     assert arrays["flags"].dtype == np.uint8 and arrays["flags"].tolist() == [0, 1, 1]
     assert arrays["rows"].dtype == np.float32 and arrays["rows"].shape == (2, 2)
     assert arrays["rows"][0].tolist() == [1.0, -2.5] and arrays["rows"][1, 0] == 0.15625
     assert 0 < abs(arrays["rows"][1, 1] / 3e8 - 1) < 2 ** -7
+    assert metadata == {"bf16": '["rows"]'}
+    interchange.write_arrays(tmp_path / "arrays", arrays, metadata)
+    interchange.write_arrays(tmp_path / "again.safetensors", *interchange.read_arrays(tmp_path / "arrays"))
+    again = (tmp_path / "again.safetensors").read_bytes()
+    assert b'"BF16"' in again and b"__metadata__" not in again and again[-8:] == halves.tobytes()
+    with pytest.raises(reef.InvalidError, match="rows has values that BF16 cannot hold"):
+        interchange.write_arrays(path, {**arrays, "rows": values}, metadata)
+    with pytest.raises(reef.InvalidError, match="JSON list"):
+        interchange.write_arrays(path, arrays, {"bf16": "rows"})
 
 
-def test_a_language_model_is_read_and_written(tmp_path):
+def test_arrays_that_no_file_holds_are_refused(tmp_path):
+    for path in (tmp_path / "file.safetensors", tmp_path / "arrays"):
+        with pytest.raises(reef.InvalidError, match="int8"):
+            interchange.write_arrays(path, {"a": np.zeros(3, np.int8)})
+    for name in ("", ".hidden", "to/there"):
+        with pytest.raises(reef.InvalidError, match="name of a file"):
+            interchange.write_arrays(tmp_path / "arrays", {name: np.zeros(3, np.float32)})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_of_other_things_is_refused(tmp_path):
+    path = tmp_path / "arrays"
+    with pytest.raises(FileNotFoundError, match="arrays"):
+        interchange.read_arrays(path)
+    path.mkdir()
+    with pytest.raises(reef.InvalidError, match="without .npy files"):
+        interchange.read_arrays(path)
+    with pytest.raises(FileExistsError, match="arrays"):
+        interchange.write_arrays(path, {"a": np.zeros(3, np.float32)})
+    np.save(path / "a.npy", np.arange(3))
+    whole = (path / "a.npy").read_bytes()
+    assert interchange.read_arrays(path)[0]["a"].tolist() == [0, 1, 2]
+    for wrong in (b"", whole[:-1], whole + b"\0", b"PK" + whole[2:]):
+        (path / "a.npy").write_bytes(wrong)
+        with pytest.raises(reef.CorruptError, match="a.npy is no .npy file"):
+            interchange.read_arrays(path)
+    (path / "a.npy").write_bytes(whole)
+    for wrong in ("", "[]", '{"step": 3}'):
+        (path / "metadata.json").write_text(wrong, encoding="utf-8")
+        with pytest.raises(reef.CorruptError, match="metadata.json"):
+            interchange.read_arrays(path)
+    (path / "metadata.json").unlink()
+    (path / "notes.txt").touch()
+    with pytest.raises(reef.InvalidError, match="notes.txt, which is no .npy file"):
+        interchange.read_arrays(path)
+
+
+@pytest.fixture
+def reef_program(tmp_path):
     program = os.environ.get("REEF_PROGRAM") or pytest.skip("REEF_PROGRAM names no reef program")
 
-    def run(*words):
+    def run(*words, code=0):
         done = subprocess.run([program, *words], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 else done.stderr
 
-    run("init", "one.pool", "--layers", "1", "--d-model", "16", "--attention-heads", "2", "--context", "16", "--heads", "1",
-        "--topk", "2", "--d-key", "8", "--side", "4")
-    (tmp_path / "text").write_text("".join(f"{i}\n" for i in range(400)), encoding="utf-8")
-    run("export", "model", "one.pool", "one.safetensors")
-    arrays, metadata = interchange.read_safetensors(tmp_path / "one.safetensors")
+    return run
+
+
+@pytest.fixture
+def exported(tmp_path, reef_program):
+    """A model of a sealed generation with half floats and an open one, whose file is one.safetensors."""
+    for name, step in (("text", 1), ("more", 7)):
+        (tmp_path / name).write_text("".join(f"{i * step}\n" for i in range(400)), encoding="utf-8")
+    reef_program("init", "one.pool", "--layers", "1", "--d-model", "16", "--attention-heads", "2", "--context", "16",
+                 "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4", "--side-new", "4", "--gate", "off",
+                 "--seal-dtype", "bf16")
+    reef_program("train", "one.pool", "text")
+    reef_program("seal", "one.pool")
+    reef_program("train", "one.pool", "more")
+    reef_program("export", "model", "one.pool", "one.safetensors")
+    return interchange.read_arrays(tmp_path / "one.safetensors")
+
+
+def evaluate(run, pool):
+    """The figures, and those of the first generation, with all their digits."""
+    return [json.loads(run("eval", pool, "text", "--json", *of))["files"] for of in ([], ["--as-of", "0"])]
+
+
+def test_a_language_model_goes_through_npy_and_back(tmp_path, reef_program, exported):
+    arrays, metadata = exported
     assert arrays["block0.w_up"].shape == (16, 16) and arrays["block0.usage_count"].dtype == np.int64
-    interchange.write_safetensors(tmp_path / "same.safetensors", arrays, metadata)
-    interchange.write_safetensors(tmp_path / "other.safetensors", {**arrays, "head": 2 * arrays["head"]}, metadata)
-    losses = []
-    for name in ("one", "same", "other"):
-        if name != "one":
-            run("init", f"{name}.pool", "--from", f"{name}.safetensors")
-        losses.append(json.loads(run("eval", f"{name}.pool", "text", "--json"))["files"][0]["bits"])
-    assert losses[0] == losses[1] != losses[2]
-    run("export", "model", "same.pool", "again.safetensors")
-    again, _ = interchange.read_safetensors(tmp_path / "again.safetensors")
+    assert metadata["bf16"] == '["block0.w_down", "block0.w_up"]'
+    interchange.write_arrays(tmp_path / "arrays", arrays, metadata)
+    assert np.array_equal(np.load(tmp_path / "arrays" / "block0.w_up.npy"), arrays["block0.w_up"])
+    there, about = interchange.read_arrays(tmp_path / "arrays")
+    assert about == metadata and there.keys() == arrays.keys()
+    interchange.write_arrays(tmp_path / "same.safetensors", there, about)
+    open_head = {"generation1.delta_head": 2 * there["generation1.delta_head"]}
+    interchange.write_arrays(tmp_path / "other.safetensors", {**there, **open_head}, about)
+    for name in ("same", "other"):
+        reef_program("init", f"{name}.pool", "--from", f"{name}.safetensors")
+    assert evaluate(reef_program, "one.pool") == evaluate(reef_program, "same.pool")
+    now, first = evaluate(reef_program, "other.pool")
+    assert now != evaluate(reef_program, "one.pool")[0] and first == evaluate(reef_program, "one.pool")[1]
+    reef_program("export", "model", "same.pool", "again.safetensors")
+    again, _ = interchange.read_arrays(tmp_path / "again.safetensors")
     assert again.keys() == arrays.keys() and all(np.array_equal(again[name], arrays[name]) for name in arrays)
+
+
+def test_arrays_that_are_no_model_are_named(tmp_path, reef_program, exported):
+    arrays, metadata = exported
+    head = arrays.pop("head")
+    wrong = [({}, metadata, 65, "lacks the tensor head"), ({"head": head[1:]}, metadata, 65, "head is F32 ("),
+             ({"head": head, "colour": head}, metadata, 65, "a tensor colour"), ({"head": head}, {}, 64, "reef.model")]
+    for change, about, code, words in wrong:
+        interchange.write_arrays(tmp_path / "wrong.safetensors", {**arrays, **change}, about)
+        assert words in reef_program("init", "wrong.pool", "--from", "wrong.safetensors", code=code)
+        assert not (tmp_path / "wrong.pool").exists()
 
 
 def test_what_does_not_fit_is_refused(tmp_path):
