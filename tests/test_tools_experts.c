@@ -1,6 +1,7 @@
 // `reef experts`: what it says of single experts is what the pool holds and what the model does.
 #include "tools_world.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #define EXPERTS_OLD (TINY_SIDE * TINY_SIDE)         // of generation 0, which is sealed
@@ -413,6 +414,54 @@ static void the_strongest_places_come_first_with_their_context(void **state) {
     free(bytes);
 }
 
+// What the state that was asked for chooses, not the one of now.
+static void a_text_is_read_as_of_an_earlier_state(void **state) {
+    world *w = *state;
+    static const char *const STATES[] = {"0", "now"};
+    reef_error err;
+    reef_store *store = NULL;
+    tally t[2][EXPERTS_OLD];
+    memset(t, 0, sizeof t);
+    cli_file code = {0};
+    must(cli_file_read(&code, w->code, &err), &err);
+    must(reef_store_open(&store, w->pool, NULL, &err), &err);
+    for (size_t s = 0; s < 2; s++) {
+        reef_model *model = NULL;
+        must(reef_model_open(&model, store, STATES[s], &(reef_model_options){.threads = 1}, &err),
+             &err);
+        for (uint32_t n = 0; n < EXPERTS_OLD; n++)
+            must(reef_model_expert_uses(model, 0, 0, n, code.bytes, code.count, on_use, &t[s][n],
+                                        &err),
+                 &err);
+        reef_model_close(model);
+    }
+    reef_store_close(store);
+    cli_file_release(&code);
+    uint32_t n = 0; // one that tells the states apart
+    while (n < EXPERTS_OLD && t[0][n].calls == t[1][n].calls) n++;
+    assert_true(n < EXPERTS_OLD);
+    char *id = cli_format("%" PRIu32, n);
+    for (size_t s = 0; s < 2; s++) {
+        json_t *one = reef_json("experts", w->pool, "--generation", "0", "--id", id, "--text",
+                                w->code, "--as-of", STATES[s], NULL);
+        const json_t *text = json_object_get(one, "text");
+        assert_string_equal(json_string_value(json_object_get(text, "as_of")), STATES[s]);
+        assert_int_equal(integer(text, "chosen"), t[s][n].calls);
+        json_decref(one);
+    }
+    // The last generation is that of the state.
+    json_t *then =
+        reef_json("experts", w->pool, "--id", id, "--text", w->code, "--as-of", "0", NULL);
+    assert_int_equal(integer(then, "generation"), 0);
+    json_decref(then);
+    program p;
+    reef(&p, "experts", w->pool, "--id", id, "--text", w->code, "--as-of", "0", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "in the text  as of 0 chosen by "));
+    program_release(&p);
+    free(id);
+}
+
 // ---- kinds of experts ----------------------------------------------------------------------------
 
 static char *trained(const world *w, const char *name, const char *option, const char *value) {
@@ -490,12 +539,15 @@ static void units_of_a_vector_model_have_a_class_and_no_uses(void **state) {
     assert_non_null(strstr(p.out, "which it speaks for most"));
     assert_null(strstr(p.out, "uses"));
     program_release(&p);
-    static const char *const WRONG[][4] = {
-        {"--sort", "uses", NULL}, {"--since", "3h", NULL}, {"--id", "1", "--text", "x"}};
+    static const char *const WRONG[][5] = {
+        {"--sort", "uses", NULL, NULL, "sort by down, up or id"},
+        {"--since", "3h", NULL, NULL, "sort by down, up or id"},
+        {"--id", "1", "--text", "x", "--id alone shows one's norms and class"}};
     for (size_t i = 0; i < 3; i++) {
         reef(&p, "experts", pool, WRONG[i][0], WRONG[i][1], WRONG[i][2], WRONG[i][3], NULL);
         assert_int_equal(p.code, 64);
         assert_non_null(strstr(p.err, "every expert sees every input"));
+        assert_non_null(strstr(p.err, WRONG[i][4]));
         program_release(&p);
     }
     json_decref(list);
@@ -508,8 +560,8 @@ static void units_of_a_vector_model_have_a_class_and_no_uses(void **state) {
 
 static void mistakes_are_told(void **state) {
     world *w = *state;
-    static const struct {
-        const char *words[4], *says;
+    const struct {
+        const char *words[8], *says;
         int code;
     } WRONG[] = {
         {{"--generation", "2"}, "the pool has 0 to 1", 66},
@@ -523,11 +575,18 @@ static void mistakes_are_told(void **state) {
         {{"--text", "x"}, "say which with --id", 64},
         {{"--id", "0", "--places", "3"}, "--places without --text", 64},
         {{"--id", "0", "--text", "/nonexistent"}, "/nonexistent", 66},
+        {{"--id", "0", "--as-of", "0"}, "--as-of is for --text", 64},
+        {{"--as-of", "0"}, "--as-of is for --text", 64},
+        {{"--id", "0", "--text", w->code, "--as-of", "noon"}, "noon", 66},
+        {{"--id", "0", "--text", w->code, "--as-of", "0", "--generation", "1"},
+         "no expert 0 in layer 0 of generation 1",
+         66},
     };
     for (size_t i = 0; i < sizeof(WRONG) / sizeof(WRONG[0]); i++) {
         program p;
-        reef(&p, "experts", w->pool, WRONG[i].words[0], WRONG[i].words[1], WRONG[i].words[2],
-             WRONG[i].words[3], NULL);
+        const char *const *word = WRONG[i].words;
+        reef(&p, "experts", w->pool, word[0], word[1], word[2], word[3], word[4], word[5], word[6],
+             word[7], NULL);
         if (p.code != WRONG[i].code || !strstr(p.err, WRONG[i].says))
             fail_msg("%s %s: exit %d: %s", WRONG[i].words[0], WRONG[i].words[1], p.code, p.err);
         program_release(&p);
@@ -546,6 +605,7 @@ int main(void) {
         cmocka_unit_test(activations_are_what_the_neuron_says),
         cmocka_unit_test(a_silent_generation_uses_no_expert),
         cmocka_unit_test(the_strongest_places_come_first_with_their_context),
+        cmocka_unit_test(a_text_is_read_as_of_an_earlier_state),
         cmocka_unit_test(every_kind_says_what_it_has),
         cmocka_unit_test(units_of_a_vector_model_have_a_class_and_no_uses),
         cmocka_unit_test(mistakes_are_told),

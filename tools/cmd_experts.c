@@ -13,7 +13,7 @@
 #define PLACES_MAX 100000
 
 static const cli_option OPTIONS[] = {
-    {"generation", "G", "only of this one (default: all; with --id the open one)"},
+    {"generation", "G", "only of this one (default: all; with --id the last one)"},
     {"layer", "N", "only of this layer (default: all that have experts)"},
     {"state", "open|sealed|frozen", "only those that learn, are sealed, or are frozen"},
     {"sort", "uses|share|weight|last|down|up|id",
@@ -27,6 +27,8 @@ static const cli_option OPTIONS[] = {
     {"id", "N", "one expert in full, by its id in its layer"},
     {"text", "FILE", "with --id: where this text uses it, the strongest places first"},
     {"places", "K", "with --text: show K places (default: 10)"},
+    {"as-of", "STATE",
+     "with --text: read it as of a generation, a snapshot, or now (default: now)"},
     {0},
 };
 
@@ -42,14 +44,17 @@ const cli_manual experts_manual = {
         "no uses;\n"
         "class is the one that it speaks for most.\n"
         "\n"
-        "--text reads FILE (- for standard input) through the model as it is now and shows the "
-        "bytes at\n"
-        "which weight * activation is largest, between \xc2\xbb and \xc2\xab in their context.",
+        "--text reads FILE (- for standard input) through the model, as it is now or --as-of "
+        "another state,\n"
+        "and shows the bytes at which weight * activation is largest, between \xc2\xbb and "
+        "\xc2\xab in their\n"
+        "context. Uses and norms are always those of now.",
     .options = OPTIONS,
     .example = "reef experts reef.pool\n"
                "reef experts reef.pool --generation 0 --layer 0 --sort uses --reverse --top 5\n"
                "reef experts reef.pool --since 3h --json\n"
-               "reef experts reef.pool --layer 0 --id 7 --text held.txt",
+               "reef experts reef.pool --layer 0 --id 7 --text held.txt\n"
+               "reef experts reef.pool --layer 0 --id 7 --text held.txt --as-of 0",
 };
 
 // ---- what was asked for --------------------------------------------------------------------------
@@ -97,9 +102,14 @@ static reef_status check_kind(const cli_call *cli,
                               const cli_pool *pool,
                               const experts_request *asked,
                               reef_error *err) {
-    bool uses = asked->ranged || cli_text(cli, "text") ||
-                (cli_text(cli, "sort") && asked->sort <= EXPERTS_SORT_LAST);
-    if (!reef_config_is_vector(&pool->config) || !uses) return REEF_OK;
+    bool uses = asked->ranged || (cli_text(cli, "sort") && asked->sort <= EXPERTS_SORT_LAST);
+    if (!reef_config_is_vector(&pool->config)) return REEF_OK;
+    if (cli_text(cli, "text"))
+        return reef_fail(err, REEF_INVALID,
+                         "%.120s has a vector model, which reads no text, and in which every "
+                         "expert sees every input; --id alone shows one's norms and class",
+                         cli->pool);
+    if (!uses) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
                      "%.120s has a vector model, in which every expert sees every input: there are "
                      "no uses; sort by down, up or id",
@@ -304,12 +314,17 @@ static void print_expert(const cli_pool *pool, const expert_row *row, size_t ran
         printf("class        %" PRId32 ", which it speaks for most\n", row->facts.label);
 }
 
-static reef_status read_text(
-    cli_call *cli, cli_pool *pool, const expert_row *row, experts_text *text, reef_error *err) {
+// The text and the model that reads it come first: of which state it is says which generation is the last one.
+static reef_status open_text(
+    cli_call *cli, cli_pool *pool, experts_request *asked, experts_text *text, reef_error *err) {
     uint64_t places = PLACES_DEFAULT;
     reef_status status = cli_integer(cli, "places", 1, PLACES_MAX, &places, err);
     if (status != REEF_OK || !cli_text(cli, "text")) return status;
-    return experts_text_read(cli, pool, row, (size_t)places, text, err);
+    status = experts_text_open(cli, pool, (size_t)places, text, err);
+    if (status != REEF_OK || asked->one_generation) return status;
+    asked->generation = reef_model_generation_count(text->model) - 1;
+    asked->one_generation = true;
+    return REEF_OK;
 }
 
 static reef_status show_one(
@@ -317,8 +332,9 @@ static reef_status show_one(
     experts_list list = {0};
     experts_text text = {0};
     size_t at;
-    reef_status status = find_expert(pool, asked, id, &list, &at, err);
-    if (status == REEF_OK) status = read_text(cli, pool, &list.rows[at], &text, err);
+    reef_status status = open_text(cli, pool, asked, &text, err);
+    if (status == REEF_OK) status = find_expert(pool, asked, id, &list, &at, err);
+    if (status == REEF_OK && text.model) status = experts_text_read(&text, &list.rows[at], err);
     if (status == REEF_OK && cli->json) {
         json_t *document = row_json(pool, &list.rows[at]);
         bool ranked = !reef_config_is_vector(&pool->config);
@@ -347,6 +363,9 @@ static reef_status check_together(const cli_call *cli, reef_error *err) {
                          "--text shows what one expert does; say which with --id");
     if (!cli_text(cli, "text") && cli_text(cli, "places"))
         return reef_fail(err, REEF_INVALID, "--places without --text: there is no text to show");
+    if (!cli_text(cli, "text") && cli_text(cli, "as-of"))
+        return reef_fail(err, REEF_INVALID,
+                         "--as-of is for --text: uses and norms are those of now");
     return REEF_OK;
 }
 

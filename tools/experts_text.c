@@ -32,26 +32,24 @@ static void on_use(void *context, size_t at, double score, double activation) {
     text->places[to] = place;
 }
 
-reef_status experts_text_read(cli_call *cli,
-                              cli_pool *pool,
-                              const expert_row *row,
-                              size_t places,
-                              experts_text *out,
-                              reef_error *err) {
-    reef_model *model = NULL;
-    reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
+reef_status experts_text_open(
+    cli_call *cli, cli_pool *pool, size_t places, experts_text *out, reef_error *err) {
+    const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
+    out->as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
     out->room = places;
     out->places = cli_alloc(places, sizeof(*out->places));
     reef_status status = cli_text_read(&out->file, cli_text(cli, "text"), err);
-    if (status == REEF_OK) status = reef_model_open(&model, pool->store, NULL, &options, err);
-    if (status == REEF_OK)
-        status = reef_model_expert_uses(model, row->generation, row->layer, row->id,
-                                        out->file.bytes, out->file.count, on_use, out, err);
-    reef_model_close(model);
-    return status;
+    if (status != REEF_OK) return status;
+    return reef_model_open(&out->model, pool->store, out->as_of, &options, err);
+}
+
+reef_status experts_text_read(experts_text *text, const expert_row *row, reef_error *err) {
+    return reef_model_expert_uses(text->model, row->generation, row->layer, row->id,
+                                  text->file.bytes, text->file.count, on_use, text, err);
 }
 
 void experts_text_release(experts_text *text) {
+    reef_model_close(text->model);
     cli_file_release(&text->file);
     free(text->places);
     *text = (experts_text){0};
@@ -111,7 +109,9 @@ static void print_bytes(const experts_text *text) {
 void experts_text_print(const experts_text *text) {
     static const char *const HEADING[] = {"byte", "weight", "activation", "strength", "context"};
     char words[CLI_WORD_BYTES], all[CLI_WORD_BYTES];
-    printf("in the text  chosen by %s of %s bytes, %.2f %%\n", cli_count(text->chosen, words),
+    printf("in the text  ");
+    if (strcmp(text->as_of, "now") != 0) printf("as of %s ", text->as_of);
+    printf("chosen by %s of %s bytes, %.2f %%\n", cli_count(text->chosen, words),
            cli_count(text->file.count, all), 100 * (double)text->chosen / (double)text->file.count);
     if (text->chosen == 0) return;
     print_bytes(text);
@@ -147,7 +147,7 @@ json_t *experts_text_json(const experts_text *text) {
                                         around.before, "byte", around.byte, "after", around.after));
         context_release(&around);
     }
-    return json_pack("{s:o, s:I, s:I, s:o, s:o}", "file", cli_path(text->file.path), "bytes",
-                     (json_int_t)text->file.count, "chosen", (json_int_t)text->chosen, "by_byte",
-                     bytes, "places", places);
+    return json_pack("{s:o, s:s, s:I, s:I, s:o, s:o}", "file", cli_path(text->file.path), "as_of",
+                     text->as_of, "bytes", (json_int_t)text->file.count, "chosen",
+                     (json_int_t)text->chosen, "by_byte", bytes, "places", places);
 }

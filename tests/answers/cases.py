@@ -61,6 +61,7 @@ READING = [
     ("experts", ["experts", "reef.pool", "--since", "3h", "--state", "sealed", "--sort", "last", "--top", "0"]),
     ("experts", ["experts", "reef.pool", "--layer", "0", "--id", "7"]),
     ("experts", ["experts", "reef.pool", "--generation", "0", "--layer", "1", "--id", "7", "--text", "held.txt"]),
+    ("experts", ["experts", "reef.pool", "--layer", "0", "--id", "7", "--text", "held.c", "--as-of", "monday"]),
     ("experts", ["experts", "iris.pool"]),
     ("experts", ["experts", "iris.pool", "--id", "3"]),
     ("usage", ["usage", "reef.pool"]),
