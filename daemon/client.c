@@ -34,7 +34,8 @@ static reef_status connect_to(int *out, const struct sockaddr_un *address, reef_
     else if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
         status =
             errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR || errno == ENOTSOCK
-                ? reef_fail(err, REEF_NOT_FOUND, "no daemon listens at '%s'", address->sun_path)
+                ? reef_fail(err, REEF_NOT_FOUND, "no daemon listens at '%s'; reef run starts one",
+                            address->sun_path)
                 : fail_io(address, "cannot reach", err);
     if (status != REEF_OK) {
         close(fd);

@@ -550,7 +550,14 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"evl"}, 64, "did you mean eval?"},
         {{"frob"}, 64, "unknown command 'frob'; see reef help"},
         {{"snapshot"}, 64, "create, list, show, diff, restore, remove, prune"},
-        {{"snapshot", "lst"}, 64, "did you mean snapshot list?"},
+        {{"snapshot", "lst"}, 64, "unknown command 'snapshot lst'; did you mean snapshot list?"},
+        {{"snapshot", "zzzzzzzz"}, 64, "snapshot needs one of: create, list"},
+        {{"snapsot"}, 64, "did you mean snapshot?"},
+        {{"snapsot", "lst"}, 64, "unknown command 'snapsot lst'; did you mean snapshot list?"},
+        {{"stauts", "list"}, 64, "unknown command 'stauts'; did you mean status?"},
+        {{"stat"}, 64, "did you mean status?"},
+        {{"snap"}, 64, "did you mean snapshot?"},
+        {{"--jsn", "status"}, 64, "unknown option '--jsn': options come after the command"},
         {{"status", w->pool, "--jsn"}, 64, "did you mean --json?"},
         {{"status", w->pool, "-q"}, 64, "unknown option '-q'"},
         {{"status", w->pool, "--json=1"}, 64, "takes no value"},
@@ -613,6 +620,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"report", w->pool, "--out", out, "--domain", domain, "--fresh", "x=1"}, 64, "--domain"},
         {{"report", w->pool, "--out", out, "--domain", domain, "--fresh", "e=low"}, 64, "bits"},
         {{"help", "evl"}, 64, "did you mean eval?"},
+        {{"help", "snapsot", "lst"}, 64, "did you mean snapshot list?"},
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++)
         expect_mistake(w, &mistakes[i]);

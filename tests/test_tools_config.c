@@ -169,6 +169,17 @@ static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state)
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
+// Examples are kept by vector models alone: elsewhere it would choose nothing.
+static void memory_without_a_unit_is_refused_by_a_language_model(void **state) {
+    world *w = *state;
+    program p;
+    reef(&p, "init", w->missing, "--memory", "2000000000", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "--memory '2000000000' has no unit"));
+    program_release(&p);
+    assert_int_not_equal(access(w->missing, F_OK), 0);
+}
+
 static void a_probe_trains_and_leaves_nothing(void **state) {
     world *w = *state;
     assert_int_equal(setenv("TMPDIR", w->not_a_pool, 1), 0); // an empty directory
@@ -197,6 +208,7 @@ int main(void) {
         cmocka_unit_test(every_mistake_of_a_file_is_named_with_its_line),
         cmocka_unit_test(init_writes_a_configuration_that_reefd_takes),
         cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
+        cmocka_unit_test(memory_without_a_unit_is_refused_by_a_language_model),
         cmocka_unit_test(a_probe_trains_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);

@@ -79,8 +79,8 @@ struct cli_call {
 const cli_command *cli_commands(size_t *count);
 /** The command called `name`, or NULL. */
 const cli_command *cli_command_find(const char *name);
-/** The command whose name looks most like `name`, or NULL when none does. */
-const char *cli_command_guess(const char *name);
+/** The command, or the first word of several, that looks most like `name`; NULL when none does. On the heap. */
+char *cli_command_guess(const char *name);
 
 // ---- cli_options.c: the options of a command -----------------------------------------------------
 
@@ -141,6 +141,10 @@ json_t *cli_path(const char *path);
 reef_status cli_help(cli_call *cli, const cli_command *command, reef_error *err);
 /** Whether there are commands of two words of which this is the first. */
 bool cli_group_has(const char *first);
+/** Say that there is no such command, and which may be meant. second: the word after it, or NULL. */
+REEF_MUST_CHECK reef_status cli_command_unknown(const char *first,
+                                                const char *second,
+                                                reef_error *err);
 /** Print the list of the commands whose name begins with the word `first`; NULL: of all. */
 reef_status cli_help_list(cli_call *cli, const char *first, reef_error *err);
 

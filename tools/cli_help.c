@@ -113,6 +113,54 @@ bool cli_group_has(const char *first) {
     return false;
 }
 
+// The second words of a command that has several, such as "create, list, show".
+static char *second_words(const char *first) {
+    size_t count, length = strlen(first);
+    const cli_command *commands = cli_commands(&count);
+    char *words = cli_format("%s", "");
+    for (size_t i = 0; i < count; i++) {
+        const char *name = commands[i].name;
+        if (strncmp(name, first, length) != 0 || name[length] != ' ') continue;
+        char *more = cli_format("%s%s%s", words, words[0] ? ", " : "", name + length + 1);
+        free(words);
+        words = more;
+    }
+    return words;
+}
+
+// With the second word where the first one is that of several commands: "snapsot lst" is near to "snapshot list".
+static char *guess_words(const char *first, const char *second) {
+    char *guess = cli_group_has(first) ? cli_format("%s", first) : cli_command_guess(first);
+    if (!guess || !second || !cli_group_has(guess)) return guess;
+    char *typed = cli_format("%s %s", guess, second), *both = cli_command_guess(typed);
+    free(typed);
+    if (!both || !strchr(both, ' ')) {
+        free(both);
+        return guess;
+    }
+    free(guess);
+    return both;
+}
+
+reef_status cli_command_unknown(const char *first, const char *second, reef_error *err) {
+    char *guess = guess_words(first, second), *typed = NULL;
+    reef_status status = REEF_INVALID;
+    if (guess && strcmp(guess, first) == 0) {
+        char *words = second_words(first);
+        status = reef_fail(err, REEF_INVALID, "%.64s needs one of: %s", first, words);
+        free(words);
+    } else {
+        bool both = second && (cli_group_has(first) || (guess && strchr(guess, ' ')));
+        typed = cli_format("%s%s%s", first, both ? " " : "", both ? second : "");
+        status = reef_fail(err, REEF_INVALID, "unknown command '%.64s'; %s%s%s", typed,
+                           guess ? "did you mean " : "see reef help", guess ? guess : "",
+                           guess ? "?" : "");
+    }
+    free(typed);
+    free(guess);
+    return status;
+}
+
 static json_t *commands_json(const char *first) {
     size_t count;
     const cli_command *commands = cli_commands(&count);

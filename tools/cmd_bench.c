@@ -41,6 +41,7 @@ const cli_manual bench_step_manual = {
              "same.",
     .options = OPTIONS,
     .example = "reef bench step\n"
+               "reef bench step --layers 1 --d-model 32 --side 16 --steps 5\n"
                "reef bench step --side 128 --threads 1 --steps 50 --json\n"
                "reef bench step --rival tools/bench/torch_step.py --ffw ddpd --rounds 3",
 };

@@ -59,6 +59,7 @@ const cli_manual bench_peer_manual = {
         "of forward and backward, so there is no ratio for the latter.",
     .options = OPTIONS,
     .example = "reef bench peer\n"
+               "reef bench peer --only layer --side 32 --d-model 32 --tokens 128 --repeat 3\n"
                "reef bench peer --side 512 --threads 2 --repeat 9 --json\n"
                "reef bench peer --only sealed90,bf16\n"
                "reef bench peer --only layer --rival torch_peer.py --rounds 2",

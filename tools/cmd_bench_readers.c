@@ -39,6 +39,7 @@ const cli_manual bench_readers_manual = {
         "--threads counts for each of the two (default: 1).",
     .options = OPTIONS,
     .example = "reef bench readers\n"
+               "reef bench readers --seconds 0.5 --layers 1 --d-model 32 --side 16\n"
                "reef bench readers --seconds 20 --json",
 };
 

@@ -47,6 +47,7 @@ const cli_manual bench_scale_manual = {
         "its own (up to side 512). The former must choose exactly what product keys choose.",
     .options = OPTIONS,
     .example = "reef bench scale\n"
+               "reef bench scale --sides 16,64 --d-model 32 --tokens 128 --repeat 3\n"
                "reef bench scale --sides 256,1024 --no-exhaustive --json\n"
                "reef bench scale --side-max 1024 --d-model 128 --repeat 9",
 };

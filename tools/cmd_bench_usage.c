@@ -33,6 +33,7 @@ const cli_manual bench_usage_manual = {
         "what windows may take in a pool of any size.",
     .options = OPTIONS,
     .example = "reef bench usage\n"
+               "reef bench usage --days 2 --experts 1024\n"
                "reef bench usage --days 10 --json\n"
                "reef bench usage --days 3 --experts 1048576",
 };

@@ -42,15 +42,10 @@ reef_status cmd_help(cli_call *cli, reef_error *err) {
     char *name = cli->operand_count == 1 ? cli_format("%s", cli->operands[0])
                                          : cli_format("%s %s", cli->operands[0], cli->operands[1]);
     const cli_command *command = cli_command_find(name);
-    const char *guess = command ? NULL : cli_command_guess(name);
-    reef_status status;
-    if (command)
-        status = cli_help(cli, command, err);
-    else if (guess)
-        status =
-            reef_fail(err, REEF_INVALID, "unknown command '%.64s'; did you mean %s?", name, guess);
-    else
-        status = reef_fail(err, REEF_INVALID, "unknown command '%.64s'; see reef help", name);
+    reef_status status =
+        command ? cli_help(cli, command, err)
+                : cli_command_unknown(cli->operands[0],
+                                      cli->operand_count > 1 ? cli->operands[1] : NULL, err);
     free(name);
     return status;
 }

@@ -149,10 +149,14 @@ static reef_status read_request(train *t, reef_error *err) {
 }
 
 static reef_status open_pool(train *t, reef_error *err) {
+    reef_error reason;
     reef_status status = reef_store_open(&t->pool.store, t->cli->pool,
-                                         &(reef_store_options){.write = !t->cli->dry_run}, err);
-    if (status == REEF_OK) status = cli_pool_refresh(&t->pool, err);
-    return status;
+                                         &(reef_store_options){.write = !t->cli->dry_run}, &reason);
+    if (status == REEF_BUSY)
+        return reef_fail(err, status, "%.180s; stop it first, or push to it with reef ingest",
+                         reason.message);
+    if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
+    return cli_pool_refresh(&t->pool, err);
 }
 
 static reef_status open_trainer(train *t, reef_error *err) {

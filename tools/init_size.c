@@ -155,6 +155,15 @@ static reef_status configure_from(const cli_call *cli,
     return status == REEF_OK ? reef_config_check(config, err) : status;
 }
 
+static reef_status check_unit(const cli_call *cli, reef_error *err) {
+    const char *memory = cli_text(cli, "memory"), *model = cli_text(cli, "model");
+    if (!memory || is_budget(memory) || (model && strcmp(model, "vector") == 0)) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "--memory '%.40s' has no unit: write an amount such as 2G for what training "
+                     "may take; a number alone counts the examples that a vector model keeps",
+                     memory);
+}
+
 reef_status init_configure(const cli_call *cli,
                            reef_config *config,
                            init_size *size,
@@ -170,7 +179,8 @@ reef_status init_configure(const cli_call *cli,
     if (name && size->budget_bytes)
         return reef_fail(err, REEF_INVALID,
                          "--size and --memory both choose sizes: give one of them");
-    if (name) status = find_rung(name, &one, err);
+    status = check_unit(cli, err);
+    if (status == REEF_OK && name) status = find_rung(name, &one, err);
     if (status == REEF_OK && size->budget_bytes)
         status = fit_rung(cli, size->budget_bytes, &one, err);
     if (status == REEF_OK) status = configure(cli, one, config, err);

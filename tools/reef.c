@@ -21,43 +21,13 @@ static const cli_command *find(int argc, char **argv, int *words) {
     return cli_command_find(argv[1]);
 }
 
-// The second words of a command that has several, such as "create, list, show".
-static char *second_words(const char *first) {
-    size_t count, length = strlen(first);
-    const cli_command *commands = cli_commands(&count);
-    char *words = cli_format("%s", "");
-    for (size_t i = 0; i < count; i++) {
-        const char *name = commands[i].name;
-        if (strncmp(name, first, length) != 0 || name[length] != ' ') continue;
-        char *more = cli_format("%s%s%s", words, words[0] ? ", " : "", name + length + 1);
-        free(words);
-        words = more;
-    }
-    return words;
-}
-
 static reef_status unknown_command(int argc, char **argv, reef_error *err) {
-    reef_status status;
-    char *words = second_words(argv[1]);
-    if (words[0]) {
-        const char *second = argc > 2 ? argv[2] : NULL;
-        char *typed = cli_format("%s %s", argv[1], second ? second : "");
-        const char *guess = second && second[0] != '-' ? cli_command_guess(typed) : NULL;
-        if (guess)
-            status = reef_fail(err, REEF_INVALID, "unknown command '%.64s'; did you mean %s?",
-                               typed, guess);
-        else
-            status = reef_fail(err, REEF_INVALID, "%s needs one of: %s", argv[1], words);
-        free(typed);
-    } else {
-        const char *guess = cli_command_guess(argv[1]);
-        status =
-            guess ? reef_fail(err, REEF_INVALID, "unknown command '%.64s'; did you mean %s?",
-                              argv[1], guess)
-                  : reef_fail(err, REEF_INVALID, "unknown command '%.64s'; see reef help", argv[1]);
-    }
-    free(words);
-    return status;
+    if (argv[1][0] == '-')
+        return reef_fail(err, REEF_INVALID,
+                         "unknown option '%.64s': options come after the command, as in reef "
+                         "status --json; see reef help",
+                         argv[1]);
+    return cli_command_unknown(argv[1], argc > 2 && argv[2][0] != '-' ? argv[2] : NULL, err);
 }
 
 static void guard(const cli_call *cli) {

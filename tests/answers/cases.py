@@ -200,5 +200,11 @@ LEFT_OUT = {
     "TMPDIR=/var/tmp reef bench": "as above",
     "journalctl": "wants the journal of the machine",
     "reef score reef.pool --follow": "has no end",
-    "reef top reef.pool": "wants a terminal, or --once, which is among the cases",
+    "reef top reef.pool": "wants a terminal, or --once",
 }
+
+# Of these the short ones do run, and every command has one, but for those that are named here.
+RUN = ("reef bench step --layers 1", "reef bench peer --only layer --side 32", "reef bench readers --seconds 0.5",
+       "reef bench scale --sides 16,64", "reef bench usage --days 2", "reef top reef.pool --once",
+       *(f"reef experiment {kind} paper.ini --plan" for kind in ("isoflop", "experts", "active", "batchnorm", "datasets")))
+NO_EXAMPLE_RUNS = {"bench store"}  # as in NOT_RUN
