@@ -304,8 +304,7 @@ static void one_experiment_at_a_time_works_in_a_directory(void **state) {
     assert_non_null(strstr(r.err, "another experiment"));
     program_release(&r);
     // What is wanted can be asked for beside it.
-    json_t *plan =
-        reef_json("experiment", "isoflop", p->config, "--work", p->work, "--plan", NULL);
+    json_t *plan = reef_json("experiment", "isoflop", p->config, "--work", p->work, "--plan", NULL);
     assert_int_equal(json_array_size(json_object_get(plan, "wanted")), 0);
     json_decref(plan);
     (void)close(fd);
@@ -492,9 +491,10 @@ static void what_a_kind_needs_is_asked_for(void **state) {
 // What is committed can be run: every system fits every size, with and without --quick.
 static void the_papers_files_are_sound(void **state) {
     const place *p = *state;
-    static const char *const FILES[][2] = {{"isoflop", "isoflop"},  {"isoflop", "isoflop-small"},
-                                           {"datasets", "isoflop"}, {"experts", "experts"},
-                                           {"active", "active"},    {"batchnorm", "batchnorm"}};
+    static const char *const FILES[][2] = {
+        {"isoflop", "isoflop"},    {"isoflop", "isoflop-small"}, {"isoflop", "isoflop-norm"},
+        {"datasets", "isoflop"},   {"experts", "experts"},       {"active", "active"},
+        {"batchnorm", "batchnorm"}};
     static const char *const TEXTS[] = {"wikitext2", "lambada", "shakespeare", "python", "german"};
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) {
         char *directory = path_in(p->directory, TEXTS[i]);
