@@ -3,7 +3,9 @@
 //   vector_gen.c       one generation: standardised inputs, frozen experts, a solved head
 //   vector_gate.c      which generation answers: predictions of several generations, mixed
 //   vector_start.c     a trainer's part, and the opening of generations
-//   vector_learner.c   the stream: batches, the drift test, boundaries
+//   vector_learner.c   the stream: what is learned, held back and skipped; boundaries
+//   vector_batch.c     records of a batch, and what the open generation says of them
+//   vector_drift.c     the drift test
 //   vector_sums.c      the sums that heads and gates are solved from
 //   vector_rival.c     the rivals of generations: Adam on the same experts and a softmax head
 //   vector_persist.c   records of all that, with vector_state.c
