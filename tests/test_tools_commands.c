@@ -202,6 +202,19 @@ static void the_most_surprising_lines_come_first(void **state) {
     json_decref(document);
 }
 
+static void one_line_is_a_line(void **state) {
+    world *w = *state;
+    char *file = path_in(w->directory, "line");
+    write_file(file, "the sea\n");
+    program p;
+    reef(&p, "score", w->pool, file, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "line: 1 line, 7 bytes scored, "));
+    program_release(&p);
+    assert_int_equal(unlink(file), 0);
+    free(file);
+}
+
 static void the_same_seed_generates_the_same_text(void **state) {
     world *w = *state;
     json_t *first =
@@ -687,6 +700,7 @@ int main(void) {
         cmocka_unit_test(a_snapshot_is_evaluated_as_it_was),
         cmocka_unit_test(lines_of_score_add_up_to_the_whole),
         cmocka_unit_test(the_most_surprising_lines_come_first),
+        cmocka_unit_test(one_line_is_a_line),
         cmocka_unit_test(the_same_seed_generates_the_same_text),
         cmocka_unit_test(usage_counts_every_selection_of_every_layer),
         cmocka_unit_test(report_measures_forgetting_as_it_is_defined),

@@ -119,7 +119,7 @@ static void a_run_says_what_it_looked_at(void **state) {
     reef(&p, "verify", w->pool, NULL);
     assert_non_null(strstr(p.out, "hashed       everything that is not sealed, and all "));
     assert_non_null(strstr(p.out, "sound: nothing is damaged"));
-    assert_non_null(strstr(p.out, " reads of which the longest kept pages from reuse for "));
+    assert_non_null(strstr(p.out, " of which the longest kept pages from reuse for "));
     program_release(&p);
     reef(&p, "verify", w->pool, "--quick", NULL);
     assert_non_null(strstr(p.out, "sealed records only the headers"));

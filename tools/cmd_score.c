@@ -128,8 +128,8 @@ static reef_status answer(cli_call *cli,
                                  "bits_per_byte", cli_real(score->bits_per_byte), "lines", array),
                        err);
     } else {
-        printf("%s: %zu lines, %" PRIu64 " bytes scored, %.4f bits per byte\n", file->path, count,
-               score->bytes, score->bits_per_byte);
+        printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", file->path, count,
+               count == 1 ? "" : "s", score->bytes, score->bits_per_byte);
         if (shown < count) printf("the %zu most surprising lines:\n", shown);
         print_lines(file, lines, shown);
     }

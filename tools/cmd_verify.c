@@ -132,8 +132,9 @@ static void print_report(const cli_call *cli,
     reef_hash_format(report->root, root);
     printf("root         %s\n", root);
     printf("checked in   %s, ", cli_duration(seconds, words));
-    printf("%s reads of which the longest kept pages from reuse for %s\n",
-           cli_count(report->reads, words), cli_duration(report->longest_read_ms / 1e3, longest));
+    printf("%s read%s of which the longest kept pages from reuse for %s\n",
+           cli_count(report->reads, words), report->reads == 1 ? "" : "s",
+           cli_duration(report->longest_read_ms / 1e3, longest));
     if (report->damaged > 0) return;
     printf("%s\n", options->quick        ? "sound, as far as a quick check looks"
                    : options->sample < 1 ? "sound, as far as the sample goes"

@@ -131,10 +131,10 @@ static reef_status summary(watch *w, reef_error *err) {
                                   (json_int_t)w->scorer.renewed),
                         err);
     char lines[CLI_WORD_BYTES], outliers[CLI_WORD_BYTES];
-    fprintf(stderr, "%s lines", cli_count(w->lines, lines));
+    fprintf(stderr, "%s line%s", cli_count(w->lines, lines), w->lines == 1 ? "" : "s");
     if (w->bytes) fprintf(stderr, ", %.4f bits per byte", mean);
-    fprintf(stderr, "; %s outliers, more than %g above what was usual\n",
-            cli_count(w->outliers, outliers), w->usual.threshold);
+    fprintf(stderr, "; %s outlier%s, more than %g above what was usual\n",
+            cli_count(w->outliers, outliers), w->outliers == 1 ? "" : "s", w->usual.threshold);
     return REEF_OK;
 }
 
