@@ -687,8 +687,8 @@ static void a_folder_may_hold_more_files_than_are_kept_open(void **state) {
     }
     folder(w);
     size_t count = 0, left = 10 * strlen("file number 00000\n");
-    for (int i = 0; i < 100 && count < left;
-         i++) { // there is room once those deleted count as gone, not all at once
+    // There is room once those deleted count as gone, which need not be all at once.
+    for (int i = 0; i < 100 && count < left; i++) {
         count += pull(w);
         pause_ms(100);
     }

@@ -265,6 +265,7 @@ static void what_is_about_text_is_refused(void **state) {
     refused(IDS_SAY, "score", f->pool, f->held_low, NULL);
     refused(IDS_SAY, "score", f->pool, "--follow", f->held_low, NULL);
     refused(IDS_SAY, "generate", f->pool, NULL);
+    refused(IDS_SAY, "experts", f->pool, "--id", "0", "--layer", "0", "--text", f->held_low, NULL);
     refused(IDS_SAY, "eval", f->pool, "--last-word", f->held_low, NULL);
     refused(IDS_SAY, "report", f->pool, "--out", out, "--domain", domain, NULL);
     refused("--config-out is a file for reefd", "init", other, TINY_OPTIONS, "--vocab", IDS,

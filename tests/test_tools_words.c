@@ -73,8 +73,15 @@ static void distance_counts_single_typing_mistakes(void **state) {
 
 static void a_mistyped_command_suggests_the_nearest(void **state) {
     (void)state;
-    assert_string_equal(cli_command_guess("stauts"), "status");
-    assert_string_equal(cli_command_guess("snapshot crate"), "snapshot create");
+    static const char *const GUESSES[][2] = {{"stauts", "status"},
+                                             {"snapshot crate", "snapshot create"},
+                                             {"snapshto", "snapshot"},
+                                             {"timel", "timeline"}};
+    for (size_t i = 0; i < sizeof(GUESSES) / sizeof(GUESSES[0]); i++) {
+        char *guess = cli_command_guess(GUESSES[i][0]);
+        assert_string_equal(guess, GUESSES[i][1]);
+        free(guess);
+    }
     assert_null(cli_command_guess("xyzzy"));
 }
 

@@ -320,7 +320,8 @@ static reef_status open_text(
     uint64_t places = PLACES_DEFAULT;
     reef_status status = cli_integer(cli, "places", 1, PLACES_MAX, &places, err);
     if (status != REEF_OK || !cli_text(cli, "text")) return status;
-    status = experts_text_open(cli, pool, (size_t)places, text, err);
+    status = cli_pool_wants_bytes(pool, "--id alone shows an expert", err);
+    if (status == REEF_OK) status = experts_text_open(cli, pool, (size_t)places, text, err);
     if (status != REEF_OK || asked->one_generation) return status;
     asked->generation = reef_model_generation_count(text->model) - 1;
     asked->one_generation = true;
