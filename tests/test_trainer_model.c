@@ -49,8 +49,8 @@ static void corrections_of_every_rank_have_true_gradients(void **state) {
 // Evaluation multiplies with merged matrices where one generation answers, training with its parts.
 static void merged_corrections_are_those_of_training(void **state) {
     for (size_t i = 0; i < 3; i++) {
-        *state = small_model(
-            (const char *const[]){"adapters", RANKS[i], "batch_norm", "false", NULL});
+        *state =
+            small_model((const char *const[]){"adapters", RANKS[i], "batch_norm", "false", NULL});
         model_fixture *f = *state;
         add_open_generation(f);
         stir(f->net.gens[1], &f->config);
