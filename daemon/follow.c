@@ -5,8 +5,9 @@
 //     |                                                                  |
 //     '------------------------------------------------------------------'
 //
-// While no read is asked for, because the queue is full, a worker looks at the folder all the same: files that are
-// rotated away and deleted meanwhile stay open. One worker is out at a time, and the timer runs when none is.
+// While no read is asked for, because the queue is full, a worker looks at the folder all the same, and so does one that
+// reads a long round: files that are rotated away and deleted meanwhile stay open, and the lag is what it is. One worker is
+// out at a time, and the timer runs when none is.
 #include "follow.h"
 
 #include "followed.h"
@@ -14,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_MS 1000 // where nobody tells of changes: network file systems, links to other folders
+#define POLL_MS                                                                                    \
+    REEF_LOOK_MS // where nobody tells of changes: network file systems, links to other folders
 #define PACE_MS                                                                                    \
     50 // after a change, so that a file written line by line is not looked at line by line
 #define FILES_PER_PACE_MS 4 // a large folder is looked at less often

@@ -242,6 +242,10 @@ reef_status reef_followed_read(
     *mark = NULL;
     reef_part *part = reef_followed_next_part(set);
     reef_status status = REEF_OK;
+    if (part && !set->resumed && reef_followed_look_is_old(set)) {
+        status = reef_followed_glance(set, err);
+        part = reef_followed_next_part(set);
+    }
     // Twice: a file that changed under a round that was begun earlier is looked at again at once.
     for (int i = 0; status == REEF_OK && *count == 0 && i < 2; i++) {
         bool first = !part || set->resumed || i > 0;

@@ -24,6 +24,9 @@
 #define REEF_SETTLE_MS                                                                             \
     2000 // a file that was left alone for so long is not being written, copied or packed
 
+#define REEF_LOOK_MS                                                                               \
+    1000 // a look is older than that: another one, in the middle of a long round too
+
 typedef struct reef_followed reef_followed;
 
 /** What people should know. */
@@ -43,7 +46,8 @@ REEF_MUST_CHECK reef_status reef_followed_seek(reef_followed *set,
                                                const reef_input_place *place,
                                                reef_error *err);
 /**
- * The next bytes, or none when there are no more whole lines now.
+ * The next bytes, or none when there are no more whole lines now. Takes a glance, see below, where the last look is
+ * REEF_LOOK_MS old: a round may take a slow reader hours.
  *
  * at    (room) written
  * mark  on the heap, where the first of them lies; NULL when that follows from the mark before

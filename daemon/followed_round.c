@@ -166,6 +166,10 @@ static reef_status look(reef_followed *set, bool *whole, reef_error *err) {
     return REEF_OK;
 }
 
+bool reef_followed_look_is_old(const reef_followed *set) {
+    return clock_ms() - set->now_ms >= REEF_LOOK_MS;
+}
+
 reef_status reef_followed_glance(reef_followed *set, reef_error *err) {
     bool whole = false;
     return look(set, &whole, err);

@@ -102,6 +102,8 @@ void reef_followed_forget_suspects(reef_followed *set);
 
 /** Look, and plan what is given of each file until the next round. */
 REEF_MUST_CHECK reef_status reef_followed_begin_round(reef_followed *set, reef_error *err);
+/** The last look is REEF_LOOK_MS old. */
+bool reef_followed_look_is_old(const reef_followed *set);
 /** What was planned is not given: a file is not what it was. */
 void reef_followed_drop_round(reef_followed *set);
 /** The part whose turn it is in this round, or NULL at its end. */

@@ -208,13 +208,14 @@ def run(w, given):
         "lag_bytes_at_end": lag_at_end,
         "lag_in_metrics": shown,
     }
+    left = total - trained_meanwhile  # when the last line was written; the daemon looks once a second
     goals = [
         ("gaps", "is", 0, True),
         ("duplicates", "is", 0, True),
         ("scores_equal", "is", True, True),
         ("rotations", "at least", 2, True),
         ("rss_growth_bytes", "under", MEMORY_MAX, False),
-        ("lag_bytes_max", "at least", 1, True),
+        ("lag_bytes_max", "at least", 1 if given.quick else left * 9 // 10, True),
         ("lag_bytes_at_end", "is", 0, True),
         ("lag_in_metrics", "is", True, True),
     ]
