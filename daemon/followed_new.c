@@ -122,7 +122,19 @@ static bool add_live(reef_followed *set, reef_listing *list) {
     return false;
 }
 
-// Judge all before one is added: they are not each other's twins.
+// Oldest first, none of them opened yet. Returns their number.
+static size_t find_unknown(const reef_listing *list, reef_part *out) {
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->taken[i] || !list->ours[i] || i == list->live || !list->items[i].size) continue;
+        reef_part_init(&out[count]);
+        out[count++].sight = list->items[i];
+    }
+    qsort(out, count, sizeof(*out), reef_part_compare_age);
+    return count;
+}
+
+// Judge all before one is added: they are not each other's twins. Where there is no room for all, it is for the oldest.
 reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list) {
     reef_part *found = calloc(list->count ? list->count : 1, sizeof(*found));
     size_t count = 0, open = 0;
@@ -130,12 +142,11 @@ reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list) {
         free(found);
         return REEF_LOOK_NO_MEMORY;
     }
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->taken[i] || !list->ours[i] || i == list->live || !list->items[i].size) continue;
-        if (!has_room(set, count)) break;
+    size_t unknown = find_unknown(list, found);
+    for (size_t i = 0; i < unknown && has_room(set, count); i++) {
+        reef_sight sight = found[i].sight;
         reef_part *file = &found[count];
-        verdict what =
-            reef_followed_open_unknown(set, file, &list->items[i]) ? judge(set, file) : LATER;
+        verdict what = reef_followed_open_unknown(set, file, &sight) ? judge(set, file) : LATER;
         if (what == COPY) {
             file->offset = file->upto = file->size;
             file->old = true;
@@ -147,7 +158,6 @@ reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list) {
             reef_part_release(file);
         }
     }
-    qsort(found, count, sizeof(*found), reef_part_compare_age);
     size_t added = 0, first = set->count;
     while (added < count && reef_followed_insert(set, first + added, &found[added])) added++;
     reef_look result = added == count ? REEF_LOOK_DONE : REEF_LOOK_NO_MEMORY;
