@@ -1,6 +1,8 @@
 """Everything at once for hours: memory, descriptors and file stay as they are, and a sanitized build is silent.
 
-Standard input never ends; beside it lines are pushed and a log is followed, where the daemon can. Clients score, scrape
+Standard input never ends; beside it lines are pushed and a log is followed, where the daemon can, each no further ahead
+of training than LAG_MAX: what is kept for a trainer that cannot keep up, descriptors of deleted logs and a journal, grows
+as it should, and `tail` looks at that. Clients score, scrape
 and ask for histories; hostile ones come and go; commands commit, make and remove snapshots, pause and resume; the pool
 is verified now and then. What is measured begins after the first quarter. The goal for the slope of memory is for hours:
 in a short run it is shown, and says little.
@@ -25,6 +27,7 @@ WARM_SHARE = 0.25
 COMMAND_SECONDS = 2
 VERIFY_SECONDS, VERIFY_SECONDS_QUICK = 300, 10
 MIB = 1 << 20
+LAG_MAX = 1 << 20  # of what is pushed and logged
 PIECE_BYTES = 32 << 10  # below what a pipe holds, so that writing waits for nobody
 REPORTS = ("AddressSanitizer", "ThreadSanitizer", "LeakSanitizer", "runtime error:")
 
@@ -37,10 +40,13 @@ class Actor(threading.Thread):
         self.pause, self.act = pause, act
         self.over = threading.Event()
         self.done, self.failure = 0, None
+        self.held = False  # it is far enough ahead of training
 
     def run(self):
         try:
             while not self.over.wait(self.pause):
+                if self.held:
+                    continue
                 self.act()
                 self.done += 1
         except Exception as failure:  # told by the campaign's own thread
@@ -152,12 +158,20 @@ class Feeder:
         self.read, self.write = os.pipe()
         self.block = world.make_text(PIECE_BYTES, 3)
 
-    def feed(self, daemon):
-        if daemon.status()["queue_bytes"] < PIECE_BYTES:
+    def feed(self, status):
+        if status["queue_bytes"] < PIECE_BYTES:
             os.write(self.write, self.block)
 
     def close(self):
         os.close(self.write)
+
+
+def hold(actors, status):
+    """What is pushed or logged waits while training is far behind it."""
+    lags = {source["kind"]: source["lag_bytes"] or 0 for source in status["sources"]}
+    for actor in actors:
+        actor.held = lags.get({"push": "push", "log": "follow"}.get(actor.name), 0) > LAG_MAX
+    return max(lags.values())
 
 
 def slope(samples):
@@ -208,7 +222,7 @@ def run(w, given):
     storm = hostile.Process(address, daemon.path, HOSTILE, seconds)
     for actor in actors:
         actor.start()
-    rss, private, file_bytes, files = [], [], [], []
+    rss, private, file_bytes, files, lag_bytes_max = [], [], [], [], 0
     progress, began, verified = Progress("soak", seconds, "s"), time.monotonic(), 0
     while (now := time.monotonic() - began) < seconds:
         if now > (verified + 1) * verify_seconds:
@@ -217,7 +231,9 @@ def run(w, given):
         for actor in actors:
             if actor.failure:
                 raise world.Problem(f"{actor.name}: {actor.failure!r}; reefd said: {daemon.said()}")
-        feeder.feed(daemon)
+        status = daemon.status()
+        feeder.feed(status)
+        lag_bytes_max = max(lag_bytes_max, hold(actors, status))
         if now > WARM_SHARE * seconds:
             rss.append((now, daemon.rss_bytes()))
             private.append((now, daemon.private_bytes()))
@@ -247,6 +263,7 @@ def run(w, given):
         "sources": [source["name"] for source in status["sources"]],
         "bytes_trained": status["stream_bytes"],
         "commits": status["last_commit"]["number"],
+        "lag_bytes_max": lag_bytes_max,
         "done": {},
         "verified": verified + 1,
         "rss_bytes_first": rss[0][1],
