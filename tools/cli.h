@@ -198,6 +198,12 @@ uint64_t cli_now_ms(void);
  */
 REEF_MUST_CHECK reef_status cli_time_read(
     const cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err);
+/**
+ * Read --since and --until: *since_ms keeps its value when it is not given, *until_ms is then UINT64_MAX; *ranged
+ * says whether one of them is. INVALID where there is no time between them.
+ */
+REEF_MUST_CHECK reef_status cli_time_range(
+    const cli_call *cli, bool *ranged, uint64_t *since_ms, uint64_t *until_ms, reef_error *err);
 
 // ---- cli_table.c: tables that line up ------------------------------------------------------------
 

@@ -77,3 +77,16 @@ reef_status cli_time_read(
                      "such as 2024-05-01T12:00, or how long ago such as 30m, 3h or 2d",
                      name, text);
 }
+
+reef_status cli_time_range(
+    const cli_call *cli, bool *ranged, uint64_t *since_ms, uint64_t *until_ms, reef_error *err) {
+    uint64_t now = cli_now_ms();
+    *until_ms = UINT64_MAX;
+    *ranged = cli_text(cli, "since") || cli_text(cli, "until");
+    reef_status status = cli_time_read(cli, "since", now, since_ms, err);
+    if (status == REEF_OK) status = cli_time_read(cli, "until", now, until_ms, err);
+    if (status != REEF_OK || *since_ms < *until_ms) return status;
+    return reef_fail(err, REEF_INVALID, "--since '%.40s' is not before --until '%.40s'",
+                     cli_text(cli, "since") ? cli_text(cli, "since") : "the beginning",
+                     cli_text(cli, "until"));
+}

@@ -85,18 +85,6 @@ static reef_status choose_state(const cli_call *cli, experts_request *asked, ree
                      text);
 }
 
-static reef_status choose_times(const cli_call *cli, experts_request *asked, reef_error *err) {
-    uint64_t now = cli_now_ms();
-    asked->until_ms = UINT64_MAX;
-    asked->ranged = cli_text(cli, "since") || cli_text(cli, "until");
-    reef_status status = cli_time_read(cli, "since", now, &asked->since_ms, err);
-    if (status == REEF_OK) status = cli_time_read(cli, "until", now, &asked->until_ms, err);
-    if (status != REEF_OK || asked->since_ms < asked->until_ms) return status;
-    return reef_fail(err, REEF_INVALID, "--since '%.40s' is not before --until '%.40s'",
-                     cli_text(cli, "since") ? cli_text(cli, "since") : "the beginning",
-                     cli_text(cli, "until"));
-}
-
 // Experts of vector models have no uses to ask for.
 static reef_status check_kind(const cli_call *cli,
                               const cli_pool *pool,
@@ -131,7 +119,8 @@ static reef_status choose(const cli_call *cli,
     if (status == REEF_OK) status = cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
     if (status == REEF_OK) status = choose_sort(cli, asked, err);
     if (status == REEF_OK) status = choose_state(cli, asked, err);
-    if (status == REEF_OK) status = choose_times(cli, asked, err);
+    if (status == REEF_OK)
+        status = cli_time_range(cli, &asked->ranged, &asked->since_ms, &asked->until_ms, err);
     asked->generation = (uint32_t)generation;
     asked->layer = (uint32_t)layer;
     asked->top = (size_t)top;

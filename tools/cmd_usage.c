@@ -173,18 +173,6 @@ static reef_status choose_layers(const cli_call *cli,
     return REEF_OK;
 }
 
-static reef_status choose_times(const cli_call *cli, request *asked, reef_error *err) {
-    uint64_t now = cli_now_ms();
-    asked->until_ms = UINT64_MAX;
-    asked->ranged = cli_text(cli, "since") || cli_text(cli, "until");
-    reef_status status = cli_time_read(cli, "since", now, &asked->since_ms, err);
-    if (status == REEF_OK) status = cli_time_read(cli, "until", now, &asked->until_ms, err);
-    if (status != REEF_OK || asked->since_ms < asked->until_ms) return status;
-    return reef_fail(err, REEF_INVALID, "--since '%.40s' is not before --until '%.40s'",
-                     cli_text(cli, "since") ? cli_text(cli, "since") : "the beginning",
-                     cli_text(cli, "until"));
-}
-
 static reef_status read_layer(cli_pool *pool,
                               const request *asked,
                               uint32_t index,
@@ -280,7 +268,8 @@ reef_status cmd_usage(cli_call *cli, reef_error *err) {
                                 err);
     if (status == REEF_OK) status = choose(cli, &pool, &asked.generation, err);
     if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);
-    if (status == REEF_OK) status = choose_times(cli, &asked, err);
+    if (status == REEF_OK)
+        status = cli_time_range(cli, &asked.ranged, &asked.since_ms, &asked.until_ms, err);
     if (status == REEF_OK) status = write_counts(cli, &pool, &asked, err);
     if (status == REEF_OK) status = show(cli, &pool, &asked, err);
     cli_pool_close(&pool);
