@@ -98,6 +98,16 @@ static char *work_directory(const cli_call *cli) {
     return cli_format("%.*s.work", (int)length, path);
 }
 
+// What the table and the picture are called: CONFIG's own name where it says more than the kind does, as
+// in isoflop-norm.ini, so that two files of one kind can share a work directory.
+static char *result_name(const run *r) {
+    const char *path = r->cli->operands[0], *slash = strrchr(path, '/'), *kind = kind_name(r);
+    const char *name = slash ? slash + 1 : path, *end = strrchr(name, '.');
+    size_t length = end ? (size_t)(end - name) : strlen(name), prefix = strlen(kind);
+    bool says_more = length > prefix && name[prefix] == '-' && strncmp(name, kind, prefix) == 0;
+    return says_more ? cli_format("%.*s", (int)length, name) : cli_format("%s", kind);
+}
+
 static size_t threads_of(const cli_call *cli, size_t jobs) {
     size_t cores = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
     if (cli->threads) return cli->threads;
@@ -145,9 +155,11 @@ static reef_status begin(run *r, reef_error *err) {
                                 .arguments = r->arguments};
     snprintf(r->threads, sizeof(r->threads), "%zu", r->work.threads);
     list_arguments(r);
-    r->csv = cli_format("%s/%s.csv", r->work.directory, kind_name(r));
+    char *name = result_name(r);
+    r->csv = cli_format("%s/%s.csv", r->work.directory, name);
     if (r->kind != EXPERIMENT_DATASETS) // a table
-        r->svg = cli_format("%s/%s.svg", r->work.directory, kind_name(r));
+        r->svg = cli_format("%s/%s.svg", r->work.directory, name);
+    free(name);
     // A plan only reads, also beside the run that it is of; a cell is that run's.
     if (!cli_text(cli, "cell") && !cli_text(cli, "plan"))
         status = experiment_lock(r->work.directory, &r->lock, err);

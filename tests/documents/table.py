@@ -57,6 +57,7 @@ ELSEWHERE = [
     (LIBRARY, "cmake --build build/release --target libreef_forward", "test_python"),
     (LIBRARY, "REEF_LIBRARY=build/release/libreef/libreef.so.0", "test_python"),
     ("docs/RECIPES.md", "python3 python/examples/split_mnist.py", "test_python"),
+    ("docs/PAPER.md", "tools/paper --data TEXTS", "test_paper"),
     (CONTRIBUTING, "tools/test", "tests/packages/fresh"),
     (CONTRIBUTING, "tools/fuzz", "test_fuzz"),
     (TESTING, "tools/fuzz", "test_fuzz"),

@@ -4,8 +4,11 @@ Standard input never ends; beside it lines are pushed and a log is followed, whe
 of training than LAG_MAX: what is kept for a trainer that cannot keep up, descriptors of deleted logs and a journal, grows
 as it should, and `tail` looks at that. Clients score, scrape
 and ask for histories; hostile ones come and go; commands commit, make and remove snapshots, pause and resume; the pool
-is verified now and then. What is measured begins after the first quarter. The goal for the slope of memory is for hours:
-in a short run it is shown, and says little.
+is verified now and then.
+
+What is measured begins when what is kept for a time only has filled: the usage of every commit of the last hour, or of
+the last 8 MiB, and the window of the series. That takes an hour, so it begins after an hour, or after half of a shorter
+run. The goals for memory and file are for hours: in a short run they are shown, and say little.
 """
 
 import http.client
@@ -23,7 +26,8 @@ from world import ONE_GENERATION, Progress
 HELP = "8 hours of mixed load: slope of memory, descriptors, size of the file, reports of sanitizers"
 SECONDS, SECONDS_QUICK = 8 * 3600, 20
 HOSTILE = 12
-WARM_SHARE = 0.25
+WARM_SECONDS, WARM_SHARE_MAX = 3600, 0.5
+PARTS = 8  # of the run, at whose ends the size of the file is told
 COMMAND_SECONDS = 2
 VERIFY_SECONDS, VERIFY_SECONDS_QUICK = 300, 10
 MIB = 1 << 20
@@ -222,7 +226,8 @@ def run(w, given):
     storm = hostile.Process(address, daemon.path, HOSTILE, seconds)
     for actor in actors:
         actor.start()
-    rss, private, file_bytes, files, lag_bytes_max = [], [], [], [], 0
+    warm = min(WARM_SECONDS, WARM_SHARE_MAX * seconds)
+    rss, private, file_bytes, file_bytes_parts, files, lag_bytes_max = [], [], [], [], [], 0
     progress, began, verified = Progress("soak", seconds, "s"), time.monotonic(), 0
     while (now := time.monotonic() - began) < seconds:
         if now > (verified + 1) * verify_seconds:
@@ -234,10 +239,13 @@ def run(w, given):
         status = daemon.status()
         feeder.feed(status)
         lag_bytes_max = max(lag_bytes_max, hold(actors, status))
-        if now > WARM_SHARE * seconds:
+        size = (pool / "data.mdb").stat().st_size
+        if now > (len(file_bytes_parts) + 1) * seconds / PARTS:
+            file_bytes_parts.append(size)
+        if now > warm:
             rss.append((now, daemon.rss_bytes()))
             private.append((now, daemon.private_bytes()))
-            file_bytes.append((pool / "data.mdb").stat().st_size)
+            file_bytes.append(size)
             files.append(daemon.descriptors() - daemon.connections())
         progress.at(now, f", {daemon.rss_bytes() / MIB:.0f} MiB")
         time.sleep(min(1, max(0.1, seconds / 2000)))
@@ -259,6 +267,7 @@ def run(w, given):
     said = daemon.messages.read_text(errors="replace")
     document = {
         "seconds": seconds,
+        "warm_seconds": warm,
         "threads": threads,
         "sources": [source["name"] for source in status["sources"]],
         "bytes_trained": status["stream_bytes"],
@@ -274,6 +283,7 @@ def run(w, given):
         "descriptors_max": max(files),
         "descriptors_growth": max(files[-len(files) // 4 :]) - max(files[: len(files) // 4 + 1]),
         "connections_left": left,
+        "file_bytes_parts": file_bytes_parts + [size],
         "file_bytes_first": file_bytes[0],
         "file_bytes_max": max(file_bytes),
         "file_growth_share": max(file_bytes) / file_bytes[0] - 1,
