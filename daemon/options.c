@@ -19,6 +19,9 @@
 #define COMMIT_RETRIES_DEFAULT 5 // with pauses of 1, 2, 4, 8 and 16 seconds
 #define SECTION "reefd"
 #define LABEL_BYTES_MAX 200
+#define PREFIX "REEF_" // of variables
+
+extern char **environ;
 
 reef_status option_take(reef_options *options,
                         size_t index,
@@ -125,6 +128,33 @@ static reef_status take_environment(reef_options *options, reef_error *err) {
                                  option_variable(reef_settings[i].name, label), text, err);
     }
     return status;
+}
+
+// The variable that `name` is nearly, or NULL: two letters off in a long one, one in a short one.
+static const char *nearly_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]) {
+    for (size_t i = 0; i < reef_setting_count(); i++) {
+        size_t letters = strlen(reef_settings[i].name);
+        size_t distance = reef_word_distance(name, option_variable(reef_settings[i].name, out));
+        if (distance > 0 && distance <= (letters < 6 ? 1 : 2)) return out;
+    }
+    return NULL;
+}
+
+static bool is_variable(const char *name) {
+    char out[OPTION_NAME_BYTES_MAX];
+    for (size_t i = 0; i < reef_setting_count(); i++)
+        if (strcmp(name, option_variable(reef_settings[i].name, out)) == 0) return true;
+    return strcmp(name, option_variable("config", out)) == 0;
+}
+
+void reef_options_misspelt(reef_misspelt_variable told, void *context) {
+    for (char **entry = environ; entry && *entry; entry++) {
+        char name[LABEL_BYTES_MAX], meant[OPTION_NAME_BYTES_MAX];
+        size_t bytes = strcspn(*entry, "=");
+        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || bytes >= sizeof(name)) continue;
+        snprintf(name, sizeof(name), "%.*s", (int)bytes, *entry);
+        if (!is_variable(name) && nearly_variable(name, meant)) told(context, name, meant);
+    }
 }
 
 // ---- all of it -----------------------------------------------------------------------------------

@@ -77,6 +77,13 @@ REEF_MUST_CHECK reef_status reef_options_read(reef_options *options,
                                               reef_error *err);
 void reef_options_release(reef_options *options);
 
+typedef void (*reef_misspelt_variable)(void *context, const char *name, const char *meant);
+/**
+ * Tell of every variable of the environment that is no setting but nearly the name of one. Others that begin with
+ * REEF_ are nobody's business: whoever starts programs in containers sets such as REEF_SERVICE_HOST.
+ */
+void reef_options_misspelt(reef_misspelt_variable told, void *context);
+
 /**
  * Look at a configuration file alone, and tell of every mistake in it.
  *

@@ -426,6 +426,12 @@ static void hold_standard_descriptors(void) {
     if (fd > STDERR_FILENO) close(fd);
 }
 
+static void warn_of_variable(void *context, const char *name, const char *meant) {
+    reef_report_warning(context, "environment",
+                        "%s in the environment is no setting and changes nothing; did you mean %s?",
+                        name, meant);
+}
+
 int main(int argc, char **argv) {
     static reef_daemon daemon; // too large for comfort on a stack
     reef_program_begin("reefd");
@@ -447,6 +453,7 @@ int main(int argc, char **argv) {
     }
     reef_report_init(&daemon.report, daemon.options.json_log, daemon.options.quiet);
     reef_program_log(daemon.report.json, daemon.report.journal);
+    reef_options_misspelt(warn_of_variable, &daemon.report);
     daemon.service.argc = argc;
     daemon.service.argv = argv;
     daemon.monitor.started_ns = uv_hrtime();

@@ -154,6 +154,47 @@ static void options_win_over_the_environment_and_it_over_the_file(void **state) 
     reef_options_release(&options);
 }
 
+typedef struct misspelt {
+    size_t count;
+    char name[64], meant[64];
+} misspelt;
+
+static void note_misspelt(void *context, const char *name, const char *meant) {
+    misspelt *found = context;
+    found->count++;
+    snprintf(found->name, sizeof(found->name), "%s", name);
+    snprintf(found->meant, sizeof(found->meant), "%s", meant);
+}
+
+static void a_misspelt_variable_is_told_with_what_was_meant(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *meant; // NULL: not told of
+    } CASES[] = {
+        {"REEF_COMMIT_SECOND", "REEF_COMMIT_SECONDS"},
+        {"REEF_COMIT_STEPS", "REEF_COMMIT_STEPS"},
+        {"REEF_POLL", "REEF_POOL"},
+        {"REEF_commit_steps", NULL},
+        {"REEF_COMMIT_STEPS", NULL},
+        {"REEF_CONFIG", NULL},
+        {"REEF_PORT", NULL}, // of a container
+        {"REEF_SERVICE_HOST", NULL},
+        {"REEF_", NULL},
+        {"reef_pol", NULL},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        misspelt before = {0}, found = {0};
+        reef_options_misspelt(note_misspelt, &before);
+        assert_int_equal(setenv(CASES[i].name, "1", 1), 0);
+        reef_options_misspelt(note_misspelt, &found);
+        assert_int_equal(unsetenv(CASES[i].name), 0);
+        assert_int_equal(found.count - before.count, CASES[i].meant ? 1 : 0);
+        if (!CASES[i].meant) continue;
+        assert_string_equal(found.name, CASES[i].name);
+        assert_string_equal(found.meant, CASES[i].meant);
+    }
+}
+
 static void the_environment_can_name_the_file(void **state) {
     config_fixture *f = *state;
     reef_options options;
@@ -290,6 +331,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(every_setting_can_stand_in_the_file, setup, teardown),
         cmocka_unit_test_setup_teardown(options_win_over_the_environment_and_it_over_the_file,
                                         setup, teardown),
+        cmocka_unit_test(a_misspelt_variable_is_told_with_what_was_meant),
         cmocka_unit_test_setup_teardown(the_environment_can_name_the_file, setup, teardown),
         cmocka_unit_test_setup_teardown(a_mistake_in_the_file_is_told_with_its_line, setup,
                                         teardown),

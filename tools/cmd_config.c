@@ -74,6 +74,12 @@ static reef_status read_settings(const cli_call *cli, reef_options *options, ree
     return status;
 }
 
+static void warn_of_variable(void *context, const char *name, const char *meant) {
+    (void)context;
+    fprintf(stderr, "reef config show: %s in the environment is no setting; did you mean %s?\n",
+            name, meant);
+}
+
 reef_status cmd_config_show(cli_call *cli, reef_error *err) {
     reef_options options;
     reef_status status = read_settings(cli, &options, err);
@@ -81,6 +87,7 @@ reef_status cmd_config_show(cli_call *cli, reef_error *err) {
         reef_options_release(&options);
         return status;
     }
+    reef_options_misspelt(warn_of_variable, NULL);
     json_t *settings = reef_settings_json(&options);
     json_t *file = options.config ? cli_path(options.config) : json_null();
     if (cli->json) {
