@@ -234,7 +234,7 @@ static void csv_row(FILE *out,
     csv_text(out, cell->size);
     fprintf(out, ",%d", cell->tuning);
     csv_number(out, cell->budget);
-    csv_number(out, (double)c->learning_rate);
+    fprintf(out, ",%g", (double)c->learning_rate); // a float: more digits would be noise
     csv_number(out, (double)c->seed);
     csv_number(out, pairs ? (double)c->side : (double)NAN);
     csv_number(out, pairs ? (double)c->heads : (double)NAN);
