@@ -260,6 +260,8 @@ void cli_pool_close(cli_pool *pool); // accepts the zeroed pool
 bool cli_keeps_one_generation(const cli_pool *pool);
 /** A position in the stream as people count it: in bytes of a text, or in examples. */
 uint64_t cli_stream_units(const reef_config *config, uint64_t bytes);
+/** What it is then counted in: "byte" or "example". */
+const char *cli_stream_unit(const reef_config *config);
 /** Whether the feed-forward network of a block retrieves experts: kinds p and k. */
 bool cli_layer_is_peer(const reef_config *config, uint32_t layer);
 /** Number of such layers of a configuration. */

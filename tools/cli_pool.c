@@ -21,6 +21,10 @@ uint64_t cli_stream_units(const reef_config *config, uint64_t bytes) {
     return reef_config_is_vector(config) ? bytes / reef_vector_record_bytes(config) : bytes;
 }
 
+const char *cli_stream_unit(const reef_config *config) {
+    return reef_config_is_vector(config) ? "example" : "byte";
+}
+
 static uint64_t data_file_bytes(const char *pool) {
     char *path = cli_format("%s/data.mdb", pool);
     struct stat info;

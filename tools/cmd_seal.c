@@ -84,7 +84,7 @@ static void print_answer(const cli_call *cli,
     if (!cli->dry_run) side = pool->generations[sealed + 1].side;
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
            would, sealed, cli_count(cli_generation_experts(pool, old), words),
-           vectors ? "example" : "byte", cli_stream_units(config, old->opened_at), dtype);
+           cli_stream_unit(config), cli_stream_units(config, old->opened_at), dtype);
     if (!cli->dry_run && !vectors) print_loss(config, result);
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts%s)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, side, side,

@@ -105,6 +105,7 @@ reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
 // ---- list and show -------------------------------------------------------------------------------
 
 typedef struct listing {
+    const reef_config *config;
     cli_table *table;
     json_t *array;
     size_t count;
@@ -118,7 +119,8 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     json_array_append_new(list->array, reef_snapshot_json(snapshot));
     cli_table_cell(list->table, "%s", snapshot->name);
     cli_table_cell(list->table, "%" PRIu64, snapshot->step);
-    cli_table_cell(list->table, "%s", cli_count(snapshot->stream_bytes, words));
+    cli_table_cell(list->table, "%s",
+                   cli_count(cli_stream_units(list->config, snapshot->stream_bytes), words));
     cli_table_cell(list->table, "%" PRIu32, snapshot->open_generation);
     cli_table_cell(list->table, "%s", cli_time(snapshot->unix_ms, words));
     reef_hash_format(snapshot->root, root);
@@ -127,14 +129,15 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
 }
 
 reef_status cmd_snapshot_list(cli_call *cli, reef_error *err) {
-    static const char *const HEADING[] = {"snapshot",        "step", "stream bytes",
-                                          "open generation", "made", "root"};
     cli_pool pool;
     reef_txn *txn = NULL;
-    listing list = {.table = cli_table_new("<>>><<", HEADING), .array = json_array()};
-
     reef_status status = cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
+    if (status != REEF_OK) return status;
+    char *stream = cli_format("stream %ss", cli_stream_unit(&pool.config));
+    const char *const heading[] = {"snapshot", "step", stream, "open generation", "made", "root"};
+    listing list = {
+        .config = &pool.config, .table = cli_table_new("<>>><<", heading), .array = json_array()};
+    status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &list, err);
     reef_txn_abort(txn);
     cli_pool_close(&pool);
@@ -145,6 +148,7 @@ reef_status cmd_snapshot_list(cli_call *cli, reef_error *err) {
     else if (status == REEF_OK)
         cli_table_print(list.table, stdout);
     cli_table_free(list.table);
+    free(stream);
     json_decref(list.array);
     return status;
 }
@@ -155,6 +159,7 @@ reef_status cmd_snapshot_show(cli_call *cli, reef_error *err) {
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         status = read_snapshot(&pool, reef_snapshot_find, cli->operands[0], &snapshot, err);
+    const reef_config config = pool.config;
     cli_pool_close(&pool);
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, reef_snapshot_json(&snapshot), err);
@@ -164,7 +169,9 @@ reef_status cmd_snapshot_show(cli_call *cli, reef_error *err) {
     printf("made              %s\n", cli_time(snapshot.unix_ms, words));
     printf("commit            %" PRIu64 "\n", snapshot.commit);
     printf("step              %" PRIu64 "\n", snapshot.step);
-    printf("stream            %s bytes\n", cli_count(snapshot.stream_bytes, words));
+    printf("stream            %s %ss\n",
+           cli_count(cli_stream_units(&config, snapshot.stream_bytes), words),
+           cli_stream_unit(&config));
     printf("shares            %" PRIu32 " sealed generation%s\n", snapshot.shared_count,
            snapshot.shared_count == 1 ? "" : "s");
     if (snapshot.shared_count < snapshot.sealed_count)

@@ -80,21 +80,22 @@ static json_t *change_json(const reef_state_change *change) {
 
 // ---- text ----------------------------------------------------------------------------------------
 
-static void print_state(const char *label, const reef_snapshot *state) {
-    char bytes[CLI_WORD_BYTES], made[CLI_WORD_BYTES];
-    printf("%s  %s: step %" PRIu64 ", %s bytes of the stream, %s\n", label, state->name,
-           state->step, cli_count(state->stream_bytes, bytes), cli_time(state->unix_ms, made));
+static void print_state(const char *label, const reef_snapshot *state, const reef_config *config) {
+    char count[CLI_WORD_BYTES], made[CLI_WORD_BYTES];
+    printf("%s  %s: step %" PRIu64 ", %s %ss of the stream, %s\n", label, state->name, state->step,
+           cli_count(cli_stream_units(config, state->stream_bytes), count), cli_stream_unit(config),
+           cli_time(state->unix_ms, made));
 }
 
 // Numbers that may go backwards, when the second state is the earlier one.
-static void print_between(const reef_state_change *change) {
+static void print_between(const reef_state_change *change, const reef_config *config) {
     char words[CLI_WORD_BYTES];
     bool back = change->after.stream_bytes < change->before.stream_bytes;
     uint64_t more = back ? change->before.stream_bytes : change->after.stream_bytes;
     uint64_t less = back ? change->after.stream_bytes : change->before.stream_bytes;
-    printf("between  %" PRId64 " steps, %s%s bytes of the stream\n",
+    printf("between  %" PRId64 " steps, %s%s %ss of the stream\n",
            (int64_t)change->after.step - (int64_t)change->before.step, back ? "-" : "",
-           cli_count(more - less, words));
+           cli_count(cli_stream_units(config, more - less), words), cli_stream_unit(config));
 }
 
 static void print_sealed(const reef_state_change *change) {
@@ -165,17 +166,17 @@ reef_status cmd_snapshot_diff(cli_call *cli, reef_error *err) {
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status = reef_state_diff(pool.store, cli->operands[0], after, &change, err);
-    cli_pool_close(&pool);
     if (status == REEF_OK && cli->json) {
         status = cli_answer(cli, change_json(&change), err);
     } else if (status == REEF_OK) {
-        print_state("from   ", &change.before);
-        print_state("to     ", &change.after);
-        print_between(&change);
+        print_state("from   ", &change.before, &pool.config);
+        print_state("to     ", &change.after, &pool.config);
+        print_between(&change, &pool.config);
         print_sealed(&change);
         print_experts(&change);
         print_tensors(&change);
     }
     reef_state_change_release(&change);
+    cli_pool_close(&pool);
     return status;
 }

@@ -73,14 +73,19 @@ static json_t *restoration_json(const cli_call *cli, const reef_restoration *don
                      cli->dry_run ? json_null() : cli_commit_json(&done->commit));
 }
 
-static void print(const cli_call *cli, const reef_restoration *done, bool in_place) {
+static void print(const cli_call *cli,
+                  const reef_config *config,
+                  const reef_restoration *done,
+                  bool in_place) {
     const reef_restore_plan *plan = &done->plan;
     const reef_snapshot *snapshot = &plan->snapshot;
     char words[CLI_WORD_BYTES];
     printf("%-25s%s\n", cli->dry_run ? "would restore" : "restored", snapshot->name);
     printf("%-25s%s\n", "pool", in_place ? cli->pool : cli->operands[1]);
     printf("%-25s%" PRIu64 "\n", "step", snapshot->step);
-    printf("%-25s%s bytes\n", "stream", cli_count(snapshot->stream_bytes, words));
+    printf("%-25s%s %ss\n", "stream",
+           cli_count(cli_stream_units(config, snapshot->stream_bytes), words),
+           cli_stream_unit(config));
     printf("%-25s%" PRIu32 "\n", "sealed generations gone", plan->sealed_gone);
     if (in_place)
         printf("%-25ssnapshot %s\n", "state before", done->kept_as);
@@ -103,6 +108,10 @@ reef_status cmd_snapshot_restore(cli_call *cli, reef_error *err) {
         in_place ? restore_in_place(cli, &done, err) : restore_elsewhere(cli, &done, err);
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, restoration_json(cli, &done, in_place), err);
-    print(cli, &done, in_place);
+    cli_pool pool;
+    status = cli_pool_open(&pool, cli, err);
+    if (status != REEF_OK) return status;
+    print(cli, &pool.config, &done, in_place);
+    cli_pool_close(&pool);
     return REEF_OK;
 }

@@ -17,8 +17,6 @@ const cli_manual timeline_manual = {
 
 // Shown in columns of their own; everything else that an event says follows as name=value.
 static const char *const COLUMNS[] = {"unix_ms", "event", "generation", "step", "stream_bytes"};
-static const char *const HEADING[] = {"when", "event",       "generation",
-                                      "step", "stream byte", "details"};
 #define COLUMN_COUNT (sizeof(COLUMNS) / sizeof(COLUMNS[0]))
 
 static bool has_column(const char *name) {
@@ -55,23 +53,26 @@ static char *details_text(const json_t *event) {
 }
 
 // On the heap.
-static char *column_text(const json_t *event, const char *name) {
+static char *column_text(const json_t *event, const char *name, const reef_config *config) {
     const json_t *value = json_object_get(event, name);
     char words[CLI_WORD_BYTES];
     if (!value) return cli_format("%s", "");
     if (!json_is_integer(value)) return value_text(value);
     uint64_t number = (uint64_t)json_integer_value(value);
-    return cli_format("%s", strcmp(name, "unix_ms") == 0 ? cli_time(number, words)
-                                                         : cli_count(number, words));
+    if (strcmp(name, "unix_ms") == 0) return cli_format("%s", cli_time(number, words));
+    if (strcmp(name, "stream_bytes") == 0) number = cli_stream_units(config, number);
+    return cli_format("%s", cli_count(number, words));
 }
 
-static void print_events(const json_t *events) {
-    cli_table *table = cli_table_new("<<>>><", HEADING);
+static void print_events(const json_t *events, const reef_config *config) {
+    char *stream = cli_format("stream %s", cli_stream_unit(config));
+    const char *const heading[] = {"when", "event", "generation", "step", stream, "details"};
+    cli_table *table = cli_table_new("<<>>><", heading);
     size_t index;
     const json_t *event;
     json_array_foreach(events, index, event) {
         for (size_t c = 0; c < COLUMN_COUNT; c++) {
-            char *text = column_text(event, COLUMNS[c]);
+            char *text = column_text(event, COLUMNS[c], config);
             cli_table_cell(table, "%s", text);
             free(text);
         }
@@ -81,6 +82,7 @@ static void print_events(const json_t *events) {
     }
     cli_table_print(table, stdout);
     cli_table_free(table);
+    free(stream);
 }
 
 reef_status cmd_timeline(cli_call *cli, reef_error *err) {
@@ -91,13 +93,13 @@ reef_status cmd_timeline(cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, events, err);
     reef_txn_abort(txn);
-    cli_pool_close(&pool);
     if (status == REEF_OK && cli->json)
         status = cli_answer(cli, json_pack("{s:O}", "events", events), err);
     else if (status == REEF_OK && json_array_size(events) == 0)
         printf("nothing has happened yet\n");
     else if (status == REEF_OK)
-        print_events(events);
+        print_events(events, &pool.config);
     json_decref(events);
+    cli_pool_close(&pool);
     return status;
 }

@@ -459,7 +459,7 @@ static reef_status answer(train *t, reef_error *err) {
     if (status == REEF_OK) status = document(t, &made, err);
     if (status != REEF_OK) return status;
     if (t->cli->json) return cli_answer(t->cli, made, err);
-    train_print(made);
+    train_print(made, &t->pool.config);
     json_decref(made);
     return REEF_OK;
 }

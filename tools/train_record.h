@@ -73,6 +73,6 @@ json_t *train_document(const train_record *record,
                        const cli_pool *pool,
                        const train_outcome *outcome);
 /** The document's tables, for people. */
-void train_print(const json_t *document);
+void train_print(const json_t *document, const reef_config *config);
 
 #endif

@@ -210,14 +210,15 @@ json_t *train_document(const train_record *record,
         boundaries_json(stream, outcome->events), "asof_forgetting",
         cli_real(asof_forgetting(record)));
     json_t *rest = json_pack(
-        "{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}",
+        "{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}",
         "measured", train_record_json(record), "seconds", cli_real(record->seconds),
         "seconds_measuring", cli_real(record->seconds_measuring), "threads",
         (json_int_t)outcome->threads, "cost_ratio", cli_real(outcome->cost_ratio),
         "us_per_byte_now", cli_real(outcome->us_per_byte_now), "us_per_byte_first",
         cli_real(outcome->us_per_byte_first), "steps", (json_int_t)outcome->trainer.step,
         "accepted_bytes", (json_int_t)stream->at, "stream_bytes",
-        (json_int_t)outcome->trainer.stream_bytes, "skipped_bytes",
+        (json_int_t)outcome->trainer.stream_bytes, "carried_bytes",
+        (json_int_t)outcome->trainer.carried_bytes, "skipped_bytes",
         (json_int_t)outcome->trainer.skipped_bytes, "generations",
         (json_int_t)pool->generation_count, "pool_bytes", (json_int_t)pool->file_bytes,
         "optimiser_bytes", (json_int_t)outcome->optimiser_bytes, "peak_memory_bytes",
@@ -311,15 +312,26 @@ static void print_boundaries(const json_t *document) {
     }
 }
 
-void train_print(const json_t *document) {
-    const json_t *figures = json_object_get(document, "figures");
+// What was read, and what of it is not trained yet: less than a batch, or what a drift test has not decided about.
+static void print_extent(const json_t *document, const reef_config *config) {
     char words[CLI_WORD_BYTES];
+    uint64_t read = (uint64_t)json_integer_value(json_object_get(document, "accepted_bytes"));
+    uint64_t waits = (uint64_t)json_integer_value(json_object_get(document, "carried_bytes"));
+    const char *unit = cli_stream_unit(config);
+    printf("%s %s %ss",
+           json_is_true(json_object_get(document, "finished")) ? "read all" : "stopped after",
+           cli_count(cli_stream_units(config, read), words), unit);
+    printf(" in %s", cli_duration(json_number_value(json_object_get(document, "seconds")), words));
+    if (waits > 0)
+        printf("; the last %s wait for what comes next",
+               cli_count(cli_stream_units(config, waits), words));
+    printf("\n");
+}
+
+void train_print(const json_t *document, const reef_config *config) {
+    const json_t *figures = json_object_get(document, "figures");
     print_matrix(document);
-    printf("%s %s of the stream in",
-           json_is_true(json_object_get(document, "finished")) ? "trained on all" : "stopped after",
-           cli_count((uint64_t)json_integer_value(json_object_get(document, "accepted_bytes")),
-                     words));
-    printf(" %s\n", cli_duration(json_number_value(json_object_get(document, "seconds")), words));
+    print_extent(document, config);
     print_boundaries(document);
     print_figure("mean at the end", json_object_get(figures, "final_mean"), "");
     print_figure("forgetting (Chaudhry 2018)", json_object_get(figures, "forgetting_max"), "");
