@@ -1,4 +1,5 @@
-// Words that were typed: what a misspelt one was meant to be. Shared by both programs.
+// Words that were typed: what a misspelt one was meant to be. Shared by all that take words: names of settings, options,
+// commands.
 #ifndef REEF_WORDS_H
 #define REEF_WORDS_H
 
