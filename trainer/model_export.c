@@ -24,7 +24,7 @@ typedef struct exporting {
 
 // ---- what there is -------------------------------------------------------------------------------
 
-static reef_status read_gate(exporting *e, reef_model_generation *of, reef_error *err) {
+static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error *err) {
     float values[REEF_GATE_VALUES];
     double reference[2];
     reef_view view;
@@ -53,8 +53,8 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
     if (origin->generations == NULL)
         return reef_fail(err, REEF_NO_MEMORY, "no memory for %" PRIu32 " generations", as_of->last);
     for (uint32_t g = 0; g <= as_of->last; g++) {
-        reef_model_generation *one = &origin->generations[origin->count];
-        *one = (reef_model_generation){.number = g, .records = reef_as_of_records(as_of, g)};
+        reef_file_generation *one = &origin->generations[origin->count];
+        *one = (reef_file_generation){.number = g, .records = reef_as_of_records(as_of, g)};
         reef_status status = reef_generation_read(e->txn, one->records, &one->info, err);
         if (status != REEF_OK) return status;
         if (reef_generation_is_empty(&one->info)) continue;
@@ -72,7 +72,7 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
 // Where training goes on: of an open generation where it is, of a sealed one where it ended.
 static reef_status read_position(exporting *e, reef_error *err) {
     reef_model_origin *origin = &e->origin;
-    const reef_model_generation *last = &origin->generations[origin->count - 1];
+    const reef_file_generation *last = &origin->generations[origin->count - 1];
     origin->step = last->info.sealed_step;
     origin->stream_bytes = last->info.sealed_at;
     if (last->info.sealed) return REEF_OK;
@@ -84,7 +84,7 @@ static reef_status list_parts(exporting *e, reef_error *err) {
     const reef_model_origin *origin = &e->origin;
     reef_status status = REEF_OK;
     for (uint32_t g = 0; status == REEF_OK && g < origin->count; g++) {
-        const reef_model_generation *one = &origin->generations[g];
+        const reef_file_generation *one = &origin->generations[g];
         reef_gen *gen = NULL; // for its list of tensors
         status = reef_gen_new(&gen, &origin->config, &one->info, err);
         if (status == REEF_OK)

@@ -164,7 +164,7 @@ reef_status reef_model_check_kind(const reef_config *config, reef_error *err) {
     return REEF_OK;
 }
 
-static json_t *generation_json(const reef_model_generation *of) {
+static json_t *generation_json(const reef_file_generation *of) {
     const reef_generation *info = &of->info;
     json_t *one = json_pack("{s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:I}", "number",
                             (json_int_t)of->number, "parent", (json_int_t)info->parent, "side",
@@ -265,7 +265,7 @@ static double reference_of(const json_t *one, const char *name) {
 
 // Numbers are 0, 1, 2, ... in the file. Only the last may be open.
 static bool generation_parse(
-    reef_model_generation *out, const json_t *one, uint32_t g, uint32_t count, uint64_t first_id) {
+    reef_file_generation *out, const json_t *one, uint32_t g, uint32_t count, uint64_t first_id) {
     json_int_t number = 0, parent = 0, side = 0, opened_step = 0, sealed_step = 0, opened_at = 0,
                sealed_at = 0;
     const char *dtype = NULL, *root = json_string_value(json_object_get(one, "root"));
@@ -282,10 +282,10 @@ static bool generation_parse(
     if (parent < 0 || parent > g || (parent == g && g > 0)) return false;
     if (opened_step < 0 || sealed_step < 0 || opened_at < 0 || sealed_at < 0) return false;
     if (sealed == 0 && g + 1 < count) return false;
-    *out = (reef_model_generation){.number = (uint32_t)number,
-                                   .has_root = root != NULL,
-                                   .reference_median = reference_of(one, "reference"),
-                                   .reference_spread = reference_of(one, "reference_spread")};
+    *out = (reef_file_generation){.number = (uint32_t)number,
+                                  .has_root = root != NULL,
+                                  .reference_median = reference_of(one, "reference"),
+                                  .reference_spread = reference_of(one, "reference_spread")};
     out->info = (reef_generation){.generation = g,
                                   .parent = (uint32_t)parent,
                                   .side = (uint32_t)side,
@@ -309,7 +309,7 @@ static reef_status generations_parse(reef_model_origin *origin,
     bool right = count > 0 && count < REEF_GENERATION_COUNT_MAX;
     if (right) origin->generations = calloc(count, sizeof *origin->generations);
     for (uint32_t g = 0; right && origin->generations != NULL && g < count; g++) {
-        reef_model_generation *one = &origin->generations[g];
+        reef_file_generation *one = &origin->generations[g];
         right = generation_parse(one, json_array_get(list, g), g, (uint32_t)count, first_id);
         first_id += (uint64_t)one->info.side * one->info.side;
     }

@@ -45,20 +45,20 @@ REEF_MUST_CHECK reef_status reef_model_parts_add(reef_model_parts *parts,
 void reef_model_parts_release(reef_model_parts *parts); // accepts the zeroed list
 
 /** One generation of the file. */
-typedef struct reef_model_generation {
+typedef struct reef_file_generation {
     reef_generation info; // parent: in the file
     uint32_t number;      // in the pool it comes from, which its root is of
     uint32_t records;     // export: where its records lie
     bool has_root;
     double reference_median, reference_spread;
     size_t gate_values;
-} reef_model_generation;
+} reef_file_generation;
 
 /** What the file is of. */
 typedef struct reef_model_origin {
     reef_config config;
     uint32_t count;
-    reef_model_generation *generations; // (count) owned
+    reef_file_generation *generations; // (count) owned
     uint64_t step, generation_step, stream_bytes;
 } reef_model_origin;
 

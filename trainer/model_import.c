@@ -223,7 +223,7 @@ static const char *record_memory(importing *i, const reef_part *part, const doub
 }
 
 static reef_status hash_parts(importing *i,
-                              const reef_model_generation *of,
+                              const reef_file_generation *of,
                               const reef_parts *parts,
                               reef_generation_hash *hash,
                               reef_error *err) {
@@ -241,7 +241,7 @@ static reef_status hash_parts(importing *i,
     return REEF_OK;
 }
 
-static reef_status check_root(importing *i, const reef_model_generation *of, reef_error *err) {
+static reef_status check_root(importing *i, const reef_file_generation *of, reef_error *err) {
     uint8_t root[REEF_HASH_BYTES];
     reef_parts parts = {0};
     reef_generation_hash *hash = NULL;
@@ -266,7 +266,7 @@ static reef_status check_root(importing *i, const reef_model_generation *of, ree
 
 // ---- generations ---------------------------------------------------------------------------------
 
-static reef_status set_gate(importing *i, const reef_model_generation *of, reef_error *err) {
+static reef_status set_gate(importing *i, const reef_file_generation *of, reef_error *err) {
     float values[REEF_GATE_VALUES];
     i->gen->reference_median = of->reference_median;
     i->gen->reference_spread = of->reference_spread;
@@ -287,7 +287,7 @@ static void begin_training(reef_gen *gen, const reef_config *config) {
 }
 
 static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
-    reef_model_generation *of = &i->origin.generations[g];
+    reef_file_generation *of = &i->origin.generations[g];
     reef_generation info = of->info;
     memset(info.root, 0, sizeof info.root); // of its new number: the store finds it
     size_t first = i->parts.count;
