@@ -473,6 +473,32 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
     free(after);
 }
 
+// What was thought of held batches is in no commit; growing changes the model that thought it.
+static void growing_has_held_batches_looked_at_again(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_commit last[2];
+    for (size_t i = 0; i < 2; i++) {
+        make_pool(f, 1);
+        feed_kind(f, 0, 6000, 1);
+        feed_kind(f, 1, 3 * LIFELONG_BATCH + 20, 1);
+        assert_int_equal(status_of(f).generation, 0);
+        assert_true(status_of(f).suspicious > 0);
+        ok(reef_trainer_grow(f->trainer, f->config.side + 2, &err), &err);
+        assert_int_equal(status_of(f).suspicious, 0);
+        if (i == 1) { // as after a crash
+            close_pool(f);
+            open_pool(f, 1);
+        }
+        feed_kind(f, 1, 6000, 2);
+        assert_int_equal(status_of(f).generation, 1);
+        last[i] = commit(f);
+        close_pool(f);
+        temp_dir_remove(f->pool);
+    }
+    assert_memory_equal(last[0].root, last[1].root, sizeof last[0].root);
+}
+
 static void a_grown_generation_goes_on_learning(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -694,6 +720,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(the_running_statistics_of_queries_move, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(frozen_experts_do_not_change_by_one_bit, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(growing_has_held_batches_looked_at_again, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_grown_generation_goes_on_learning, setup,
                                         lifelong_teardown),

@@ -224,6 +224,25 @@ static void training_goes_on(void **state) {
     assert_sound(t->b);
 }
 
+// The history of losses is not in the file: until there is one again, nothing is a boundary; then a change is.
+static void what_goes_on_is_no_boundary_and_a_change_is_one(void **state) {
+    two *t = *state;
+    choose(&t->a->config, "boundaries", "drift");
+    make_pool(t->a, 1);
+    feed_kind(t->a, 0, 4 * TEXT_BYTES, 1);
+    commit(t->a);
+    assert_true(status_of(t->a).step > t->a->config.drift_warmup);
+    export_as_of(t->a, NULL, t->file);
+    import(t, t->file);
+    feed_kind(t->b, 0, 2 * TEXT_BYTES, 2);
+    assert_int_equal(status_of(t->b).generation, 0);
+    assert_true(status_of(t->b).step > status_of(t->a).step);
+    feed_kind(t->b, 1, 2 * TEXT_BYTES, 1);
+    assert_int_equal(status_of(t->b).generation, 1);
+    seal(t->b);
+    assert_sound(t->b);
+}
+
 // Everything that decides which tensors there are, each sealed once and open with some training.
 static void all_kinds_of_models(void **state) {
     two *t = *state;
@@ -714,6 +733,7 @@ int main(void) {
         TEST(a_pool_of_a_file_is_the_same_to_the_bit),
         TEST(as_of_a_sealed_generation_the_next_one_is_opened),
         TEST(training_goes_on),
+        TEST(what_goes_on_is_no_boundary_and_a_change_is_one),
         TEST(all_kinds_of_models),
         TEST(as_of_snapshots),
         TEST(consolidated_generations_leave_no_gap),

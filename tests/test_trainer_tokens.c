@@ -172,6 +172,25 @@ static void windows_of_the_reservoir_are_whole_tokens(void **state) {
     reef_reservoir_lists_release(&lists);
 }
 
+// A window of the reservoir that is as long as the context has no place for a lesson: told in tokens, not in bytes.
+static void lessons_of_ids_are_counted_in_tokens(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_consolidation report;
+    f->config.reservoir_window = 2 * f->config.context;
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "gate", "off");
+    choose(&f->config, "rehearse", "0");
+    make_pool(f, 1);
+    for (int kind = 0; kind < 2; kind++) {
+        feed_ids(f, kind, PART, 1);
+        ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    }
+    const reef_consolidation_options options = {.first = 0, .last = 1, .steps = 2};
+    assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, "the reservoir has 0 windows"));
+}
+
 static void gates_of_ids_fire_on_their_own(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -587,6 +606,7 @@ int main(void) {
         TEST(ids_are_learned_sealed_and_kept),
         TEST(losses_belong_to_the_source_of_their_token),
         TEST(windows_of_the_reservoir_are_whole_tokens),
+        TEST(lessons_of_ids_are_counted_in_tokens),
         TEST(gates_of_ids_fire_on_their_own),
         TEST(losses_are_those_of_the_logits),
         TEST(every_token_uses_experts),

@@ -537,6 +537,31 @@ static void commits_restarts_cuts_and_threads_leave_no_trace(void **state) {
     check_replays(&config);
 }
 
+// A label may come first with a batch that is held back: whether a commit saw the pool without it is all the same.
+static void a_commit_before_a_held_label_leaves_no_trace(void **state) {
+    (void)state;
+    reef_config config = small_config();
+    size_t held = 0;
+    for (size_t more = 64; more <= 640; more += 64) {
+        stream s = {0};
+        stream_add(&s, 1, 1500, 0, 2, 0);
+        stream_add(&s, 2, more, 0, CLASSES - 1, 5);
+        reef_commit commits[2];
+        for (size_t i = 0; i < 2; i++) {
+            run r = run_new(&config, 1);
+            run_feed(&r, s.bytes, 1500 * RECORD);
+            if (i == 0) run_commit(&r);
+            run_feed(&r, s.bytes + 1500 * RECORD, more * RECORD);
+            held += status_of(&r).suspicious > 0;
+            commits[i] = run_commit(&r);
+            run_end(&r);
+        }
+        assert_memory_equal(commits[0].root, commits[1].root, sizeof commits[0].root);
+        free(s.bytes);
+    }
+    assert_true(held > 0);
+}
+
 static void rivals_are_resumed_exactly_too(void **state) {
     (void)state;
     reef_config config = small_config();
@@ -640,6 +665,36 @@ static void bad_examples_are_refused_and_good_ones_go_on(void **state) {
     run_feed(&r, s.bytes + 3 * RECORD, 37 * RECORD);
     assert_int_equal(reef_trainer_cursor(r.trainer, "s"), 40 * RECORD);
     assert_int_equal(status_of(&r).step, 1);
+    run_end(&r);
+    free(s.bytes);
+}
+
+static void a_class_too_many_is_given_back_and_the_pool_goes_on(void **state) {
+    (void)state;
+    reef_config config = small_config();
+    reef_error err;
+    stream s = {0};
+    stream_add(&s, 1, REEF_CLASS_COUNT_MAX + 40, 0, 2, 0);
+    for (int32_t i = 0; i < REEF_CLASS_COUNT_MAX; i++) // every label once
+        memcpy(s.bytes + (size_t)i * RECORD, &i, sizeof i);
+    uint8_t bad[RECORD];
+    memcpy(bad, s.bytes, RECORD);
+    memcpy(bad, &(int32_t){5000}, sizeof(int32_t));
+    run r = run_new(&config, 1);
+    run_feed(&r, s.bytes, REEF_CLASS_COUNT_MAX * RECORD);
+    for (int again = 0; again < 2; again++) {
+        size_t taken = 77;
+        must_fail(reef_trainer_feed(r.trainer, "s", bad, RECORD, &taken, NULL, &err), REEF_FULL,
+                  &err, "label 5000 would be the pool's class number 1025, and 1024 is the most");
+        assert_int_equal(taken, 0);
+        run_commit(&r);
+        run_close(&r);
+        run_open(&r);
+    }
+    uint64_t step = status_of(&r).step;
+    for (int again = 0; again < 30; again++)
+        run_feed(&r, s.bytes + REEF_CLASS_COUNT_MAX * RECORD, 40 * RECORD);
+    assert_true(status_of(&r).step > step);
     run_end(&r);
     free(s.bytes);
 }
@@ -780,11 +835,13 @@ int main(void) {
         cmocka_unit_test(without_a_gate_the_newest_answers),
         cmocka_unit_test(a_snapshot_keeps_the_open_generation),
         cmocka_unit_test(commits_restarts_cuts_and_threads_leave_no_trace),
+        cmocka_unit_test(a_commit_before_a_held_label_leaves_no_trace),
         cmocka_unit_test(rivals_are_resumed_exactly_too),
         cmocka_unit_test(commits_write_only_what_changed),
         cmocka_unit_test(finetuning_forgets_classes_and_replay_less),
         cmocka_unit_test(configurations_that_do_not_fit_are_refused),
         cmocka_unit_test(bad_examples_are_refused_and_good_ones_go_on),
+        cmocka_unit_test(a_class_too_many_is_given_back_and_the_pool_goes_on),
         cmocka_unit_test(what_a_vector_model_cannot_do_is_refused),
         cmocka_unit_test(a_language_model_predicts_no_vectors),
         cmocka_unit_test(digits_in_pairs_of_classes_are_all_known_at_the_end),

@@ -8,6 +8,15 @@
 #include <math.h>
 #include <string.h>
 
+// Held batches wait in the carry. What was thought of them is no part of a commit: whatever changes the model under
+// them has them looked at again, as they are after a restart.
+static reef_status look_again(reef_trainer *trainer, reef_error *err) {
+    trainer->held_batches = 0;
+    trainer->suspicious = 0;
+    return trainer->layer == NULL ? reef_firing_copy(&trainer->ahead, &trainer->firing, err)
+                                  : REEF_OK;
+}
+
 // A generation of a vector model has nothing in bf16, and is measured by its errors as they come.
 static reef_status seal_vector(reef_trainer *trainer,
                                const char *seal_dtype,
@@ -37,8 +46,9 @@ reef_status reef_trainer_seal(reef_trainer *trainer,
     const reef_gen *open = reef_open_generation(trainer);
     reef_config config = trainer->net.config; // the pool's own stays as it is
     reef_sealing sealing;
-    reef_status status = REEF_OK;
-    if (seal_dtype != NULL) status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
+    reef_status status = reef_trainer_hold(trainer, err); // passes measure, and fit the gate
+    if (status == REEF_OK && seal_dtype != NULL)
+        status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
     if (status != REEF_OK) return status;
     if (reef_task_step(trainer) == 0)
         return reef_fail(err, REEF_INVALID,
@@ -53,10 +63,7 @@ reef_status reef_trainer_seal(reef_trainer *trainer,
                          "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
                          ": there is no room for another generation",
                          reef_policy_experts(trainer), config.experts_max);
-    // Held batches wait in the carry and are looked at again, as the new generation's first.
-    trainer->held_batches = 0;
-    trainer->suspicious = 0;
-    status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    status = look_again(trainer, err); // as the new generation's first batches
     if (status == REEF_OK)
         status =
             reef_growth_boundary(trainer, &opening, reef_gen_seal_dtype(&config), &sealing, err);
@@ -79,6 +86,7 @@ reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *
                          "gradients are collected; take the step or discard them before it grows");
     const reef_opening opening = {.reason = "command", .gap = NAN, .distance = NAN};
     reef_status status = reef_policy_check_side(trainer, side, err);
+    if (status == REEF_OK) status = look_again(trainer, err);
     if (status == REEF_OK) status = reef_growth_enlarge(trainer, side, &opening, err);
     if (status == REEF_OK && trainer->layer != NULL) {
         trainer->layer->fold_is_stale = true;

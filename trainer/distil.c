@@ -70,7 +70,8 @@ static reef_status fit_gate(const school *s, reef_gen *gen, reef_error *err) {
     const reef_config *config = &s->distil->trainer->net.config;
     size_t most = s->taught_count + s->silent_count;
     bool off = strcmp(config->gate, "off") == 0; // then all text is theirs
-    if (!off && (s->taught_count < GATE_WINDOWS_MIN || s->silent_count < 2 * GATE_WINDOWS_MIN))
+    bool few = s->taught_count < GATE_WINDOWS_MIN || s->silent_count < 2 * GATE_WINDOWS_MIN;
+    if (off ? s->taught_count == 0 : few)
         return reef_fail(
             err, REEF_INVALID,
             "the reservoir has %zu windows of generations %u to %u to distil and %zu of "
@@ -359,10 +360,12 @@ static void gather(school *s) {
 
 static void sort_lessons(school *s) {
     const reef_distil *d = s->distil;
+    const reef_reservoir *reservoir = &d->trainer->reservoir;
     size_t T = d->trainer->net.config.context;
     for (size_t i = 0; i < d->lesson_count; i++) {
         const reef_lesson *lesson = &d->lessons[i];
-        if (lesson->held_out || d->trainer->reservoir.sizes[lesson->slot] <= T) continue;
+        size_t tokens = reservoir->sizes[lesson->slot] / reservoir->token_bytes;
+        if (lesson->held_out || tokens <= T) continue;
         if (lesson->taught)
             s->taught[s->taught_count++] = i;
         else

@@ -175,8 +175,12 @@ static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
     bool whole = trainer->strategy.kind == REEF_STRATEGY_JOINT;
     uint64_t seen = whole ? reservoir->seen : reservoir->young_seen;
     size_t slots = whole ? reservoir->old_slots : reservoir->slots - reservoir->old_slots;
+    size_t count = seen < slots ? (size_t)seen : slots;
     *first = whole ? 0 : reservoir->old_slots;
-    return seen < slots ? (size_t)seen : slots;
+    // A snapshot that is not exact has no windows, or fewer than were seen.
+    for (size_t slot = *first; slot < *first + count; slot++)
+        if (reservoir->sizes[slot] == 0) return 0;
+    return count;
 }
 
 // Windows of the open generation's own past, with its gate forced open like that of the new ones: the

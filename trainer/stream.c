@@ -217,11 +217,13 @@ static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
     return status == REEF_OK ? reef_series_add(trainer, bits, err) : status;
 }
 
+// A generation that came from a file has steps behind it, but no history to compare a batch with.
 static bool watches_drift(const reef_trainer *trainer) {
     const reef_config *config = &trainer->net.config;
+    uint32_t window = trainer->drift.window, warmup = config->drift_warmup;
     return strcmp(config->boundaries, "drift") == 0 &&
-           reef_strategy_has_boundaries(&trainer->strategy) &&
-           reef_task_step(trainer) >= config->drift_warmup;
+           reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) >= warmup &&
+           trainer->drift.count >= (warmup < window ? warmup : window);
 }
 
 static bool is_suspicious(const reef_trainer *trainer, double bits) {

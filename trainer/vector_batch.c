@@ -35,19 +35,48 @@ reef_status reef_vector_record_check(const uint8_t *record,
     return REEF_OK;
 }
 
+static bool is_among(const int32_t *labels, size_t count, int32_t label, size_t *at) {
+    for (*at = 0; *at < count && labels[*at] != label; ++*at) {
+    }
+    return *at < count;
+}
+
+static reef_status too_many_classes(int32_t label, reef_error *err) {
+    return reef_fail(err, REEF_FULL,
+                     "label %d would be the pool's class number %d, and %d is the most", label,
+                     REEF_CLASS_COUNT_MAX + 1, REEF_CLASS_COUNT_MAX);
+}
+
+reef_status reef_vector_label_check(const reef_vector_net *net,
+                                    const uint8_t *records,
+                                    size_t at,
+                                    reef_error *err) {
+    size_t each = reef_vector_record_bytes(&net->config), fresh_count = 0, place;
+    size_t room = REEF_CLASS_COUNT_MAX - net->class_count;
+    int32_t fresh[REEF_CLASS_COUNT_MAX], label = record_label(records + at * each);
+    if (at < room || label < 0 || is_among(net->labels, net->class_count, label, &place))
+        return REEF_OK;
+    for (size_t i = 0; i < at && fresh_count < room; i++) {
+        int32_t other = record_label(records + i * each);
+        if (other == label) return REEF_OK;
+        if (other < 0 || is_among(net->labels, net->class_count, other, &place) ||
+            is_among(fresh, fresh_count, other, &place))
+            continue;
+        fresh[fresh_count++] = other;
+    }
+    return fresh_count < room ? REEF_OK : too_many_classes(label, err);
+}
+
 // Class of a label, the next new one when it was never seen.
 static reef_status class_of(reef_vector_net *net, int32_t label, int32_t *out, reef_error *err) {
+    size_t place;
     *out = -1;
     if (label < 0) return REEF_OK;
-    for (size_t c = 0; c < net->class_count && *out < 0; c++)
-        if (net->labels[c] == label) *out = (int32_t)c;
-    if (*out >= 0) return REEF_OK;
-    if (net->class_count == REEF_CLASS_COUNT_MAX)
-        return reef_fail(err, REEF_FULL,
-                         "label %d would be the pool's class number %zu, and %d is the most", label,
-                         net->class_count + 1, REEF_CLASS_COUNT_MAX);
-    *out = (int32_t)net->class_count;
-    net->labels[net->class_count++] = label;
+    if (!is_among(net->labels, net->class_count, label, &place)) {
+        if (net->class_count == REEF_CLASS_COUNT_MAX) return too_many_classes(label, err);
+        net->labels[net->class_count++] = label;
+    }
+    *out = (int32_t)place;
     return REEF_OK;
 }
 

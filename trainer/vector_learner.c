@@ -165,7 +165,10 @@ reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef
 
 reef_status reef_vector_refresh(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = trainer->vector;
-    if (vector->rival || vector->examples == vector->served_examples) return REEF_OK;
+    // A label may be new although its example was not learned.
+    bool is_same = vector->examples == vector->served_examples &&
+                   vector->served.class_count == vector->net.class_count;
+    if (vector->rival || vector->examples == 0 || is_same) return REEF_OK;
     reef_status status = reef_vector_solve(vector, trainer->workers, &vector->served, err);
     if (status != REEF_OK) return status;
     vector->served_examples = vector->examples;
@@ -292,6 +295,8 @@ static reef_status accept(reef_trainer *trainer,
     for (size_t at = before / each; (at + 1) * each <= before + take; at++) {
         status = reef_vector_record_check(trainer->carry + at * each, trainer->net.config.inputs,
                                           (trainer->stream_bytes + at * each) / each, err);
+        if (status == REEF_OK)
+            status = reef_vector_label_check(&trainer->vector->net, trainer->carry, at, err);
         if (status == REEF_OK) continue;
         *taken = at * each > before ? at * each - before : 0;
         trainer->carry_bytes = before + *taken;

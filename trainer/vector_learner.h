@@ -12,6 +12,14 @@ REEF_MUST_CHECK reef_status reef_vector_record_check(const uint8_t *record,
                                                      size_t D,
                                                      uint64_t number,
                                                      reef_error *err);
+/**
+ * Has the pool room for the label of record `at`, beside those of the `at` records before it, which wait? FULL
+ * where it would be a class too many: such a record is never accepted, for nothing could be done with it later.
+ */
+REEF_MUST_CHECK reef_status reef_vector_label_check(const reef_vector_net *net,
+                                                    const uint8_t *records,
+                                                    size_t at,
+                                                    reef_error *err);
 /** Rows of the batch from the records at `bytes`, the last piece filled up with zeros. */
 REEF_MUST_CHECK reef_status reef_vector_batch_read(reef_vector *vector,
                                                    const uint8_t *bytes,
