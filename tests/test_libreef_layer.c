@@ -313,6 +313,38 @@ static void killed_and_reopened_it_goes_on_to_the_same_bits(void **state) {
     reef_pool_close(pool);
 }
 
+// The running statistics of queries too: they move with the step, batch by batch, or are forgotten with the rest.
+static void backward_alone_changes_nothing(void **state) {
+    WITHIN(*state, path);
+    reef_layer_options options = lib_layer_options();
+    reef_error err;
+    float x[ROWS * D], y[ROWS * D], d_x[ROWS * D], d_y[ROWS * D], before[ROWS * D], after[ROWS * D];
+    uint64_t seed = 17;
+    reef_tape *tape = NULL;
+    const reef_layer_call call = {.size = sizeof call, .train = 1};
+    options.no_batch_norm = 0;
+    reef_pool *pool = lib_layer_new(path, &options);
+    (void)lib_train(pool, 1, 0, 3);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    lib_outputs(pool, 0, before);
+    must(reef_tape_new(&tape, &err), &err);
+    draw_floats(&seed, ROWS * D, x, -1.0f, 1.0f);
+    draw_floats(&seed, ROWS * D, d_y, -0.1f, 0.1f);
+    for (size_t i = 0; i < 7; i++) {
+        must(reef_layer_forward(pool, &call, ROWS, x, y, tape, &err), &err);
+        must(reef_layer_backward(pool, tape, x, d_y, d_x, &err), &err);
+    }
+    lib_outputs(pool, 0, after);
+    assert_same_outputs(after, before);
+    must(reef_pool_commit(pool, NULL, &err), &err); // without what is collected
+    reef_tape_free(tape);
+    reef_pool_close(pool);
+    pool = lib_pool_open(path, 1, NULL, 1);
+    lib_outputs(pool, 0, after);
+    assert_same_outputs(after, before);
+    reef_pool_close(pool);
+}
+
 // What is sealed stays in the file: the same bits as from memory, while reading and while learning on top of it.
 static void rows_that_are_read_in_place_have_the_same_bits(void **state) {
     WITHIN(*state, memory);
@@ -642,6 +674,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_mask_decides_row_by_row, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(growing_keeps_experts_and_ids, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(backward_alone_changes_nothing, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(sealed_rows_in_bf16_are_rounded_once, make_directory,
                                         remove_directory),

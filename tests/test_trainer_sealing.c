@@ -228,6 +228,33 @@ static void the_norm_of_all_tensors_together_is_bounded(void **state) {
     assert_true(fabs(norm / bound - 1.0) < 3e-7);
 }
 
+// As when memory runs out between the two generations' exchange and the new one's gate.
+static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    size_t taken;
+    uint8_t text[2 * LIFELONG_BATCH];
+    make_pool(f, 1);
+    feed_kind(f, 0, 3000, 1);
+    reef_commit before = commit(f);
+    uint64_t step = status_of(f).step;
+    feed_kind(f, 0, 500, 2);
+    f->trainer->broken = REEF_NO_MEMORY;
+    lifelong_text(text, sizeof text, 0, 3);
+    assert_int_equal(reef_trainer_feed(f->trainer, "test", text, sizeof text, &taken, NULL, &err),
+                     REEF_NO_MEMORY);
+    assert_non_null(strstr(err.message, "close the pool and open it again"));
+    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_NO_MEMORY);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_NO_MEMORY);
+    assert_int_equal(reef_trainer_snapshot(f->trainer, "half", NULL, &err), REEF_NO_MEMORY);
+    close_pool(f);
+    open_pool(f, 1);
+    assert_int_equal(status_of(f).step, step);
+    feed_kind(f, 0, 500, 2);
+    assert_memory_not_equal(commit(f).root, before.root, sizeof before.root);
+    assert_sound(f);
+}
+
 static void an_unknown_type_of_rows_is_refused(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -322,6 +349,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(sealing_as_it_is_costs_not_one_bit, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(the_norm_of_all_tensors_together_is_bounded, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_boundary_that_ended_half_way_is_never_kept, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(an_unknown_type_of_rows_is_refused, setup,
                                         lifelong_teardown),

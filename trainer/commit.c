@@ -75,7 +75,8 @@ static reef_status write_commit(reef_trainer *trainer,
     reef_txn *txn = NULL;
     reef_commit commit = {
         .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
-    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(COMMIT_BEGUN);
     if (prelude != NULL) status = prelude(context, txn, err);

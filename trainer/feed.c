@@ -48,7 +48,8 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
             err, REEF_INVALID,
             "the pool holds a layer by itself, which has no stream; a program that uses "
             "it through libreef trains it");
-    reef_status status = reef_trainer_hold(trainer, err);
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status == REEF_OK) status = reef_trainer_hold(trainer, err);
     reef_source *from = find_source(trainer, source);
     if (status == REEF_OK && from == NULL) status = add_source(trainer, source, &from, err);
     if (status == REEF_OK && count > 0)

@@ -162,7 +162,7 @@ static reef_status seal_open(reef_trainer *trainer,
 
 // Memory only: the next commit writes the sealed generation and the new one in one transaction, so a
 // full disk or a crash here costs nothing. An error after the generations were swapped (no memory) leaves
-// a trainer that is only good for reef_trainer_close.
+// a trainer that is only good for reef_trainer_close: `broken` keeps it from learning on and from every commit.
 reef_status reef_growth_boundary(reef_trainer *trainer,
                                  const reef_opening *opening,
                                  reef_dtype dtype,
@@ -196,7 +196,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     sealed = NULL; // the net owns both now
     next = NULL;
     status = measure_sample(trainer, net->gen_count - 1, &out->loss_after, &out->loss_bytes, err);
-    if (status != REEF_OK) goto cleanup;
+    if (status != REEF_OK) goto broken;
     reef_reservoir_rejuvenate(&trainer->reservoir);
     reef_drift_reset(&trainer->drift);
     trainer->generation_step = trainer->boundary_step = 0;
@@ -211,6 +211,8 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     if (status == REEF_OK && opening->fresh_bytes > 0 && reef_start_is_due(trainer))
         status = reef_start_generation(trainer, opening->fresh, opening->fresh_bytes, err);
 
+broken:
+    if (status != REEF_OK) trainer->broken = status;
 cleanup:
     reef_gen_free(sealed);
     reef_gen_free(next);

@@ -20,6 +20,7 @@ void reef_layer_collected_release(reef_layer_collected *collected) {
     free(collected->gate);
     free(collected->factors);
     free(collected->active);
+    free(collected->statistics);
     *collected = (reef_layer_collected){0};
 }
 
@@ -27,6 +28,19 @@ static bool widen(void *array, size_t count, size_t each) {
     void *wide = realloc(*(void **)array, count * each);
     if (wide != NULL) *(void **)array = wide;
     return wide != NULL;
+}
+
+// Values of one batch.
+static size_t statistics_width(const reef_config *config) {
+    return config->batch_norm ? 2 * (size_t)config->heads * config->d_key : 0;
+}
+
+static bool reserve_statistics(const reef_layer_view *view, reef_layer_collected *c) {
+    size_t width = statistics_width(&view->net->config), most = 2 * c->batches_max + 4;
+    if (width == 0 || c->batches < c->batches_max) return true;
+    if (!widen(&c->statistics, most * width, sizeof *c->statistics)) return false;
+    c->batches_max = most;
+    return true;
 }
 
 reef_status reef_layer_collect_reserve(const reef_layer_view *view, size_t rows, reef_error *err) {
@@ -38,6 +52,8 @@ reef_status reef_layer_collect_reserve(const reef_layer_view *view, size_t rows,
                          "gradients of %zu rows are collected and %zu more do not fit; take a step "
                          "after each batch, or discard them",
                          c->rows, rows);
+    if (!reserve_statistics(view, c))
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the statistics of another batch");
     if (needed <= c->rows_max) return REEF_OK;
     if (most < needed) most = needed;
     bool ok =
@@ -61,9 +77,7 @@ void reef_layer_collect(const reef_layer_view *view,
     size_t g = view->net->gen_count - 1, rows = tape->rows, at = c->rows;
     if (tape->generations <= g || !tape->traces[g].ran) return; // the open one took no part
     const reef_layer_trace *trace = &tape->traces[g];
-    reef_gen *gen = view->net->gens[g];
     reef_expert_shape shape = reef_gen_expert_shape(config, 0);
-    reef_router_shape router = reef_gen_shape(config, gen->info.side);
     size_t P = shape.P, D = shape.D, each = P * reef_expert_vectors(&shape);
     memcpy(c->x + at * D, x, rows * D * sizeof *x);
     memcpy(c->d_y + at * D, d_y, rows * D * sizeof *d_y);
@@ -75,9 +89,11 @@ void reef_layer_collect(const reef_layer_view *view,
     else
         memcpy(c->active + at, tape->mask + g * rows, rows);
     c->rows += rows;
-    if (!config->batch_norm) return;
-    reef_router_update_stats(&router, &gen->weights.routers[0], &trace->tape, config->bn_momentum);
-    view->layer->fold_is_stale = true;
+    size_t width = statistics_width(config) / 2;
+    if (width == 0) return;
+    float *statistics = c->statistics + 2 * width * c->batches++;
+    memcpy(statistics, trace->tape.batch_mean, width * sizeof *statistics);
+    memcpy(statistics + width, trace->tape.batch_var, width * sizeof *statistics);
 }
 
 // ---- the step ------------------------------------------------------------------------------------
@@ -119,6 +135,23 @@ static void update_experts(reef_trainer *trainer, reef_gen *gen) {
                         c->x, c->d_y, c->gate, c->factors, &update);
 }
 
+// The running statistics move by those of every batch, in the order of the backwards.
+static void update_statistics(reef_trainer *trainer, reef_gen *gen) {
+    const reef_config *config = &trainer->net.config;
+    reef_layer_collected *c = &trainer->layer->collected;
+    reef_router_shape router = reef_gen_shape(config, gen->info.side);
+    size_t width = statistics_width(config) / 2;
+    for (size_t i = 0; i < c->batches; i++) {
+        float *statistics = c->statistics + 2 * width * i;
+        const reef_router_tape tape = {.batch_mean = statistics, .batch_var = statistics + width};
+        reef_router_update_stats(&router, &gen->weights.routers[0], &tape, config->bn_momentum);
+    }
+}
+
+static void forget_collected(reef_layer *layer) {
+    layer->collected.rows = layer->collected.batches = 0;
+}
+
 reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, reef_error *err) {
     if (trainer->layer == NULL) return refuse(trainer, err);
     reef_layer *layer = trainer->layer;
@@ -134,10 +167,11 @@ reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, 
     trainer->learning_rate = learning_rate > 0.0f ? learning_rate : config->learning_rate;
     update_experts(trainer, gen);
     reef_step_update_dense(trainer, gen); // and clears the gradients
+    update_statistics(trainer, gen);
     trainer->step++;
     trainer->generation_step++;
     trainer->stream_bytes += layer->collected.rows;
-    layer->collected.rows = 0;
+    forget_collected(layer);
     layer->fold_is_stale = true;
     layer->version++;
     return REEF_OK;
@@ -149,7 +183,7 @@ void reef_trainer_layer_discard(reef_trainer *trainer) {
     for (size_t i = 0; i < gen->tensor_count; i++)
         if (gen->tensors[i].grad != NULL)
             memset(gen->tensors[i].grad, 0, gen->tensors[i].count * sizeof(float));
-    trainer->layer->collected.rows = 0;
+    forget_collected(trainer->layer);
 }
 
 size_t reef_trainer_layer_collected(const reef_trainer *trainer) {

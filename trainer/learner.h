@@ -86,6 +86,7 @@ struct reef_trainer {
     // own in `strategy`.
     uint64_t boundary_at, boundary_step; // stream position; generation_step
     bool full;                           // experts_max left no room for a boundary
+    reef_status broken; // why a boundary ended half way, so that nothing here may be kept; REEF_OK
     bool branched; // the open generation began as a copy: reef_start_generation has nothing to do
     uint64_t recycled_experts; // of all generations
 
@@ -145,6 +146,8 @@ static inline uint64_t reef_task_at(const reef_trainer *trainer) {
 REEF_MUST_CHECK reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err);
 /** Once generations are there: their gates at the beginning of the stream. */
 REEF_MUST_CHECK reef_status reef_trainer_start_firing(reef_trainer *trainer, reef_error *err);
+/** Fails as the boundary did that ended half way, if one did: what is in memory must not be learned on, or kept. */
+REEF_MUST_CHECK reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *err);
 /** Bring the rows of sealed generations into reach, where they are not. */
 REEF_MUST_CHECK reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err);
 /** The same after a commit, which may have made them too large for memory. */

@@ -93,6 +93,8 @@ reef_status reef_strategy_boundary(reef_trainer *trainer, const char *reason, re
     reef_status status = remember(trainer, err);
     if (status != REEF_OK) {
         strategy->task--;
+        // What it refuses it has not begun.
+        if (status != REEF_INVALID && status != REEF_FULL) trainer->broken = status;
         return status;
     }
     strategy->task_at = trainer->stream_bytes;

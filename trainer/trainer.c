@@ -66,6 +66,14 @@ reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err) {
                                                        : reef_trainer_hold_anew(trainer, err);
 }
 
+reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *err) {
+    if (trainer->broken == REEF_OK) return REEF_OK;
+    return reef_fail(err, trainer->broken,
+                     "a boundary of pool %.120s ended half way; nothing of it was committed: close "
+                     "the pool and open it again",
+                     reef_store_path(trainer->store));
+}
+
 static reef_status load_language(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_status status = reef_strategy_load(trainer, txn, err);
     if (status == REEF_OK) status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);

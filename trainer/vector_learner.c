@@ -150,7 +150,10 @@ reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef
     info->info.sealed_step = trainer->step;
     info->info.sealed_at = trainer->stream_bytes;
     status = reef_vector_open_generation(trainer, err);
-    if (status != REEF_OK) return status;
+    if (status != REEF_OK) {
+        trainer->broken = status;
+        return status;
+    }
     let_go(vector);
     vector->untested = 0; // by command, amid released examples: they are the new generation's
     trainer->generation_step = trainer->boundary_step = 0;
