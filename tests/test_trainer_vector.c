@@ -542,18 +542,20 @@ static void a_commit_before_a_held_label_leaves_no_trace(void **state) {
     (void)state;
     reef_config config = small_config();
     size_t held = 0;
-    for (size_t more = 64; more <= 640; more += 64) {
+    for (size_t more = 320; more <= 512; more += 64) {
         stream s = {0};
         stream_add(&s, 1, 4000, 0, CLASSES - 1, 0);
         stream_add(&s, 2, more, 0, CLASSES - 1, 5);
-        for (size_t i = 4000; i < s.count; i += 50)
-            memcpy(s.bytes + i * RECORD, &(int32_t){CLASSES}, sizeof(int32_t));
+        for (size_t i = 4000; i < s.count; i += 50) // each a label that never was before
+            memcpy(s.bytes + i * RECORD, &(int32_t){(int32_t)i}, sizeof(int32_t));
         reef_commit commits[2];
         for (size_t i = 0; i < 2; i++) {
             run r = run_new(&config, 1);
             run_feed(&r, s.bytes, 4000 * RECORD);
-            if (i == 0) run_commit(&r);
-            run_feed(&r, s.bytes + 4000 * RECORD, more * RECORD);
+            for (size_t at = 4000; at < s.count; at += 32) {
+                run_feed(&r, s.bytes + at * RECORD, 32 * RECORD);
+                if (i == 0) run_commit(&r);
+            }
             held += status_of(&r).suspicious > 0;
             commits[i] = run_commit(&r);
             run_end(&r);
