@@ -35,7 +35,7 @@ const reef_options_manual REEF_OPTIONS_MANUAL = {
         "  jsonl:FILE            a line per example: {\"vector\": [0.5, 1], \"label\": 3}\n"
         "  Options follow after '?', joined by '&': label=COLUMN, names=A,B, header=yes|no,\n"
         "  scale=1/255, classes=0,1, shuffle=SEED, skip=N, first=N, permute=SEED;\n"
-        "  README.md explains them.\n",
+        "  docs/PROTOCOL.md explains them.\n",
     .layers = "Switches have an opposite, such as --no-stay. Each option is a variable of the "
               "environment as well "
               "(REEF_COMMIT_SECONDS=5, REEF_STAY=no); options win over it, and it over the file. "
@@ -93,7 +93,7 @@ static const reef_option_text TEXTS[] = {
      "/var/lib/reef/NAME.token"},
     {"stay", NULL, "keep serving the socket after the last source has ended", "yes"},
     {"json-log", NULL, "messages, events and progress as one JSON object a line", "yes"},
-    {"quiet", NULL, "errors only", "yes"},
+    {"quiet", NULL, "only errors, warnings and the status that SIGUSR1 asks for", "yes"},
     {"config", "FILE",
      "read settings from FILE: section [reefd], keys as the options above without dashes in front "
      "(commit-seconds = 5); 'source' may stand several times, switches take yes or no; options win "
