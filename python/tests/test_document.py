@@ -46,7 +46,7 @@ def test_pytorch(programs, tmp_path, monkeypatch):
 
 def test_interchange(programs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    reef.create_layer("pool", 8, side=16).close()
+    reef.create_layer("layer.pool", 64, side=64).close()
     exec(compile(programs[3], DOCUMENT, "exec"), {})
     assert os.path.exists("layer.safetensors") and os.path.isdir("arrays")
 
