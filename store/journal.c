@@ -308,14 +308,15 @@ reef_status reef_journal_survey(reef_txn *txn,
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
     status = reef_journal_peek(txn, source, all.last, &last, err);
     if (status != REEF_OK) return status;
+    uint64_t end = reef_journal_in_source(&all, reef_journal_end(&last));
     *out = (reef_journal_stat){.entries = all.last + 1 - all.whole,
-                               .begin = reef_journal_end(&last) - all.shift,
-                               .end = reef_journal_end(&last) - all.shift,
+                               .begin = end,
+                               .end = end,
                                .entries_known = all.last + 1 - all.first,
                                .last_ms = last.unix_ms};
     if (out->entries == 0) return REEF_OK;
     status = reef_journal_peek(txn, source, all.whole, &whole, err);
-    out->begin = whole.begin - all.shift;
+    out->begin = reef_journal_in_source(&all, whole.begin);
     return status;
 }
 

@@ -30,6 +30,11 @@ typedef struct reef_journal_span {
     uint64_t shift; // position in the journal less position in the source
 } reef_journal_span;
 
+// Of a place in the journal. Where the source was gone back it can lie before the source's first byte: 0 then.
+static inline uint64_t reef_journal_in_source(const reef_journal_span *all, uint64_t at) {
+    return at > all->shift ? at - all->shift : 0;
+}
+
 static inline bool reef_journal_is_empty(const reef_journal_span *all) {
     return all->last < all->first;
 }

@@ -110,7 +110,7 @@ static reef_status find_duplicate(
         if (status != REEF_OK) return status;
         if (entry.id_bytes != bytes || memcmp(entry.id, batch->id, bytes) != 0) continue;
         batch->duplicate = entry.length == batch->count && entry.content == content;
-        batch->position = reef_journal_end(&entry) - t->all.shift;
+        batch->position = reef_journal_in_source(&t->all, reef_journal_end(&entry));
         if (!batch->duplicate)
             batch->error.status = reef_fail(&batch->error, REEF_INVALID,
                                             "the id '%.60s' was that of a batch of %" PRIu64
@@ -158,7 +158,7 @@ static reef_status append_one(reef_txn *txn,
     t->all.last++;
     t->end = reef_journal_end(&entry);
     note_id(t, entry.id, entry.id_bytes, entry.sequence);
-    batch->position = t->end - t->all.shift;
+    batch->position = reef_journal_in_source(&t->all, t->end);
     *written = true;
     return REEF_OK;
 }
