@@ -65,27 +65,55 @@ uint64_t reef_disk_free_bytes(const char *path) {
 
 // ---- creating ------------------------------------------------------------------------------------
 
-// What a process leaves that dies while it makes a pool. Nothing else has both names, so what lies there may go.
-static bool is_left_over(const char *name) {
-    return strcmp(name, WRITER_FILE) == 0 || strcmp(name, NURSERY) == 0;
+/** What lies in a directory. */
+typedef struct listing {
+    bool nursery, writer; // NURSERY, WRITER_FILE
+    bool pool;            // any other name of a pool's file
+    bool foreign;         // any other name at all
+} listing;
+
+static void note_name(listing *all, const char *name) {
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return;
+    if (strcmp(name, NURSERY) == 0)
+        all->nursery = true;
+    else if (strcmp(name, WRITER_FILE) == 0)
+        all->writer = true;
+    else if (strcmp(name, DATA_FILE) == 0 || strcmp(name, LOCK_FILE) == 0)
+        all->pool = true;
+    else
+        all->foreign = true;
+}
+
+// False with errno where it cannot be read.
+static bool directory_list(const char *path, listing *all) {
+    *all = (listing){0};
+    DIR *directory = opendir(path);
+    if (directory == NULL) return false;
+    errno = 0;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) note_name(all, entry->d_name);
+    int code = errno;
+    closedir(directory);
+    errno = code;
+    return code == 0;
+}
+
+// A process that dies while it makes a pool leaves its lock, and beside it maybe the nursery. A nursery without
+// the lock is somebody's directory, maybe a pool, that happens to have the name.
+static bool is_left_over(const listing *all) {
+    return !all->pool && !all->foreign && (all->writer || !all->nursery);
 }
 
 static reef_status directory_is_free(const char *path, reef_error *err) {
-    DIR *directory = opendir(path);
-    if (directory == NULL && errno == ENOTDIR)
-        return reef_fail(err, REEF_INVALID, "cannot create pool %s: a file of that name exists",
-                         path);
-    if (directory == NULL) return fail_errno(err, "open directory", path);
-    reef_status status = REEF_OK;
-    for (struct dirent *entry; status == REEF_OK && (entry = readdir(directory)) != NULL;) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            !is_left_over(entry->d_name))
-            status =
-                reef_fail(err, REEF_INVALID,
-                          "cannot create pool %s: the directory exists and is not empty", path);
-    }
-    closedir(directory);
-    return status;
+    listing all;
+    if (!directory_list(path, &all))
+        return errno == ENOTDIR
+                   ? reef_fail(err, REEF_INVALID,
+                               "cannot create pool %s: a file of that name exists", path)
+                   : fail_errno(err, "open directory", path);
+    return is_left_over(&all)
+               ? REEF_OK
+               : reef_fail(err, REEF_INVALID,
+                           "cannot create pool %s: the directory exists and is not empty", path);
 }
 
 reef_status reef_pool_directory_make(const char *path, bool *made, reef_error *err) {
@@ -133,8 +161,14 @@ static void remove_file(const char *path, const char *name) {
     free(file);
 }
 
-// Fails where it holds what is not ours.
+// Fails where it holds what is not ours, and leaves it as it is.
 static int nursery_remove(const char *nursery) {
+    listing all;
+    if (!directory_list(nursery, &all)) return -1;
+    if (all.foreign || all.nursery) {
+        errno = ENOTEMPTY;
+        return -1;
+    }
     remove_file(nursery, DATA_FILE);
     remove_file(nursery, LOCK_FILE);
     remove_file(nursery, WRITER_FILE);

@@ -142,18 +142,34 @@ static void what_a_dead_creator_left_is_cleared(void **state) {
 static void what_is_not_of_a_creator_stays(void **state) {
     pool_fixture *f = *state;
     reef_error err;
-    char nursery[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
+    char nursery[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES], data[TEMP_DIR_BYTES];
     leave_unfinished(f, nursery);
+    temp_dir_join(data, nursery, "data.mdb");
     temp_dir_join(file, nursery, "letter");
     write_file(file, "dear", 4);
     must(reef_store_check_new(f->path, &err), &err);
     must_not_open(f->path, &creating, REEF_INVALID, "choose another directory");
     assert_true(exists(file));
+    assert_true(exists(data));
     temp_dir_join(file, f->path, "letter");
     write_file(file, "dear", 4);
     must_fail(reef_store_check_new(f->path, &err), REEF_INVALID, &err, "not empty");
     must_not_open(f->path, &creating, REEF_INVALID, "not empty");
     assert_true(exists(file));
+}
+
+static void a_pool_of_the_name_of_what_is_left_stays(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    char inner[TEMP_DIR_BYTES];
+    temp_dir_join(inner, f->path, "unfinished");
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    reef_store_close(pool_open(inner, true, true));
+    must_fail(reef_store_check_new(f->path, &err), REEF_INVALID, &err, "not empty");
+    must_not_open(f->path, &creating, REEF_INVALID, "not empty");
+    reef_store *store = pool_open(inner, false, true);
+    pool_check(store);
+    reef_store_close(store);
 }
 
 // ---- another version -----------------------------------------------------------------------------
@@ -418,6 +434,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         DIRECTORY_TEST(what_a_dead_creator_left_is_cleared),
         DIRECTORY_TEST(what_is_not_of_a_creator_stays),
+        DIRECTORY_TEST(a_pool_of_the_name_of_what_is_left_stays),
         DIRECTORY_TEST(a_missing_pool_is_not_found),
         DIRECTORY_TEST(what_is_no_pool_is_invalid),
         DIRECTORY_TEST(an_lmdb_environment_of_another_program_is_invalid),
