@@ -239,6 +239,36 @@ static void a_model_at_rest_holds_no_read(void **state) {
     free(logits);
 }
 
+// What was pushed is in the journal once its commit is made, also where the rows in place are out of reach after it:
+// who trains next is told of that.
+static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
+    (void)state;
+    reef_error err;
+    run r;
+    size_t taken;
+    reef_journal_batch batch = {.source = "push:web",
+                                .bytes_max = 1 << 20,
+                                .bytes = (const uint8_t *)"once\n",
+                                .count = 5,
+                                .id = "a"};
+    make_run(&r, "f32", 1);
+    feed(&r, 3, 1, 'a');
+    seal(&r);
+    reef_generation *sealed = &r.trainer->net.gens[0]->info;
+    sealed->generation = 99; // which the pool does not have
+    must(reef_trainer_journal(r.trainer, &batch, 1, &err), &err);
+    assert_false(batch.duplicate);
+    assert_int_equal(batch.position, 5);
+    must_fail(reef_trainer_feed(r.trainer, "push:web", batch.bytes, 5, &taken, NULL, &err),
+              REEF_NOT_FOUND, &err, "generation 99");
+    sealed->generation = 0;
+    must(reef_trainer_feed(r.trainer, "push:web", batch.bytes, 5, &taken, NULL, &err), &err);
+    assert_int_equal(taken, 5);
+    must(reef_trainer_journal(r.trainer, &batch, 1, &err), &err);
+    assert_true(batch.duplicate);
+    end_run(&r);
+}
+
 // What does not fit half of the memory is not copied: 2 layers of 2,304 rows of 64 bf16.
 static void what_fits_is_copied(void **state) {
     (void)state;
@@ -360,6 +390,7 @@ int main(void) {
         cmocka_unit_test(training_in_place_gives_the_bits_of_training_in_memory),
         cmocka_unit_test(evaluation_in_place_gives_the_bits_of_a_copy),
         cmocka_unit_test(a_model_at_rest_holds_no_read),
+        cmocka_unit_test(rows_out_of_reach_are_no_failure_of_the_journal),
         cmocka_unit_test(what_fits_is_copied),
         cmocka_unit_test(a_layer_on_disk_computes_what_its_rows_in_memory_do),
         cmocka_unit_test(memory_is_read_as_people_write_it),

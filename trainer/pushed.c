@@ -17,8 +17,10 @@ reef_status reef_trainer_journal(reef_trainer *trainer,
     reef_residency_let_go(&trainer->residency);
     reef_status status =
         reef_journal_append(trainer->store, batches, batch_count, &trainer->last_commit, err);
-    // After a failure the rows are looked for again before the next batch.
-    return status == REEF_OK ? reef_trainer_hold(trainer, err) : status;
+    // What was journalled is, whatever becomes of the rows: a client that is told of a failure sends it again. Where
+    // they are not found now, they are looked for before the next batch, which says so.
+    (void)!reef_trainer_hold(trainer, NULL);
+    return status;
 }
 
 static const char *name_of(const json_t *item) {
