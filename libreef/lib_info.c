@@ -207,18 +207,35 @@ static reef_status read_range(reef_txn *txn,
     return status;
 }
 
+// How many experts the commit has that is read: records are as long. A state that was opened may have fewer, where a
+// writer has grown the generation since, and what a writer has not committed yet more.
+static reef_status count_stored(reef_txn *txn, uint32_t generation, size_t *out, reef_error *err) {
+    reef_generation now;
+    *out = 0;
+    reef_status status = reef_generation_read(txn, generation, &now, err);
+    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_OK) *out = (size_t)now.side * now.side;
+    return status;
+}
+
+// `out` is on the heap, of at least `count` experts. Growing keeps ids; what is not stored has no use yet.
 static reef_status read_usage(reef_pool *pool,
                               uint32_t generation,
                               uint32_t layer,
                               size_t count,
                               reef_usage_range *range, // NULL: ever
-                              reef_usage *usage,
+                              reef_usage **out,
                               reef_error *err) {
     reef_txn *txn = NULL;
+    size_t stored = 0;
     reef_status status = begin(pool, &txn, err);
-    if (status == REEF_OK)
-        status = range == NULL ? reef_usage_read(txn, generation, layer, count, usage, err)
-                               : read_range(txn, generation, layer, count, range, usage, err);
+    if (status == REEF_OK) status = count_stored(txn, generation, &stored, err);
+    size_t room = stored > count ? stored : count;
+    if (status == REEF_OK && (*out = calloc(room + 1, sizeof **out)) == NULL)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", room);
+    if (status == REEF_OK && stored > 0)
+        status = range == NULL ? reef_usage_read(txn, generation, layer, stored, *out, err)
+                               : read_range(txn, generation, layer, stored, range, *out, err);
     reef_txn_abort(txn);
     return status;
 }
@@ -231,12 +248,10 @@ static reef_status give_usage(reef_pool *pool,
                               double *scores,
                               size_t count,
                               reef_error *err) {
-    reef_usage *usage = calloc(count + 1, sizeof *usage);
-    if (usage == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", count);
+    reef_usage *usage = NULL;
     reef_lib_enter(pool);
     reef_status status = check_usage(pool, generation, layer, count, err);
-    if (status == REEF_OK) status = read_usage(pool, generation, layer, count, range, usage, err);
+    if (status == REEF_OK) status = read_usage(pool, generation, layer, count, range, &usage, err);
     reef_lib_leave(pool);
     for (size_t n = 0; status == REEF_OK && n < count; n++) {
         counts[n] = usage[n].count;

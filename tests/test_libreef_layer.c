@@ -509,6 +509,33 @@ static void a_mask_decides_row_by_row(void **state) {
     reef_pool_close(layer);
 }
 
+// A state that was opened before a writer let the generation grow goes on to be told of its own experts.
+static void usage_of_what_has_grown_since_is_that_of_the_experts_there_were(void **state) {
+    WITHIN(*state, pool);
+    enum { LARGER = 7 };
+    reef_error err;
+    uint64_t all[LARGER * LARGER], ours[SIDE * SIDE];
+    double weights[LARGER * LARGER], our_weights[SIDE * SIDE];
+    reef_layer_options options = lib_layer_options();
+    reef_pool *layer = lib_layer_new(pool, &options);
+    (void)lib_train(layer, 1, 0, 5);
+    must(reef_pool_commit(layer, NULL, &err), &err);
+    reef_pool *reader = lib_pool_open(pool, 0, NULL, 1);
+    must(reef_pool_grow(layer, LARGER, &err), &err);
+    (void)lib_train(layer, 1, 5, 10);
+    must(reef_pool_commit(layer, NULL, &err), &err);
+    must(reef_pool_usage(layer, 0, 0, all, weights, LARGER * LARGER, &err), &err);
+    must(reef_pool_usage(reader, 0, 0, ours, our_weights, SIDE * SIDE, &err), &err);
+    assert_memory_equal(ours, all, sizeof ours);
+    assert_memory_equal(our_weights, weights, sizeof our_weights);
+    assert_int_equal(reef_pool_usage(reader, 0, 0, all, NULL, LARGER * LARGER, &err), REEF_INVALID);
+    memset(ours, 0, sizeof ours);
+    must(reef_pool_usage_between(reader, 0, 0, 1, 0, ours, NULL, SIDE * SIDE, &err), &err);
+    assert_memory_equal(ours, all, sizeof ours);
+    reef_pool_close(reader);
+    reef_pool_close(layer);
+}
+
 static void growing_keeps_experts_and_ids(void **state) {
     WITHIN(*state, pool);
     enum { LARGER = 7 };
@@ -673,6 +700,9 @@ int main(void) {
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_mask_decides_row_by_row, make_directory,
                                         remove_directory),
+        cmocka_unit_test_setup_teardown(
+            usage_of_what_has_grown_since_is_that_of_the_experts_there_were, make_directory,
+            remove_directory),
         cmocka_unit_test_setup_teardown(growing_keeps_experts_and_ids, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(backward_alone_changes_nothing, make_directory,
