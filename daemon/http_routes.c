@@ -292,6 +292,10 @@ static void pass_on(reef_routes *routes, reef_job *job, const char *text, size_t
         job->owner = NULL;
         request->work = NULL;
         job->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, job);
+        if (atomic_load(&job->abandoned)) { // gone while the answer began, and the stream with it
+            job->stream = NULL;
+            return;
+        }
         if (job->stream)
             routes->answers[2]++;
         else
