@@ -1,5 +1,6 @@
 // The client's side of the control socket: one request, one answer, one connection. Blocking, with a
-// deadline on every wait, and without a loop, so that a tool needs nothing else.
+// deadline on every wait but that for the end of a long command, and without a loop, so that a tool needs
+// nothing else.
 #include "reef_daemon.h"
 
 #include "address.h"
@@ -8,6 +9,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +47,15 @@ static reef_status connect_to(int *out, const struct sockaddr_un *address, reef_
     return REEF_OK;
 }
 
-// The request as one line, whatever way it was written.
-static reef_status compact(char **out, const char *request, reef_error *err) {
+// A drain trains all that waits and a check reads the whole pool: nobody knows how long that takes. A daemon that
+// ends closes the socket.
+static bool takes_long(const json_t *request) {
+    const char *command = json_string_value(json_object_get(request, "command"));
+    return command && (!strcmp(command, "drain") || !strcmp(command, "verify"));
+}
+
+// The request as one line, whatever way it was written, and how long its answer may take; -1: for ever.
+static reef_status compact(char **out, int *answer_ms, const char *request, reef_error *err) {
     json_error_t why;
     json_t *object = json_loads(request, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(object)) {
@@ -56,6 +65,7 @@ static reef_status compact(char **out, const char *request, reef_error *err) {
         return status;
     }
     *out = json_dumps(object, JSON_COMPACT);
+    *answer_ms = takes_long(object) ? -1 : ANSWER_SECONDS_MAX * 1000;
     json_decref(object);
     return *out ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
 }
@@ -79,16 +89,19 @@ static reef_status send_line(int fd,
     return REEF_OK;
 }
 
-static reef_status wait_for_bytes(int fd, const struct sockaddr_un *address, reef_error *err) {
+static reef_status wait_for_bytes(int fd,
+                                  const struct sockaddr_un *address,
+                                  int answer_ms,
+                                  reef_error *err) {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     int ready = 0;
     do {
-        ready = poll(&wait, 1, ANSWER_SECONDS_MAX * 1000);
+        ready = poll(&wait, 1, answer_ms);
     } while (ready < 0 && errno == EINTR);
     if (ready < 0) return fail_io(address, "cannot wait for", err);
     if (ready == 0)
         return reef_fail(err, REEF_BUSY, "the daemon at '%s' has not answered for %d s",
-                         address->sun_path, ANSWER_SECONDS_MAX);
+                         address->sun_path, answer_ms / 1000);
     return REEF_OK;
 }
 
@@ -110,13 +123,11 @@ static reef_status make_room(text *answer, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status receive_line(int fd,
-                                const struct sockaddr_un *address,
-                                text *answer,
-                                reef_error *err) {
+static reef_status receive_line(
+    int fd, const struct sockaddr_un *address, int answer_ms, text *answer, reef_error *err) {
     for (;;) {
         reef_status status = make_room(answer, err);
-        if (status == REEF_OK) status = wait_for_bytes(fd, address, err);
+        if (status == REEF_OK) status = wait_for_bytes(fd, address, answer_ms, err);
         if (status != REEF_OK) return status;
         ssize_t count = recv(fd, answer->bytes + answer->used, answer->room - answer->used - 1, 0);
         if (count < 0 && errno == EINTR) continue;
@@ -187,19 +198,19 @@ reef_status reef_daemon_call_hinted(const char *pool,
     *result = NULL;
     *retry_ms = 0;
     struct sockaddr_un address;
-    int fd = -1;
+    int fd = -1, answer_ms = 0;
     char *line = NULL;
     text answer = {0};
 
     reef_status status = reef_address_init(&address, pool, socket_path, err);
     if (status != REEF_OK) goto cleanup;
-    status = compact(&line, request, err);
+    status = compact(&line, &answer_ms, request, err);
     if (status != REEF_OK) goto cleanup;
     status = connect_to(&fd, &address, err);
     if (status != REEF_OK) goto cleanup;
     status = send_line(fd, &address, line, err);
     if (status != REEF_OK) goto cleanup;
-    status = receive_line(fd, &address, &answer, err);
+    status = receive_line(fd, &address, answer_ms, &answer, err);
     if (status != REEF_OK) goto cleanup;
     status = read_answer(result, answer.bytes, retry_ms, err);
 

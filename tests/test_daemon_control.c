@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,7 +26,8 @@
 #define DRAIN_BYTES 200000
 #define STATE_MS_MAX 10000
 #define CLIENTS 64
-#define LET_GO_S 15 // by when a client that asks nothing is closed
+#define STILL_MS 2000 // longer than the client waits for most commands when it hurries
+#define LET_GO_S 15   // by when a client that asks nothing is closed
 #define STATUS "{\"command\": \"status\"}"
 
 typedef struct running {
@@ -623,3 +625,46 @@ int main(void) {
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+// NOLINTBEGIN(bugprone-reserved-identifier): the names are the linker's.
+int __real_poll(struct pollfd *fds, nfds_t count, int wait_ms);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int wait_ms);
+
+static bool hurry; // a thousand times
+
+int __wrap_poll(struct pollfd *fds, nfds_t count, int wait_ms) {
+    return __real_poll(fds, count, hurry && wait_ms > 0 ? wait_ms / 1000 : wait_ms);
+}
+// NOLINTEND(bugprone-reserved-identifier)
+
+static pid_t wake_later(pid_t pid) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child > 0) return child;
+    sleep_ms(STILL_MS);
+    _exit(kill(pid, SIGCONT) != 0);
+}
+
+// A drain trains all that waits, a check reads all of a pool: either may take hours.
+static void only_a_drain_and_a_check_are_waited_for_without_end(void **state) {
+    running *run = *state;
+    reef_error err = {0};
+    char *result = NULL;
+    static const char *const LONG[] = {"{\"command\": \"drain\"}", "{\"command\": \"verify\"}"};
+    hurry = true;
+    assert_int_equal(kill(run->pid, SIGSTOP), 0);
+    reef_status status = reef_daemon_call(run->box.pool, NULL, STATUS, &result, &err);
+    assert_int_equal(status, REEF_BUSY);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(kill(run->pid, SIGSTOP), 0);
+        pid_t waker = wake_later(run->pid);
+        if (reef_daemon_call(run->box.pool, NULL, LONG[i], &result, &err) != REEF_OK)
+            fail_msg("%s: %s", LONG[i], err.message);
+        assert_int_equal(reefd_wait(waker), 0);
+        free(result);
+    }
+    hurry = false;
+    assert_trains_on_and_stops(run);
+}
+
+        cmocka_unit_test_setup_teardown(only_a_drain_and_a_check_are_waited_for_without_end, setup,
+                                        teardown),
