@@ -15,7 +15,7 @@ typedef struct totals {
     uint64_t accepted;    // bytes of all sources, since ever
     uint64_t file_bytes;  // sizes of the sources that have one
     uint64_t file_cursor; // how much of those was accepted
-    bool unknown_left;    // a source whose size nobody knows has not ended
+    bool unknown_left;    // a source whose end nobody knows has not ended
 } totals;
 
 static totals sum_up(const reef_monitor *monitor) {
@@ -23,6 +23,7 @@ static totals sum_up(const reef_monitor *monitor) {
     for (size_t i = 0; i < monitor->source_count; i++) {
         uint64_t cursor = monitor->progress[i].cursor;
         sum.accepted += cursor;
+        sum.unknown_left |= monitor->sources[i].kind->live; // whatever size it has by now
         if (monitor->sources[i].bytes == REEF_BYTES_UNKNOWN) {
             sum.unknown_left |= !monitor->progress[i].ended;
             continue;

@@ -78,6 +78,34 @@ static int64_t count_in(const json_t *object, const char *key) {
 
 // ---- commands ------------------------------------------------------------------------------------
 
+// When a source ends that is followed nobody knows, though its size is known.
+static void what_never_ends_has_no_time_left(void **state) {
+    running *run = *state;
+    char followed[200];
+    static const bool NEVER_ENDS[] = {false, true};
+    for (size_t i = 0; i < 2; i++) {
+        kill(run->pid, SIGKILL);
+        (void)reefd_wait(run->pid);
+        sandbox_make_pool(&run->box);
+        snprintf(followed, sizeof(followed), "%s%s", NEVER_ENDS[i] ? "follow:" : "", run->box.text);
+        run->pid =
+            reefd_start(&run->box, -1,
+                        (const char *const[]){"--pool", run->box.pool, "--source", followed, NULL});
+        reefd_await(&run->box, run->pid);
+        json_t *status = reefd_ask(&run->box, STATUS);
+        for (; json_number_value(json_object_get(status, "bytes_per_s")) <= 0; sleep_ms(20)) {
+            json_decref(status);
+            status = reefd_ask(&run->box, STATUS);
+        }
+        json_t *source = json_array_get(json_object_get(status, "sources"), 0);
+        assert_int_equal(count_in(source, "bytes"), TEXT_BYTES);
+        json_t *left = json_object_get(status, "eta_s");
+        assert_true(NEVER_ENDS[i] ? json_is_null(left) : json_number_value(left) > 0);
+        json_decref(status);
+    }
+    assert_trains_on_and_stops(run);
+}
+
 static void status_has_every_field(void **state) {
     running *run = *state;
     static const char *const COUNTS[] = {"pid",
@@ -598,33 +626,6 @@ static void the_client_tells_absence_from_failure(void **state) {
     assert_null(result);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(status_has_every_field, setup, teardown),
-        cmocka_unit_test_setup_teardown(commands_are_done_while_it_trains, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_pause_stops_training_and_nothing_else, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_stop_ends_a_pause, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_drain_waits_for_what_was_read, setup, teardown),
-        cmocka_unit_test_setup_teardown(commands_that_cannot_be_done_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(another_process_evaluates_meanwhile, setup, teardown),
-        cmocka_unit_test_setup_teardown(it_commits_by_time_while_it_waits, setup, teardown),
-        cmocka_unit_test_setup_teardown(with_stay_it_serves_after_the_last_source, setup, teardown),
-        cmocka_unit_test_setup_teardown(pipelined_and_half_lines_are_answered_in_order, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(garbage_is_answered_and_the_connection_stays_usable, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_line_without_end_is_refused_and_closed, setup, teardown),
-        cmocka_unit_test_setup_teardown(clients_that_say_nothing_or_vanish_do_not_matter, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(clients_that_ask_nothing_are_let_go, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_client_too_many_is_told_so, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_socket_is_private_and_goes_with_the_daemon, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(another_file_in_its_place_is_left_alone, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_client_tells_absence_from_failure, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
 // NOLINTBEGIN(bugprone-reserved-identifier): the names are the linker's.
 int __real_poll(struct pollfd *fds, nfds_t count, int wait_ms);
 int __wrap_poll(struct pollfd *fds, nfds_t count, int wait_ms);
@@ -666,5 +667,33 @@ static void only_a_drain_and_a_check_are_waited_for_without_end(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_never_ends_has_no_time_left, setup, teardown),
+        cmocka_unit_test_setup_teardown(status_has_every_field, setup, teardown),
+        cmocka_unit_test_setup_teardown(commands_are_done_while_it_trains, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pause_stops_training_and_nothing_else, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_stop_ends_a_pause, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_drain_waits_for_what_was_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(commands_that_cannot_be_done_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(another_process_evaluates_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_commits_by_time_while_it_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(with_stay_it_serves_after_the_last_source, setup, teardown),
+        cmocka_unit_test_setup_teardown(pipelined_and_half_lines_are_answered_in_order, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(garbage_is_answered_and_the_connection_stays_usable, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_line_without_end_is_refused_and_closed, setup, teardown),
+        cmocka_unit_test_setup_teardown(clients_that_say_nothing_or_vanish_do_not_matter, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(clients_that_ask_nothing_are_let_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_client_too_many_is_told_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_socket_is_private_and_goes_with_the_daemon, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(another_file_in_its_place_is_left_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_client_tells_absence_from_failure, setup, teardown),
         cmocka_unit_test_setup_teardown(only_a_drain_and_a_check_are_waited_for_without_end, setup,
                                         teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
