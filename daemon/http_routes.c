@@ -368,6 +368,7 @@ void reef_routes_answer(reef_routes *routes) {
 typedef struct query {
     json_t *arguments;
     const char *allowed, *unknown;
+    const char *broken; // whose value is not UTF-8
 } query;
 
 static bool is_allowed(const char *allowed, const char *name) {
@@ -385,8 +386,8 @@ static enum MHD_Result on_query(void *context,
     query *all = context;
     if (!is_allowed(all->allowed, name))
         all->unknown = name;
-    else
-        json_object_set_new(all->arguments, name, json_string(value ? value : ""));
+    else if (json_object_set_new(all->arguments, name, json_string(value ? value : "")))
+        all->broken = name;
     return MHD_YES;
 }
 
@@ -400,6 +401,7 @@ static reef_status take_query(reef_http_request *request,
     if (all.unknown)
         return reef_fail(err, REEF_INVALID, "'%.40s' in the query is not known; %s takes %s",
                          all.unknown, request->path, allowed && *allowed ? allowed : "none");
+    if (all.broken) return reef_fail(err, REEF_INVALID, "%s in the query is not UTF-8", all.broken);
     const char *as_of = json_string_value(json_object_get(all.arguments, "as_of"));
     if (as_of && strlen(as_of) > REEF_NAME_BYTES_MAX)
         return reef_fail(err, REEF_INVALID, "as_of has more than %d bytes", REEF_NAME_BYTES_MAX);
