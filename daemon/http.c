@@ -200,10 +200,14 @@ static enum MHD_Result on_request(void *context,
     }
     if (request->answer) return send_answer(request); // a deferred one
     if (*upload_bytes) {
-        bool fits = request->body_bytes + *upload_bytes <= REEF_HTTP_BODY_BYTES_MAX;
-        if (!fits || !append_body(request, upload, *upload_bytes)) return MHD_NO;
-        *upload_bytes = 0;
+        request->too_large |= request->body_bytes + *upload_bytes > REEF_HTTP_BODY_BYTES_MAX;
+        if (!request->too_large && !append_body(request, upload, *upload_bytes)) return MHD_NO;
+        *upload_bytes = 0; // what is too much is passed over, for as long as a body may take
         return MHD_YES;
+    }
+    if (request->too_large) {
+        refuse_body(request);
+        return send_answer(request);
     }
     http->options.handle(http->options.context, request);
     if (!request->deferred) return send_answer(request);

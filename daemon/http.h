@@ -40,6 +40,7 @@ typedef struct reef_http_request {
     const char *method, *path;
     uint8_t *body; // on the heap, the request's
     size_t body_bytes, body_room;
+    bool too_large;              // the body: the rest of it is not kept
     struct MHD_Response *answer; // with `code`, once there is one
     unsigned code;
     bool deferred; // suspended: reef_http_answer comes later
