@@ -162,7 +162,6 @@
             series = (await get(`v1/series?points=${Math.min(800, Math.max(200, innerWidth))}`)).points;
             events = (await get('v1/timeline?last=1000')).events;
             generations = (await get('v1/generations')).generations;
-            records.commit = commit;
             showLoss();
             showTimeline();
             showGrowth();
@@ -174,6 +173,7 @@
         records.at = Date.now();
         records.busy = false;
     }
+            records.commit = commit;
 
     function showLoss() {
         const points = series.slice(), last = points[points.length - 1];

@@ -50,6 +50,8 @@ async function start(listen) {
 const ended = () => new Promise((resolve) => (daemon.exitCode === null ? daemon.once('exit', resolve) : resolve(daemon.exitCode)));
 const ask = async (path) => (await fetch(`http://${address}/v1/${path}`)).json();
 const text = (selector) => page.locator(selector).innerText();
+const command = async (body) => (await fetch(`http://${address}/v1/command`,
+    { method: 'POST', headers: { Authorization: `Bearer ${TOKEN}` }, body: JSON.stringify(body) })).json();
 const data = (selector, name) => page.locator(selector).getAttribute(`data-${name}`);
 const until = (condition, argument) => page.waitForFunction(condition, argument, WAIT);
 const says = (id, part) => until(([where, what]) => document.getElementById(where).textContent.includes(what), [id, part]);
@@ -171,6 +173,16 @@ test('the histogram is that of the generation and layer chosen', async () => {
 // WCAG 2: luminance of two colours as the browser tells them.
 function contrast(one, other) {
     const luminance = (color) => color.match(/[\d.]+/g).slice(0, 3).map((part) => {
+// While nothing is committed there is no other reason to look again.
+test('what could not be read is asked for again', async () => {
+    await command({ command: 'pause' });
+    await page.route('**/v1/usage*', (route) => route.fulfill({ status: 500, json: { error: { message: 'not now' } } }), { times: 1 });
+    await page.reload();
+    await until(() => document.getElementById('usage').dataset.buckets > 0);
+    await command({ command: 'resume' });
+    faults.length = 0; // the browser notes the failure
+});
+
         const value = part / 255;
         return value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
     }).reduce((sum, value, i) => sum + value * [0.2126, 0.7152, 0.0722][i], 0);
