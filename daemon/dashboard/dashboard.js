@@ -5,7 +5,7 @@
 (() => {
     const { make, bytes, count, fixed, percent, span } = charts;
     const $ = (id) => document.getElementById(id);
-    const STALE_MS = 5000, RECORDS_MS = 5000, FORGETTING_MS = 60000, SLICE_PAUSE_MS = 300, HISTORY_MAX = 600, COMMITS_MAX = 8, EVENTS = 60;
+    const STALE_MS = 5000, SILENT_MS = 15000, RECORDS_MS = 5000, FORGETTING_MS = 60000, SLICE_PAUSE_MS = 300, HISTORY_MAX = 600, COMMITS_MAX = 8, EVENTS = 60;
 
     let status = null, seenAt = 0, opened = Date.now(), refused = '';
     let records = { commit: -1, at: 0, busy: false }, forgetting = { commit: -1, at: 0, complete: false, busy: false };
@@ -50,11 +50,12 @@
         }
     }
 
-    let listening = new AbortController();
+    let listening = new AbortController(), listeningSince = opened;
 
     async function listenForever() {
         for (;;) {
             listening = new AbortController();
+            listeningSince = Date.now();
             try {
                 await listen(listening.signal);
             } catch (error) {
@@ -62,6 +63,11 @@
             }
             await new Promise((resolve) => setTimeout(resolve, 1000));
         }
+    }
+
+    // A connection can be gone without either end being told: silence for so long ends it, and it is made anew.
+    function endSilence() {
+        if (Date.now() - Math.max(seenAt, listeningSince) > SILENT_MS) listening.abort();
     }
 
     // ---- now -------------------------------------------------------------------------------------
@@ -167,13 +173,13 @@
             showGrowth();
             if (!isVector()) await readUsage();
             else $('usage-note').textContent = 'In a model of vectors every expert sees every input: there is no usage to count.';
+            records.commit = commit;
         } catch (error) {
             console.warn(error.message); // the next status tries again
         }
         records.at = Date.now();
         records.busy = false;
     }
-            records.commit = commit;
 
     function showLoss() {
         const points = series.slice(), last = points[points.length - 1];
@@ -341,6 +347,6 @@
     $('commands').addEventListener('submit', (event) => event.preventDefault());
     $('token').addEventListener('change', () => { if (refused) listening.abort(); });
 
-    setInterval(showState, 500);
+    setInterval(() => { showState(); endSilence(); }, 500);
     void listenForever();
 })();

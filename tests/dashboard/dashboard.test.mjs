@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -245,6 +246,33 @@ test('a daemon that hangs is seen to', async () => {
     daemon.kill('SIGCONT');
     await until(() => document.getElementById('alert').hidden);
     assert.match(await text('#age'), /last update 0 s ago|last update 1 s ago/);
+});
+
+// What a router does that forgets a connection: nothing comes through any more, and neither end hears of it.
+test('a connection that is gone without a word is made anew', async () => {
+    const [host, port] = address.split(':'), pairs = new Set(), listening = new Set();
+    const between = createServer((client) => {
+        const pair = [client, connect(port, host)];
+        pairs.add(pair);
+        client.on('data', (bytes) => bytes.includes('GET /v1/events') && listening.add(pair));
+        for (const end of pair) end.on('error', () => {});
+        client.pipe(pair[1]).pipe(client);
+    });
+    await new Promise((resolve) => between.listen(0, '127.0.0.1', resolve));
+    const other = await context.newPage();
+    await other.goto(`http://127.0.0.1:${between.address().port}/`);
+    await other.waitForFunction(() => Number(document.body.dataset.updates) > 1, undefined, WAIT);
+    assert.equal(listening.size, 1);
+    for (const [client, server] of listening) {
+        client.unpipe(server).resume();
+        server.unpipe(client).resume();
+    }
+    await other.waitForFunction(() => document.getElementById('alert').textContent.includes('no update for'), undefined, WAIT);
+    const before = await other.locator('body').getAttribute('data-updates');
+    await other.waitForFunction((seen) => Number(document.body.dataset.updates) > seen, Number(before), WAIT);
+    await other.close();
+    for (const pair of pairs) for (const end of pair) end.destroy();
+    between.close();
 });
 
 test('after a restart it goes on, with the history that the pool holds', async () => {
