@@ -152,8 +152,19 @@ const charts = (() => {
         });
     }
 
+    // A restore in place leaves the events of what it discards, where the curve now goes another way.
+    function marksOf(events) {
+        let list = [];
+        for (const event of events) {
+            if (event.event === 'restore') list = list.filter((mark) => mark.at <= event.stream_bytes);
+            const kind = markOf(event);
+            if (kind) list.push({ at: event.stream_bytes, kind });
+        }
+        return list;
+    }
+
     function loss(element, points, events, vectors) {
-        marks = events.map((event) => ({ at: event.stream_bytes, kind: markOf(event) })).filter((mark) => mark.kind);
+        marks = marksOf(events);
         element.dataset.marks = marks.length;
         draw(element, [points.map((point) => point.stream_bytes), points.map((point) => point.loss),
                        points.map((point) => point.low), points.map((point) => point.high)], lossOptions(vectors));

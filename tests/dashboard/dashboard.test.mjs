@@ -50,9 +50,9 @@ async function start(listen) {
 
 const ended = () => new Promise((resolve) => (daemon.exitCode === null ? daemon.once('exit', resolve) : resolve(daemon.exitCode)));
 const ask = async (path) => (await fetch(`http://${address}/v1/${path}`)).json();
-const text = (selector) => page.locator(selector).innerText();
 const command = async (body) => (await fetch(`http://${address}/v1/command`,
     { method: 'POST', headers: { Authorization: `Bearer ${TOKEN}` }, body: JSON.stringify(body) })).json();
+const text = (selector) => page.locator(selector).innerText();
 const data = (selector, name) => page.locator(selector).getAttribute(`data-${name}`);
 const until = (condition, argument) => page.waitForFunction(condition, argument, WAIT);
 const says = (id, part) => until(([where, what]) => document.getElementById(where).textContent.includes(what), [id, part]);
@@ -171,9 +171,6 @@ test('the histogram is that of the generation and layer chosen', async () => {
         assert.ok(label.includes(`${bucket.experts} experts chosen ${bucket.low} to ${bucket.high} times`));
 });
 
-// WCAG 2: luminance of two colours as the browser tells them.
-function contrast(one, other) {
-    const luminance = (color) => color.match(/[\d.]+/g).slice(0, 3).map((part) => {
 // While nothing is committed there is no other reason to look again.
 test('what could not be read is asked for again', async () => {
     await command({ command: 'pause' });
@@ -184,6 +181,9 @@ test('what could not be read is asked for again', async () => {
     faults.length = 0; // the browser notes the failure
 });
 
+// WCAG 2: luminance of two colours as the browser tells them.
+function contrast(one, other) {
+    const luminance = (color) => color.match(/[\d.]+/g).slice(0, 3).map((part) => {
         const value = part / 255;
         return value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
     }).reduce((sum, value, i) => sum + value * [0.2126, 0.7152, 0.0722][i], 0);
@@ -286,6 +286,24 @@ test('after a restart it goes on, with the history that the pool holds', async (
     await until((before) => Number(document.getElementById('loss').dataset.points) >= Math.min(before, 200), points);
     await until(() => Number(document.getElementById('loss').dataset.marks) >= 1); // asked for on its own
     assert.equal(await page.locator('#token').inputValue(), '');
+});
+
+test('after a restore in place the loss has no marks of what was discarded', async () => {
+    const port = address, marks = () => page.evaluate(() => document.getElementById('loss-key').innerText);
+    await command({ command: 'seal' });
+    await says('loss-key', 'sealed by command, mark or budget (2)');
+    assert.match(await marks(), /grown, .* \(1\)/);
+    daemon.kill('SIGTERM');
+    assert.equal(await ended(), 0);
+    execFileSync(REEF, ['snapshot', 'restore', pool, 'from-the-page', '--in-place', '--yes']);
+    await start(port);
+    await page.reload();
+    await until(() => document.querySelectorAll('#growth tbody tr').length === 2);
+    await says('timeline', 'restore');
+    await until(() => document.getElementById('loss').dataset.marks);
+    assert.match(await marks(), /sealed by command, mark or budget \(1\)/); // before the snapshot
+    assert.match(await marks(), /grown, .* \(1\)/); // the restore itself
+    assert.equal(await data('#loss', 'marks'), '2');
 });
 
 test('nothing was asked of anybody else, and nothing went wrong', () => {
