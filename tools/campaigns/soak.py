@@ -2,13 +2,12 @@
 
 Standard input never ends; beside it lines are pushed and a log is followed, where the daemon can, each no further ahead
 of training than LAG_MAX: what is kept for a trainer that cannot keep up, descriptors of deleted logs and a journal, grows
-as it should, and `tail` looks at that. Clients score, scrape
-and ask for histories; hostile ones come and go; commands commit, make and remove snapshots, pause and resume; the pool
-is verified now and then.
+as it should, and `tail` looks at that. Clients score, scrape and ask for histories; hostile ones come and go; commands
+commit, make and remove snapshots, pause and resume; the pool is verified now and then.
 
-What is measured begins when what is kept for a time only has filled: the usage of every commit of the last hour, or of
-the last 8 MiB, and the window of the series. That takes an hour, so it begins after an hour, or after half of a shorter
-run. The goals for memory and file are for hours: in a short run they are shown, and say little.
+What is measured begins when what is kept for a time only has filled: the usage of every single commit, of one to two hours
+and at most 8 MiB, and the windows of the series. So it begins after two hours, or after half of a shorter run.
+The goals for memory and file are for hours: in a short run they are shown, and say little.
 """
 
 import http.client
@@ -26,7 +25,7 @@ from world import ONE_GENERATION, Progress
 HELP = "8 hours of mixed load: slope of memory, descriptors, size of the file, reports of sanitizers"
 SECONDS, SECONDS_QUICK = 8 * 3600, 20
 HOSTILE = 12
-WARM_SECONDS, WARM_SHARE_MAX = 3600, 0.5
+WARM_SECONDS, WARM_SHARE_MAX = 7200, 0.5
 PARTS = 8  # of the run, at whose ends the size of the file is told
 COMMAND_SECONDS = 2
 VERIFY_SECONDS, VERIFY_SECONDS_QUICK = 300, 10
