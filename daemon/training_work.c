@@ -16,11 +16,22 @@ static void set_pace(reef_training *training, const reef_pace *pace) {
     training->options.commit_retries = pace->commit_retries;
 }
 
+static reef_status commit_if_dirty(reef_training *training, reef_error *err) {
+    return training->dirty ? training_commit_once(training, err) : REEF_OK;
+}
+
+// What cannot be committed is no pause: its sender was refused and would not know of one.
+static reef_status pause_training(reef_training *training, reef_error *err) {
+    reef_status status = commit_if_dirty(training, err);
+    if (status == REEF_OK) training_set_paused(training, true);
+    return status;
+}
+
 static reef_status run_request(reef_training *training, reef_request *request, reef_error *err) {
     reef_trainer *trainer = training->options.trainer;
     switch (request->kind) {
     case REEF_REQUEST_COMMIT:
-        return training->dirty ? training_commit_once(training, err) : REEF_OK;
+        return commit_if_dirty(training, err);
     case REEF_REQUEST_SEAL:
         return reef_trainer_seal(trainer, request->seal_dtype[0] ? request->seal_dtype : NULL,
                                  &request->sealing, err);
@@ -36,8 +47,7 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     case REEF_REQUEST_SNAPSHOT_REMOVE:
         return reef_trainer_snapshots_remove(trainer, request->names, request->name_count, err);
     case REEF_REQUEST_PAUSE:
-        training_set_paused(training, true);
-        return training->dirty ? training_commit_once(training, err) : REEF_OK;
+        return pause_training(training, err);
     case REEF_REQUEST_RESUME:
         training_set_paused(training, false);
         return REEF_OK;
@@ -47,7 +57,7 @@ static reef_status run_request(reef_training *training, reef_request *request, r
         if (!training_is_drained(training, request))
             return reef_fail(err, REEF_BUSY, "training is %s, so what was read is not trained now",
                              training->paused ? "paused" : "ending");
-        return training->dirty ? training_commit_once(training, err) : REEF_OK;
+        return commit_if_dirty(training, err);
     case REEF_REQUEST_PACE:
         set_pace(training, &request->pace);
         return REEF_OK;

@@ -117,6 +117,39 @@ static void room_that_comes_back_in_time_saves_the_run(void **state) {
     pool_check(&small->disk);
 }
 
+// Who was told that it failed would never think of ending it.
+static void a_pause_that_cannot_commit_pauses_nothing(void **state) {
+    static const char PAUSE[] = "{\"command\": \"pause\"}", DRAIN[] = "{\"command\": \"drain\"}";
+    small_disk *small = *state;
+    int ends[2];
+    size_t bytes = 0;
+    if (!small->disk.directory[0]) skip();
+    char *text = read_text(small->box.text, &bytes);
+    (void)pool_commit(&small->disk); // the first one to open a pool makes its lock file
+    fill_disk(small);
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid =
+        reefd_start(&small->box, ends[0],
+                    (const char *const[]){"--pool", small->disk.pool, "--source", "-",
+                                          "--commit-steps", "0", "--commit-seconds", "0", NULL});
+    close(ends[0]);
+    reefd_await(&small->disk, pid);
+    assert_int_equal(write(ends[1], text, bytes / 2), bytes / 2);
+    while (reefd_count(&small->disk, "step") == 0) sleep_ms(2);
+    assert_int_equal(reefd_refuses(&small->disk, PAUSE), REEF_FULL);
+    // What comes now is trained as well, which a pause would refuse to wait for: only its commit fails.
+    assert_int_equal(write(ends[1], text + bytes / 2, bytes - bytes / 2), bytes - bytes / 2);
+    assert_int_equal(reefd_refuses(&small->disk, DRAIN), REEF_FULL);
+    assert_int_equal(unlink(small->filler), 0);
+    json_decref(reefd_ask(&small->disk, PAUSE));
+    assert_int_equal(pool_commit(&small->disk).step, reefd_count(&small->disk, "step"));
+    close(ends[1]);
+    json_decref(reefd_ask(&small->disk, "{\"command\": \"stop\"}"));
+    assert_int_equal(reefd_wait(pid), 0);
+    pool_check(&small->disk);
+    free(text);
+}
+
 // ---- back-pressure -------------------------------------------------------------------------------
 
 static long resident_kb(pid_t pid) {
@@ -186,6 +219,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_full_disk_ends_it_and_loses_nothing_committed, setup_disk,
                                         teardown_disk),
         cmocka_unit_test_setup_teardown(room_that_comes_back_in_time_saves_the_run, setup_disk,
+                                        teardown_disk),
+        cmocka_unit_test_setup_teardown(a_pause_that_cannot_commit_pauses_nothing, setup_disk,
                                         teardown_disk),
         cmocka_unit_test(a_fast_sender_has_to_wait),
     };
