@@ -99,6 +99,26 @@ static bool add(reef_listing *list, const reef_followed *set, const reef_sight *
     return true;
 }
 
+static bool is_link(int folder, const char *name) {
+    struct stat state;
+    return fstatat(folder, name, &state, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(state.st_mode);
+}
+
+static bool is_known(const reef_followed *set, const char *name) {
+    for (size_t i = 0; i < set->count; i++)
+        if (set->parts[i].sight.inode && !strcmp(set->parts[i].sight.name, name)) return true;
+    return false;
+}
+
+// A name of which nothing can be learned. 0 where the others are looked at nevertheless, or an errno. A link
+// that leads where nobody may look says nothing about them; but the file that it was known to be is not gone.
+static int pass_over(reef_followed *set, const char *name, int code) {
+    if (code == ENOENT || code == ELOOP || code == ENOTDIR) return 0; // gone, or a link to nothing
+    if (is_known(set, name) || !is_link(dirfd(set->open), name)) return code;
+    if (is_ours(set, name)) reef_followed_denied(set, name, code);
+    return 0;
+}
+
 int reef_listing_make(reef_listing *list, reef_followed *set) {
     *list = (reef_listing){.live = SIZE_MAX};
     if (set->open) closedir(set->open);
@@ -114,8 +134,8 @@ int reef_listing_make(reef_listing *list, reef_followed *set) {
         if (!entry) return errno;
         if (!is_of_interest(set, entry->d_name)) continue;
         if (fstatat(dirfd(set->open), entry->d_name, &state, 0)) {
-            if (errno == ENOENT || errno == ELOOP) continue; // gone by now, or a link to nothing
-            return errno;
+            code = pass_over(set, entry->d_name, errno);
+            continue;
         }
         if (!S_ISREG(state.st_mode)) continue;
         reef_sight_of(&sight, entry->d_name, &state);

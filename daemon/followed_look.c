@@ -235,13 +235,13 @@ static void say_away(reef_followed *set, int code) {
 
 reef_look reef_followed_look(reef_followed *set) {
     reef_listing list;
+    set->denied_now = false;
     int code = reef_listing_make(&list, set);
     reef_look result = code == ENOMEM ? REEF_LOOK_NO_MEMORY : REEF_LOOK_DONE;
     if (code) {
         say_away(set, code);
     } else {
         set->away = 0;
-        set->denied_now = false;
         result = look_at_known(set, &list);
         if (result == REEF_LOOK_DONE) look_for_lost(set, &list);
         if (result == REEF_LOOK_DONE) result = reef_followed_look_for_new(set, &list);

@@ -624,6 +624,70 @@ static void a_pattern_chooses_files_of_a_folder(void **state) {
     assert_same_from_anywhere(w, true, pattern);
 }
 
+static void make_link(const world *w, const char *name, const char *target) {
+    char path[TEMP_DIR_BYTES];
+    temp_dir_join(path, w->folder, name);
+    assert_int_equal(symlink(target, path), 0);
+}
+
+// Where it leads cannot be looked at, and not because nothing is there: no name of a file is so long.
+static void make_bad_link(const world *w, const char *name) {
+    char target[301] = {0};
+    memset(target, 'x', sizeof(target) - 1);
+    make_link(w, name, target);
+}
+
+static void a_link_that_cannot_be_looked_at_hides_no_other_file(void **state) {
+    world *w = *state;
+    make_bad_link(w, "bad");
+    write_lines(w, "a", 10);
+    make_link(w, "through", "a/file"); // a link to nothing is passed over without a word
+    folder(w);
+    pull_all(w);
+    write_lines(w, "b", 10);
+    pull_all(w);
+    assert_string_equal(w->words, "source_denied ");
+    delete (w, "bad");
+    pull(w);
+    assert_string_equal(w->words, "source_denied source_back ");
+}
+
+static void a_link_that_no_pattern_fits_is_not_told(void **state) {
+    world *w = *state;
+    char pattern[TEMP_DIR_BYTES];
+    temp_dir_join(pattern, w->folder, "*.log");
+    make_bad_link(w, "bad");
+    open_at(w, pattern, true, 0);
+    write_lines(w, "app.log", 10);
+    pull_all(w);
+    assert_string_equal(w->words, "");
+}
+
+static void a_file_whose_link_cannot_be_looked_at_is_not_gone(void **state) {
+    world *w = *state;
+    char away[TEMP_DIR_BYTES];
+    temp_dir_join(away, w->folder, "away");
+    assert_int_equal(mkdir(away, 0755), 0);
+    write_lines(w, "away/file", 10);
+    make_link(w, "link", "away/file");
+    folder(w);
+    pull_all(w);
+    stop(w); // nobody has it open any more
+    delete (w, "link");
+    make_bad_link(w, "link");
+    folder(w);
+    for (int i = 0; i < 30; i++) { // longer than a rotation may take
+        assert_int_equal(pull(w), 0);
+        pause_ms(100);
+    }
+    assert_int_equal(reef_followed_count(w->set), 1);
+    delete (w, "link");
+    make_link(w, "link", "away/file");
+    write_lines(w, "away/file", 10);
+    pull_all(w);
+    assert_int_equal(count_words(w, "source_loss"), 0);
+}
+
 static void a_cut_file_of_a_folder_is_read_on_in_its_copy(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 50);
@@ -778,6 +842,9 @@ int main(void) {
         TEST(logrotate_names_by_date),
         TEST(a_folder_is_read_file_by_file),
         TEST(a_pattern_chooses_files_of_a_folder),
+        TEST(a_link_that_cannot_be_looked_at_hides_no_other_file),
+        TEST(a_link_that_no_pattern_fits_is_not_told),
+        TEST(a_file_whose_link_cannot_be_looked_at_is_not_gone),
         TEST(a_cut_file_of_a_folder_is_read_on_in_its_copy),
         TEST(files_that_are_deleted_while_nothing_is_read_are_kept),
         TEST(files_that_are_deleted_during_a_long_round_are_kept),
