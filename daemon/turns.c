@@ -115,10 +115,13 @@ void reef_turns_sit_out(reef_turns *turns, size_t lane, bool out) {
 
 // ---- between two runs ----------------------------------------------------------------------------
 
+// One that has ended stays where it ended while the others go on: if there is more of it in the next run, it begins
+// where the lowest of them stands, and does not catch up.
 json_t *reef_turns_save(const reef_turns *turns) {
     json_t *lanes = json_array();
     for (size_t i = 0; i < turns->count; i++) {
         const reef_turn_lane *lane = &turns->lanes[i];
+        if (lane->done) continue;
         json_array_append_new(lanes, json_pack("{s:s, s:I, s:b, s:b, s:b}", "name", lane->name,
                                                "at", (json_int_t)lane->at, "out", lane->out,
                                                "fresh", lane->fresh, "partial", lane->partial));

@@ -56,7 +56,7 @@ void reef_turns_done(reef_turns *turns, size_t lane);
 /** A decision takes effect: the lane sits out, or is back. */
 void reef_turns_sit_out(reef_turns *turns, size_t lane, bool out);
 
-/** Everything but weights and `done`, as JSON. */
+/** Everything but weights and lanes that have ended, as JSON. */
 json_t *reef_turns_save(const reef_turns *turns);
 /**
  * Go on from what was saved. Lanes that it does not know begin where the lowest of the others stands; those that

@@ -241,6 +241,31 @@ static void lanes_may_come_and_go_between_runs(void **state) {
     tear_down(&after);
 }
 
+// Files were read to their end early on, and in a later run there are more: neither they nor a source that is new
+// there make up for what the others gave meanwhile.
+static void who_has_ended_does_not_catch_up_in_the_next_run(void **state) {
+    (void)state;
+    world before, after;
+    reef_error err;
+    set_up(&before, 2, (uint32_t[]){1, 1}, 0);
+    while (before.count < 20000) step(&before, 65536);
+    reef_turns_done(&before.turns, 0);
+    while (before.count < 100000) step(&before, 65536);
+    json_t *saved = reef_turns_save(&before.turns);
+    set_up(&after, 3, (uint32_t[]){1, 1, 1}, 0);
+    assert_int_equal(reef_turns_load(&after.turns, saved, &err), REEF_OK);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(after.lanes[i].at, before.lanes[1].at);
+        assert_false(after.lanes[i].out || after.lanes[i].done);
+    }
+    while (after.count < 90000) step(&after, 65536);
+    for (size_t i = 0; i < 3; i++)
+        assert_in_range(after.taken[i], 30000 - 2 * REEF_SLICE_BYTES, 30000 + 2 * REEF_SLICE_BYTES);
+    json_decref(saved);
+    tear_down(&before);
+    tear_down(&after);
+}
+
 static void what_was_not_saved_is_refused(void **state) {
     (void)state;
     static const char *const BAD[] = {
@@ -276,6 +301,7 @@ int main(void) {
         cmocka_unit_test(a_decision_comes_before_a_turn_that_has_not_begun),
         cmocka_unit_test(nobody_has_the_turn_when_all_have_ended),
         cmocka_unit_test(lanes_may_come_and_go_between_runs),
+        cmocka_unit_test(who_has_ended_does_not_catch_up_in_the_next_run),
         cmocka_unit_test(what_was_not_saved_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
