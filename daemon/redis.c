@@ -33,6 +33,7 @@ static reef_status on_open(reef_input *input, const char *rest, reef_error *err)
     redis->wanted = 16;
     strcpy(redis->last, "0-0");
     strcpy(redis->after, "0-0");
+    strcpy(redis->settled, "0-0");
     strcpy(redis->group.upto, "0-0");
     input->state = redis;
     // Neither the pool nor a message may hold the password.
@@ -61,6 +62,7 @@ static reef_status on_seek(reef_input *input, const reef_input_place *place, ree
                          place->cursor, redis->url.clean);
     strcpy(redis->last, found.last);
     strcpy(redis->after, found.last);
+    strcpy(redis->settled, found.last);
     redis->ordinal = redis->after_ordinal = found.ordinal;
     strcpy(redis->half, found.half);
     redis->half_bytes = found.half_bytes;
@@ -247,8 +249,11 @@ static void on_stop(reef_input *input) {
 }
 
 static void on_settled(reef_input *input, const reef_input_place *place) {
+    reef_redis *redis = input->state;
     redis_place found;
-    if (redis_place_find(&found, place)) redis_group_settled(input->state, &found);
+    if (!redis_place_find(&found, place)) return;
+    strcpy(redis->settled, found.last);
+    redis_group_settled(redis, &found);
 }
 
 static void on_close(reef_input *input) {
@@ -269,10 +274,10 @@ static json_t *on_status(const reef_input *input) {
     bool ready = redis->link && reef_redis_link_ready(redis->link);
     json_t *acknowledged =
         redis->url.group ? json_integer((json_int_t)redis->group.acknowledged) : json_null();
-    return json_pack("{s: b, s: s, s: o, s: o, s: I, s: o}", "connected", ready, "last_id",
-                     redis->last, "entries", known(redis->length), "entries_waiting",
-                     known(redis->waiting), "entries_unfit", (json_int_t)redis->unfit,
-                     "entries_acknowledged", acknowledged);
+    return json_pack("{s: b, s: s, s: s, s: o, s: o, s: I, s: o}", "connected", ready, "last_id",
+                     redis->last, "committed_id", redis->settled, "entries", known(redis->length),
+                     "entries_waiting", known(redis->waiting), "entries_unfit",
+                     (json_int_t)redis->unfit, "entries_acknowledged", acknowledged);
 }
 
 const reef_input_kind reef_redis_kind = {.scheme = "redis",

@@ -379,6 +379,13 @@ static void start_committing(world *w) {
                               "2", "--commit-steps", "20", "--commit-seconds", "0.2", NULL});
 }
 
+static void start_without_commits(world *w) {
+    w->run.reefd =
+        reefd_start(&w->run.box, -1,
+                    (const char *const[]){"--pool", w->run.box.pool, "--source", w->run.source,
+                                          "--commit-steps", "0", "--commit-seconds", "0", NULL});
+}
+
 static long pending(const world *w, const char *group) {
     char words[200], answer[64];
     snprintf(words, sizeof(words), "--raw XPENDING stream %s | head -1", group);
@@ -404,10 +411,7 @@ static void what_is_committed_is_acknowledged_and_no_more(void **state) {
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream?group=reef&consumer=one",
              w->redis.socket);
-    w->run.reefd =
-        reefd_start(&w->run.box, -1,
-                    (const char *const[]){"--pool", w->run.box.pool, "--source", w->run.source,
-                                          "--commit-steps", "0", "--commit-seconds", "0", NULL});
+    start_without_commits(w);
     add_vectors(w, 0, 600); // more than one XACK has
     await_all(w);
     await_pending(w, "reef", 600); // read, and in no commit
@@ -498,6 +502,56 @@ static void a_group_that_may_not_be_told_is_said_and_reading_goes_on(void **stat
     assert_true(reefd_said(&w->run.box, "is told nothing"));
 }
 
+static size_t times_said(const world *w, const char *words) {
+    char *said = read_text(w->run.box.messages, NULL);
+    size_t count = 0;
+    for (const char *at = said; (at = strstr(at, words)); at++) count++;
+    free(said);
+    return count;
+}
+
+// ---- what may be trimmed -------------------------------------------------------------------------
+
+static void await_id(const world *w, const char *key, const char *id) {
+    for (int i = 0;; i++, sleep_ms(100)) {
+        json_t *source = source_status(w);
+        const char *is = json_string_value(json_object_get(source, key));
+        bool there = is && !strcmp(is, id);
+        if (!there && i == 300) fail_msg("%s is %s, not %s", key, is ? is : "absent", id);
+        json_decref(source);
+        if (there) return;
+    }
+}
+
+static void what_may_be_trimmed_is_what_a_commit_has(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
+    start_without_commits(w);
+    add_vectors(w, 0, 300);
+    await_all(w);
+    await_id(w, "last_id", "300-1");
+    await_id(w, "committed_id", "0-0");
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"commit\"}"));
+    await_id(w, "committed_id", "300-1");
+    // Read ahead of a commit, they are not in it.
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"pause\"}"));
+    add_vectors(w, 300, 350);
+    await_id(w, "last_id", "350-1");
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"one\"}"));
+    sleep_ms(500);
+    await_id(w, "committed_id", "300-1");
+    redis_command(&w->redis, "XTRIM stream MINID 300-2"); // as the protocol allows
+    live_end(&w->run, SIGKILL);
+    start_without_commits(w);
+    await_all(w);
+    await_id(w, "last_id", "350-1");
+    await_id(w, "committed_id", "300-1"); // known from the start
+    (void)live_finish(&w->run);
+    assert_int_equal(times_said(w, "were removed"), 0);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define VECTOR_TEST(name) cmocka_unit_test_setup_teardown(name, setup_vectors, teardown)
@@ -511,6 +565,7 @@ int main(void) {
         VECTOR_TEST(what_is_no_vector_is_passed_over),
         VECTOR_TEST(what_is_committed_is_acknowledged_and_no_more),
         VECTOR_TEST(a_group_that_may_not_be_told_is_said_and_reading_goes_on),
+        VECTOR_TEST(what_may_be_trimmed_is_what_a_commit_has),
         VECTOR_TEST(a_group_that_others_disturb_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
