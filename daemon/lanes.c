@@ -83,11 +83,15 @@ static bool is_its_turn(const reef_lanes *lanes, const reef_lane *lane, size_t s
     return lanes->ends[source] == NOT_ENDED;
 }
 
+// The newest mark stays for as long as nothing comes after it: however long it is, it is no reason to wait.
+static bool marks_fit(const reef_lane *lane) {
+    return !lane->marks || !lane->marks->next || lane->mark_bytes < REEF_MARK_BYTES_HIGH;
+}
+
 bool reef_lanes_space(reef_lanes *lanes, size_t source, uint8_t **at, size_t *count) {
     reef_lane *lane = &lanes->lanes[lanes->lane_of[source]];
     if (!is_its_turn(lanes, lane, source)) return false;
-    if (lane->mark_bytes < REEF_MARK_BYTES_HIGH && reef_ring_space(&lane->ring, at, count))
-        return true;
+    if (marks_fit(lane) && reef_ring_space(&lane->ring, at, count)) return true;
     lane->blocked = true;
     return false;
 }
@@ -157,8 +161,8 @@ bool reef_lanes_take(reef_lanes *lanes, size_t index, size_t count) {
     reef_lane *lane = &lanes->lanes[index];
     reef_ring_take(&lane->ring, count);
     reef_lane_skip_ended(lanes, lane);
-    bool room = lane->blocked && reef_ring_count(&lane->ring) < lane->ring.high / 2 &&
-                lane->mark_bytes < REEF_MARK_BYTES_HIGH;
+    bool room =
+        lane->blocked && reef_ring_count(&lane->ring) < lane->ring.high / 2 && marks_fit(lane);
     if (room) lane->blocked = false;
     return room;
 }

@@ -427,23 +427,43 @@ static void a_mark_is_the_last_one_before_the_cursor(void **state) {
     tear_down(&w);
 }
 
+static void fill_with_mark(reef_lanes *lanes, uint64_t begin, size_t bytes) {
+    char *mark = calloc(1, bytes + 1);
+    assert_non_null(mark);
+    memset(mark, '1', bytes);
+    reef_lanes_fill(lanes, 0, 10, begin, mark);
+}
+
 static void marks_that_wait_are_bounded(void **state) {
     world w;
     uint8_t *at = NULL;
     size_t room = 0, marks = 0;
     set_up(&w, state, 1, NULL);
     reef_lanes *lanes = &w.schedule.lanes;
-    while (reef_lanes_space(lanes, 0, &at, &room)) {
-        char *mark = calloc(1, 300001);
-        assert_non_null(mark);
-        memset(mark, '1', 300000);
-        reef_lanes_fill(lanes, 0, 10, 10 * marks++, mark);
-    }
+    while (reef_lanes_space(lanes, 0, &at, &room)) fill_with_mark(lanes, 10 * marks++, 300000);
     assert_int_equal(marks, 4);
     (void)reef_lane_mark(&lanes->lanes[0], 9);
     assert_false(reef_lanes_space(lanes, 0, &at, &room));
     (void)reef_lane_mark(&lanes->lanes[0], 10); // the first one is not needed any more
     train(&w, 0);
+    assert_true(reef_lanes_space(lanes, 0, &at, &room));
+    tear_down(&w);
+}
+
+// That of a directory with thousands of files may be as long as all that are kept usually.
+static void one_mark_may_be_of_any_length(void **state) {
+    world w;
+    uint8_t *at = NULL;
+    size_t room = 0;
+    set_up(&w, state, 1, NULL);
+    reef_lanes *lanes = &w.schedule.lanes;
+    fill_with_mark(lanes, 0, 2 * REEF_MARK_BYTES_HIGH);
+    assert_true(reef_lanes_space(lanes, 0, &at, &room));
+    fill_with_mark(lanes, 10, 2 * REEF_MARK_BYTES_HIGH);
+    assert_false(reef_lanes_space(lanes, 0, &at, &room));
+    assert_false(reef_lanes_take(lanes, 0, 5)); // the first one is needed still
+    (void)reef_lane_mark(&lanes->lanes[0], 10);
+    assert_true(reef_lanes_take(lanes, 0, 5));
     assert_true(reef_lanes_space(lanes, 0, &at, &room));
     tear_down(&w);
 }
@@ -469,6 +489,7 @@ int main(void) {
         in_a_pool(places_are_kept),
         in_a_pool(a_mark_is_the_last_one_before_the_cursor),
         in_a_pool(marks_that_wait_are_bounded),
+        in_a_pool(one_mark_may_be_of_any_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
