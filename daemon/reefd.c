@@ -16,6 +16,7 @@
 #include "report.h"
 #include "service.h"
 #include "serving.h"
+#include "source_fit.h"
 #include "training.h"
 #include "turns_store.h"
 
@@ -214,6 +215,8 @@ static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
                                err);
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
         status = seek_source(daemon, &daemon->sources[i], err);
+    if (status == REEF_OK)
+        status = reef_sources_fit(daemon->trainer, daemon->sources, daemon->source_count, err);
     return status;
 }
 

@@ -333,6 +333,44 @@ static void what_was_asked_for_wrongly_is_a_usage_error(void **state) {
     assert_true(reefd_said(box, "abacus"));
 }
 
+// A pool that has read a byte of so many sources, named 0, 1, and so on.
+static void know_sources(const sandbox *box, size_t count) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    reef_commit commit;
+    assert_int_equal(reef_store_open(&store, box->pool, &(reef_store_options){.write = true}, &err),
+                     REEF_OK);
+    assert_int_equal(
+        reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), REEF_OK);
+    for (size_t i = 0; i < count; i++) {
+        char name[24];
+        snprintf(name, sizeof(name), "%zu", i);
+        assert_int_equal(
+            reef_trainer_feed(trainer, name, (const uint8_t *)"x", 1, NULL, NULL, &err), REEF_OK);
+    }
+    assert_int_equal(reef_trainer_commit(trainer, &commit, &err), REEF_OK);
+    reef_trainer_close(trainer);
+    reef_store_close(store);
+}
+
+// Found while it trains, the same would look like a disk that is full, and be tried again for ever.
+static void more_sources_than_a_pool_can_have_are_refused_at_once(void **state) {
+    const sandbox *box = *state;
+    char other[192];
+    snprintf(other, sizeof(other), "%s/other", box->directory);
+    write_text(other, 1000, 2);
+    know_sources(box, REEF_SOURCE_COUNT_MAX - 1);
+    reef_commit before = pool_commit(box);
+    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--source", other),
+                     64);
+    assert_true(reefd_said(box, "2 of the sources are new") && reefd_said(box, "dir:PATH"));
+    assert_int_equal(pool_commit(box).number, before.number);
+    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0); // the last one
+    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0); // is known
+    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", other), 64);
+}
+
 static void a_missing_pool_is_not_found(void **state) {
     const sandbox *box = *state;
     char path[192];
@@ -415,6 +453,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_cannot_be_read_ends_before_training, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_asked_for_wrongly_is_a_usage_error, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(more_sources_than_a_pool_can_have_are_refused_at_once,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_missing_pool_is_not_found, setup, teardown),
         cmocka_unit_test_setup_teardown(an_empty_stream_is_an_error, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_shorter_than_its_cursor_is_an_error, setup,

@@ -35,6 +35,19 @@ uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source) {
     return found == NULL ? 0 : found->cursor;
 }
 
+reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
+                                     const char *const *sources,
+                                     size_t count,
+                                     reef_error *err) {
+    size_t fresh = 0;
+    for (size_t i = 0; i < count; i++) fresh += find_source(trainer, sources[i]) == NULL;
+    if (fresh == 0 || fresh <= REEF_SOURCE_COUNT_MAX - trainer->source_count) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "%zu of the sources are new to the pool, which has read from %zu and can from "
+                     "%d in all: give a folder as one source (dir:PATH), or make a new pool",
+                     fresh, trainer->source_count, REEF_SOURCE_COUNT_MAX);
+}
+
 reef_status reef_trainer_feed(reef_trainer *trainer,
                               const char *source,
                               const uint8_t *bytes,

@@ -39,7 +39,6 @@
 
 #include <jansson.h>
 
-#define REEF_SOURCE_COUNT_MAX 1024
 enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random numbers
 // A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's own
 // past, then up to one of old data where its gate leaks.

@@ -40,6 +40,17 @@ REEF_API void reef_trainer_close(reef_trainer *trainer);
 /** Bytes of the named source that have been accepted so far (in commits or since): read on from here. */
 REEF_API uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source);
 
+#define REEF_SOURCE_COUNT_MAX 1024 // that one pool may ever read from; each has a cursor
+/**
+ * Whether the pool can read from all of these sources, beside those that it has read from.
+ *
+ * Errors: INVALID they would be more than REEF_SOURCE_COUNT_MAX; reef_trainer_feed would end with FULL at one of them.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
+                                                              const char *const *sources,
+                                                              size_t count,
+                                                              reef_error *err);
+
 /** The loss on what a source gave, each token or labelled example before it was trained on, since the trainer was
  *  opened. */
 typedef struct reef_source_loss {
