@@ -41,6 +41,7 @@ static void on_acknowledged(void *context, const redisReply *reply) {
     redis->group.asked = false;
     if (reply->type == REDIS_REPLY_INTEGER) {
         redis->group.acknowledged += (uint64_t)reply->integer;
+        redis->group.told = false;
         sweep(redis);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         on_refusal(redis, reply->str);
@@ -119,9 +120,8 @@ static void on_made(void *context, const redisReply *reply) {
         on_refusal(redis, reply->str);
         return;
     }
-    redis->group.there = true;
-    redis->group.told = false;
-    redis->group.due = true; // what was not acknowledged before
+    redis->group.there = true; // which says nothing of whether it may be told
+    redis->group.due = true;   // what was not acknowledged before
     sweep(redis);
 }
 

@@ -37,10 +37,16 @@ static void look_behind(reef_redis *redis, int64_t added) {
     if (behind) redis->ordinal = added;
 }
 
+// Whether it works is what reading says: XINFO may be allowed where XREAD is not. While nothing is asked for, as when
+// the queue is full, this is all that is known.
+static void note_answer(reef_redis *redis) {
+    if (!redis->reading) reef_redis_link_works(redis->link);
+}
+
 static void on_info(void *context, const redisReply *reply) {
     reef_redis *redis = context;
     if (reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "ERR no such key", 15)) {
-        reef_redis_link_works(redis->link); // a stream that nobody has written to
+        note_answer(redis); // a stream that nobody has written to
         redis->length = redis->waiting = 0;
         if (!strcmp(redis->last, "0-0")) redis->ordinal = 0;
         return;
@@ -49,7 +55,7 @@ static void on_info(void *context, const redisReply *reply) {
         reef_redis_link_refuse(redis->link, reply->str ? reply->str : "XINFO is not answered");
         return;
     }
-    reef_redis_link_works(redis->link);
+    note_answer(redis);
     const redisReply *newest = member(reply, "last-generated-id");
     const redisReply *first = member(reply, "first-entry");
     int64_t added = number(reply, "entries-added"); // since Redis 7

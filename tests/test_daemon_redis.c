@@ -510,6 +510,43 @@ static size_t times_said(const world *w, const char *words) {
     return count;
 }
 
+// The group can be made and asked each second, and every time what is to be acknowledged is refused.
+static void a_group_that_may_be_made_and_not_told_is_said_once(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xread +xinfo +select +xgroup "
+                             "+xclaim +xpending");
+    snprintf(w->run.source, sizeof(w->run.source), "redis://reader:geheim@%s/stream?group=reef",
+             w->redis.socket);
+    add_vectors(w, 0, 300);
+    start_committing(w);
+    await_all(w);
+    await_words(w, "is told nothing");
+    sleep_ms(3500); // more than one look
+    assert_int_equal(times_said(w, "is told nothing"), 1);
+    redis_command(&w->redis, "ACL SETUSER reader +xack");
+    (void)finish_acknowledged(w, "reef");
+}
+
+static void a_stream_that_may_be_asked_about_and_not_read_is_told_once(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xinfo +select");
+    snprintf(w->run.source, sizeof(w->run.source), "redis://reader:geheim@%s/stream",
+             w->redis.socket);
+    add_vectors(w, 0, 300);
+    live_start(&w->run);
+    await_words(w, "it is tried again");
+    sleep_ms(2000); // several tries
+    assert_int_equal(times_said(w, "it is tried again"), 1);
+    assert_int_equal(times_said(w, "is back"), 0);
+    redis_command(&w->redis, "ACL SETUSER reader +xread");
+    (void)live_finish(&w->run);
+    assert_int_equal(times_said(w, "is back"), 1);
+}
+
 // ---- what may be trimmed -------------------------------------------------------------------------
 
 static void await_id(const world *w, const char *key, const char *id) {
@@ -565,6 +602,8 @@ int main(void) {
         VECTOR_TEST(what_is_no_vector_is_passed_over),
         VECTOR_TEST(what_is_committed_is_acknowledged_and_no_more),
         VECTOR_TEST(a_group_that_may_not_be_told_is_said_and_reading_goes_on),
+        VECTOR_TEST(a_group_that_may_be_made_and_not_told_is_said_once),
+        VECTOR_TEST(a_stream_that_may_be_asked_about_and_not_read_is_told_once),
         VECTOR_TEST(what_may_be_trimmed_is_what_a_commit_has),
         VECTOR_TEST(a_group_that_others_disturb_changes_nothing),
     };
