@@ -197,7 +197,9 @@ static bool give(reef_followed *set, reef_part *part, uint8_t *at, size_t room, 
     }
     if (part->fd < 0 && reef_part_open(part, set->open ? dirfd(set->open) : AT_FDCWD)) return false;
     size_t wanted = range < room ? (size_t)range : room;
+    errno = 0;
     ssize_t got = reef_part_read(part, at, wanted, part->offset);
+    if (got < 0) reef_followed_failed(set, part, errno);
     if (got != (ssize_t)wanted) return false;
     // Read before it was looked at: when it still begins as it did, these bytes were its own.
     if (!part->packed && !reef_part_head_holds(part)) return false;

@@ -41,6 +41,12 @@ void reef_followed_denied(reef_followed *set, const char *name, int code) {
     set->denied = set->denied_now = true;
 }
 
+void reef_followed_failed(reef_followed *set, const reef_part *part, int code) {
+    if (!code || code == EINTR) return; // there was less to read
+    reef_followed_denied(set, part->sight.name, code);
+    set->failed = true;
+}
+
 // What of it unpacks is read.
 static void say_broken(reef_followed *set, const reef_part *part) {
     reef_followed_say(set, "source_broken",
@@ -249,7 +255,7 @@ reef_look reef_followed_look(reef_followed *set) {
         sort_unread(set);
         look_for_live(set, &list);
         reef_followed_forget_suspects(set);
-        if (set->denied && !set->denied_now && result == REEF_LOOK_DONE) {
+        if (set->denied && !set->denied_now && !set->failed && result == REEF_LOOK_DONE) {
             reef_followed_say(set, "source_back",
                               "what could not be read of '%.200s' is gone or can", set->folder);
             set->denied = false;

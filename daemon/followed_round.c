@@ -63,8 +63,12 @@ static void plan_part(reef_followed *set, size_t at) {
     part->newline = false;
     if (part->old || (part->size <= part->offset && !over)) return;
     if (reef_part_open(part, set->open ? dirfd(set->open) : AT_FDCWD)) return;
+    errno = 0;
     int64_t end = reef_part_line_end(part, part->offset, part->size);
-    if (end < 0) return; // cut by now
+    if (end < 0) { // cut by now, or its disk fails
+        reef_followed_failed(set, part, errno);
+        return;
+    }
     bool all = over || part->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
     if (part->size > part->offset) part->upto = all ? part->size : (uint64_t)end;
     part->newline = over && lacks_newline(part);
@@ -123,6 +127,7 @@ static bool unsure(const reef_followed *set) {
 static void plan(reef_followed *set) {
     bool hold = unsure(set);
     size_t open = 0;
+    set->failed = false;
     for (size_t i = 0; i < set->count; i++) {
         reef_part *part = &set->parts[i];
         plan_part(set, i);

@@ -42,6 +42,7 @@ struct reef_followed {
     size_t suspect_count, suspect_room;
     bool waiting, denied, full; // said already
     bool denied_now;            // by this look
+    bool failed;                // a read of this round, which looks alone would not see
     int away;                   // the errno that was said of the folder, or 0
     uint64_t waiting_since_ms;
     uint64_t now_ms;  // of this look, on a clock that only moves forward
@@ -86,6 +87,8 @@ typedef enum reef_look {
 reef_look reef_followed_look(reef_followed *set);
 /** An errno for which a file could not be opened. */
 void reef_followed_denied(reef_followed *set, const char *name, int code);
+/** An errno for which a file that is open could not be read; 0 when it only was shorter. */
+void reef_followed_failed(reef_followed *set, const reef_part *part, int code);
 
 // ---- followed_new.c ------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 // Followed files: whatever becomes of them, each line is given once, in order, and a mark finds its place again.
 //
 // Files are real ones, and rotated by rename, by copying, and by logrotate.
+#define _FILE_OFFSET_BITS 64 // pread is what the daemon calls
+
 #include "followed.h"
 #include "followed_part.h"
 #include "temp_dir.h"
@@ -22,6 +24,17 @@
 
 #define MARKS_MAX 4096
 #define PATIENCE_MS 20000 // a test fails when bytes do not come for so long
+
+// A disk that fails: whoever reads the byte at this offset of a file is told so.
+static off_t bad_offset = -1;
+
+ssize_t pread(int fd, void *bytes, size_t count, off_t from) {
+    if (bad_offset >= from && bad_offset < from + (off_t)count) {
+        errno = EIO;
+        return -1;
+    }
+    return lseek(fd, from, SEEK_SET) < 0 ? -1 : read(fd, bytes, count);
+}
 
 typedef struct text {
     char *bytes;
@@ -62,6 +75,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     world *w = *state;
+    bad_offset = -1;
     reef_followed_close(w->set);
     temp_dir_remove(w->folder);
     for (size_t i = 0; i < w->mark_count; i++) free(w->marks[i].json);
@@ -362,6 +376,28 @@ static void permission_may_be_lost_and_regained(void **state) {
     assert_int_equal(waitpid(child, &end, 0), child);
     assert_true(WIFEXITED(end));
     assert_int_equal(WEXITSTATUS(end), 0);
+}
+
+// Found where the last line is looked for, and where bytes are given; both are tried again, and said once.
+static void a_disk_that_fails_is_told_once(void **state) {
+    world *w = *state;
+    write_lines(w, "app.log", 10000);
+    follow(w);
+    for (int where = 0; where < 2; where++) {
+        bad_offset = where ? 100000 : (off_t)w->expected.count - 1;
+        for (int i = 0; i < 3; i++) {
+            (void)pull(w);
+            pause_ms(REEF_LOOK_MS + 50);
+        }
+        assert_true(w->given.count <= (size_t)bad_offset);
+        assert_string_equal(w->words, "source_denied ");
+    }
+    bad_offset = -1;
+    pull_all(w);
+    pause_ms(REEF_LOOK_MS + 50);
+    assert_int_equal(pull(w), 0);
+    assert_string_equal(w->words, "source_denied source_back ");
+    assert_same_from_anywhere(w, false, w->path);
 }
 
 // ---- rotation by hand ----------------------------------------------------------------------------
@@ -826,6 +862,7 @@ int main(void) {
         TEST(what_is_removed_unread_is_told),
         TEST(a_file_missed_for_a_moment_is_not_gone),
         TEST(permission_may_be_lost_and_regained),
+        TEST(a_disk_that_fails_is_told_once),
         TEST(a_renamed_file_is_read_to_its_end_before_the_new_one),
         TEST(a_last_line_without_end_gets_one_when_its_file_is_left),
         TEST(many_rotations_at_once_are_read_in_their_order),
