@@ -115,16 +115,32 @@ static void add_entry(reef_redis *redis, const redisReply *item) {
     if (redis->ordinal != REDIS_UNKNOWN) redis->ordinal++;
 }
 
+static bool half_is_gone(const reef_redis *redis, const redisReply *items) {
+    if (!redis->half_bytes || !items->elements) return false;
+    const redisReply *first = items->element[0];
+    return !redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
+}
+
+// It was removed. A vector that ended within its record would shift all that come after it, so zeros take the place
+// of what is lost, under its id: the same bytes whenever they are asked for. A cut line needs none of that.
+static void add_lost_half(reef_redis *redis) {
+    reef_input_warn(redis->input, "source_loss",
+                    "entry %s of '%.150s' was removed when %zu of its bytes had been read",
+                    redis->half, redis->url.clean, redis->half_bytes);
+    if (!redis->vector_inputs) return;
+    reef_redis_entry *entry = &redis->entries[redis->entry_count++];
+    strcpy(entry->id, redis->half);
+    entry->bytes = reef_vector_record_size(redis->vector_inputs);
+    memset(redis->bytes, 0, entry->bytes);
+    redis->byte_count = entry->bytes;
+    // Where the server counts, it counted the entry already, as removed.
+    if (redis->after_ordinal > 0) redis->after_ordinal--;
+}
+
 // The rest of an entry that was accepted in part, when the process had ended between.
 static void finish_half(reef_redis *redis) {
-    if (!redis->half_bytes) return;
-    if (!strcmp(redis->half, redis->entries[0].id)) {
+    if (redis->half_bytes && !strcmp(redis->half, redis->entries[0].id))
         advance(redis, redis->half_bytes);
-    } else {
-        reef_input_warn(redis->input, "source_loss",
-                        "entry %s of '%.150s' was removed when %zu of its bytes had been read",
-                        redis->half, redis->url.clean, redis->half_bytes);
-    }
     redis->half_bytes = 0;
 }
 
@@ -138,13 +154,14 @@ static void adapt(reef_redis *redis) {
 }
 
 static bool take_entries(reef_redis *redis, const redisReply *items) {
-    size_t bytes = 0;
+    size_t bytes = redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : 0;
     for (size_t i = 0; i < items->elements; i++)
         bytes += redis_entry_room(redis, items->element[i]);
     free(redis->bytes);
     redis->bytes = malloc(bytes + 1);
     redis->entry_count = redis->entry = redis->skip = redis->byte = redis->byte_count = 0;
     if (!redis->bytes) return false;
+    if (half_is_gone(redis, items)) add_lost_half(redis);
     for (size_t i = 0; i < items->elements && redis->entry_count < REDIS_ENTRIES_MAX; i++)
         add_entry(redis, items->element[i]);
     if (!redis->entry_count) return true;

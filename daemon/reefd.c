@@ -216,7 +216,8 @@ static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
         status = seek_source(daemon, &daemon->sources[i], err);
     if (status == REEF_OK)
-        status = reef_sources_fit(daemon->trainer, daemon->sources, daemon->source_count, err);
+        status = reef_sources_fit(daemon->trainer, daemon->sources, daemon->source_count,
+                                  daemon->monitor.record_bytes, err);
     return status;
 }
 

@@ -223,6 +223,47 @@ static void told_to_stop_it_goes_on_where_it_was(void **state) {
     assert_memory_equal(commit.root, whole.root, REEF_HASH_BYTES);
 }
 
+// A pool whose last commit has the first 12 bytes of a source, and no more.
+static void make_cut_pool(const world *w, const char *source) {
+    static const uint8_t BYTES[12] = {0}; // label 0 and two values
+    reef_error err = {0};
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    reef_commit commit;
+    make_vector_pool(w);
+    assert_int_equal(
+        reef_store_open(&store, w->box.pool, &(reef_store_options){.write = true}, &err), REEF_OK);
+    assert_int_equal(
+        reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), REEF_OK);
+    assert_int_equal(reef_trainer_feed(trainer, source, BYTES, sizeof(BYTES), NULL, NULL, &err),
+                     REEF_OK);
+    assert_int_equal(reef_trainer_commit(trainer, &commit, &err), REEF_OK);
+    reef_trainer_close(trainer);
+    reef_store_close(store);
+}
+
+static int run_two(const world *w, const char *first, const char *second) {
+    const char *const arguments[] = {"--pool",   w->box.pool, "--source", first,
+                                     "--source", second,      NULL};
+    return reefd_run(&w->box, -1, arguments);
+}
+
+static void a_record_that_was_cut_is_gone_on_with_first(void **state) {
+    world *w = *state;
+    make_cut_pool(w, w->csv_spec);
+    reef_commit before = pool_commit(&w->box);
+    assert_int_equal(
+        reefd_run(&w->box, -1,
+                  (const char *const[]){"--pool", w->box.pool, "--source", w->idx_early, NULL}),
+        EXIT_USAGE);
+    assert_true(reefd_said(&w->box, "the pool stopped inside a record, 12 bytes after its"));
+    assert_int_equal(run_two(w, w->idx_early, w->csv_spec), EXIT_USAGE);
+    assert_int_equal(pool_commit(&w->box).number, before.number);
+    assert_int_equal(run_two(w, w->csv_spec, w->idx_early), 0);
+    assert_int_equal(accepted(w, w->csv_spec), CSV_EXAMPLES * RECORD_BYTES);
+    pool_check(&w->box);
+}
+
 static void status_counts_errors_where_text_has_bits(void **state) {
     world *w = *state;
     pid_t pid = reefd_start(
@@ -255,6 +296,7 @@ int main(void) {
         IN_WORLD(what_does_not_fit_the_pool_is_refused_before_anything_changes),
         IN_WORLD(a_bad_value_in_the_middle_ends_with_what_was_read),
         IN_WORLD(a_file_that_became_shorter_is_told_from_a_new_one),
+        IN_WORLD(a_record_that_was_cut_is_gone_on_with_first),
         IN_WORLD(status_counts_errors_where_text_has_bits),
         IN_WORLD(told_to_stop_it_goes_on_where_it_was),
     };
