@@ -1,11 +1,11 @@
 """Everything at once for hours: memory, descriptors and file stay as they are, and a sanitized build is silent.
 
 Standard input never ends; beside it lines are pushed and a log is followed, where the daemon can, each no further ahead
-of training than LAG_MAX: what is kept for a trainer that cannot keep up, descriptors of deleted logs and a journal, grows
+of training than LAG_MAX: what is kept for a trainer that cannot keep up, descriptors of deleted logs, a journal, grows
 as it should, and `tail` looks at that. Clients score, scrape and ask for histories; hostile ones come and go; commands
 commit, make and remove snapshots, pause and resume; the pool is verified now and then.
 
-What is measured begins when what is kept for a time only has filled: the usage of every single commit, of one to two hours
+What is measured begins when what is kept for a time only has filled: the usage of single commits, of one to two hours
 and at most 8 MiB, and the windows of the series. So it begins after two hours, or after half of a shorter run.
 The goals for memory and file are for hours: in a short run they are shown, and say little.
 """
