@@ -45,6 +45,11 @@ REEF_MUST_CHECK reef_status reef_lib_check_writer(const reef_pool *pool,
                                                   const char *what,
                                                   reef_error *err);
 
+/** The pool's last commit. */
+REEF_MUST_CHECK reef_status reef_lib_read_commit(reef_pool *pool,
+                                                 reef_commit *out,
+                                                 reef_error *err);
+
 /** The model of the state that is asked for: of a writer that of its last commit, which first is what was trained. */
 REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
 /** After a question: what a writer's model reads in place is let go of. */

@@ -37,7 +37,7 @@ static reef_status find_generation(reef_pool *pool,
     return status;
 }
 
-static reef_status read_commit(reef_pool *pool, reef_commit *out, reef_error *err) {
+reef_status reef_lib_read_commit(reef_pool *pool, reef_commit *out, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = begin(pool, &txn, err);
     if (status == REEF_OK) status = reef_commit_read(txn, out, err);
@@ -53,7 +53,7 @@ uint64_t reef_lib_position(const reef_pool *pool, uint64_t stream_bytes) {
 static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *err) {
     const reef_config *config = &pool->config;
     reef_commit commit;
-    reef_status status = read_commit(pool, &commit, err);
+    reef_status status = reef_lib_read_commit(pool, &commit, err);
     if (status != REEF_OK) return status;
     *info = (reef_pool_info){
         .model = config->model,

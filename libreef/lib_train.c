@@ -58,18 +58,16 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
 
 // ---- questions -----------------------------------------------------------------------------------
 
-// What a writer evaluates is its last commit, so first that has to be what was trained.
+// What a writer evaluates is its last commit, so first that has to be what was trained. A mark in the stream moves it
+// on without a step, and may have sealed a generation.
 reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err) {
     reef_trainer_status now;
-    reef_txn *txn = NULL;
     reef_commit commit;
-    reef_status status = REEF_OK;
     if (pool->trainer == NULL) return REEF_OK;
     reef_trainer_status_read(pool->trainer, &now);
-    if (now.dirty_since_step > 0) status = reef_trainer_commit(pool->trainer, NULL, err);
-    if (status == REEF_OK) status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
-    reef_txn_abort(txn);
+    reef_status status = reef_lib_read_commit(pool, &commit, err);
+    if (status == REEF_OK && (now.dirty_since_step > 0 || now.stream_bytes != commit.stream_bytes))
+        status = reef_trainer_commit(pool->trainer, &commit, err);
     if (status != REEF_OK) return status;
     if (pool->model != NULL && pool->model_commit == commit.number) return REEF_OK;
     status = reef_model_reopen(&pool->model, pool->store, NULL, &pool->model_options, err);

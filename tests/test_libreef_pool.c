@@ -140,6 +140,45 @@ static void what_there_is_can_be_read(void **state) {
     reef_pool_close(pool);
 }
 
+// A mark in the stream is a boundary without a step: what is asked after it is answered from behind it.
+static void what_is_evaluated_after_a_mark_has_its_boundary(void **state) {
+    enum {
+        GROWN = 36
+    }; // side 4 and side_new 4 make side 6, the square root of both squares rounded up
+    char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
+    const char *settings[sizeof SMALL / sizeof *SMALL + 2] = {"boundary_mark=THE END",
+                                                              "growth=in_place"};
+    reef_error err;
+    uint64_t counts[GROWN];
+    memcpy(settings + 2, SMALL, sizeof SMALL);
+    temp_dir_join(path, *state, "pool");
+    make_text(text, "abc abd ");
+    must(reef_pool_create_model(path, settings, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    must(reef_pool_train(pool, "text", text, 256, &err), &err);
+    must(reef_pool_train(pool, "text", "\n", 1, &err), &err);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    reef_pool_info before = {.size = sizeof before}, after = {.size = sizeof after};
+    must(reef_pool_read_info(pool, &before, &err), &err);
+    assert_int_equal(before.experts, 16);
+    must(reef_pool_train(pool, "text", "THE END\n", 8, &err), &err);
+    must(reef_pool_read_info(pool, &after, &err), &err);
+    assert_int_equal(after.step, before.step);
+    assert_int_equal(after.experts, GROWN); // but they are not in the commit yet, nor used
+    must(reef_pool_usage(pool, 0, 0, counts, NULL, GROWN, &err), &err);
+    for (size_t n = 16; n < GROWN; n++) assert_int_equal(counts[n], 0);
+    (void)loss_of(pool, text, NULL);
+    reef_pool *reader = lib_pool_open(path, 0, NULL, 1);
+    must(reef_pool_read_info(reader, &after, &err), &err);
+    assert_int_equal(after.experts, GROWN);
+    assert_int_equal(after.commit, before.commit + 1);
+    (void)loss_of(pool, text, NULL); // and nothing more to commit
+    must(reef_pool_read_info(reader, &after, &err), &err);
+    assert_int_equal(after.commit, before.commit + 1);
+    reef_pool_close(reader);
+    reef_pool_close(pool);
+}
+
 static void usage_in_a_range_is_part_of_all_usage(void **state) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     reef_error err;
@@ -330,6 +369,8 @@ int main(void) {
                                         remove_directory),
         cmocka_unit_test_setup_teardown(what_there_is_can_be_read, make_directory,
                                         remove_directory),
+        cmocka_unit_test_setup_teardown(what_is_evaluated_after_a_mark_has_its_boundary,
+                                        make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(usage_in_a_range_is_part_of_all_usage, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(frozen_experts_learn_no_more_until_they_are_thawed,
