@@ -323,6 +323,8 @@ reef_status reef_writer_lock(const char *path, int *out, reef_error *err) {
 void reef_writer_unlock(int fd) {
     if (fd < 0) return;
     (void)!ftruncate(fd, 0);
+    // A child that was forked meanwhile has a copy of the descriptor, and the lock would live as long as that.
+    (void)flock(fd, LOCK_UN);
     close(fd);
 }
 

@@ -307,6 +307,26 @@ static void a_second_writer_of_another_process_is_refused(void **state) {
     reef_txn_abort(pool_begin(f->store, REEF_TXN_WRITE)); // and the writer is not disturbed
 }
 
+// Programs fork while they have a pool, and the child has a copy of its descriptors.
+static void a_forked_child_does_not_keep_the_writer_lock(void **state) {
+    pool_fixture *f = *state;
+    int ends[2];
+    char byte;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1); // lives until the parent has asserted, or died
+    }
+    close(ends[0]);
+    reef_store_close(f->store);
+    f->store = NULL;
+    f->store = pool_open(f->path, false, true);
+    close(ends[1]);
+    assert_int_equal(exit_code_of(child), 0);
+    reef_txn_abort(pool_begin(f->store, REEF_TXN_WRITE));
+}
+
 static void stores_of_one_process_share_a_pool(void **state) {
     pool_fixture *f = *state;
     reef_error err;
@@ -565,6 +585,7 @@ int main(void) {
         POOL_TEST(a_second_writer_of_this_process_is_refused),
         POOL_TEST(a_second_write_transaction_is_refused),
         POOL_TEST(a_second_writer_of_another_process_is_refused),
+        POOL_TEST(a_forked_child_does_not_keep_the_writer_lock),
         POOL_TEST(stores_of_one_process_share_a_pool),
         POOL_TEST(a_reader_in_another_process_sees_whole_commits),
         POOL_TEST(threads_read_one_store_while_it_is_written),
