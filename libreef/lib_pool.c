@@ -173,6 +173,7 @@ reef_status reef_pool_open(reef_pool **out,
         (reef_model_options){.threads = own.threads, .memory_bytes = own.memory_bytes};
     reef_gemm_claim();
     status = load(pool, path, &own, err);
+    reef_lib_rest(pool);
     reef_gemm_give_back();
     if (status == REEF_OK) {
         *out = pool;

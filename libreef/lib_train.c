@@ -76,7 +76,7 @@ reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err) {
 }
 
 void reef_lib_rest(reef_pool *pool) {
-    if (pool->trainer != NULL && pool->model != NULL) reef_model_rest(pool->model);
+    if (pool->model != NULL) reef_model_rest(pool->model);
 }
 
 reef_status reef_pool_evaluate(reef_pool *pool,

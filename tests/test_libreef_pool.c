@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -175,6 +176,53 @@ static void what_is_evaluated_after_a_mark_has_its_boundary(void **state) {
     (void)loss_of(pool, text, NULL); // and nothing more to commit
     must(reef_pool_read_info(reader, &after, &err), &err);
     assert_int_equal(after.commit, before.commit + 1);
+    reef_pool_close(reader);
+    reef_pool_close(pool);
+}
+
+// ---- what a reader keeps from the writer ---------------------------------------------------------
+
+static long long data_bytes(const char *path) {
+    char file[TEMP_DIR_BYTES];
+    struct stat info;
+    temp_dir_join(file, path, "data.mdb");
+    assert_int_equal(stat(file, &info), 0);
+    return (long long)info.st_size;
+}
+
+// Train and commit so often that the file has more than doubled where no page was used again.
+static void assert_pages_are_used_again(reef_pool *pool, const char *path, const char *text) {
+    reef_error err;
+    enum { SETTLE = 4, COMMITS = 24 };
+    long long before = 0;
+    for (int i = 0; i < COMMITS; i++) {
+        if (i == SETTLE) before = data_bytes(path);
+        must(reef_pool_train(pool, "text", text, 64, &err), &err);
+        must(reef_pool_commit(pool, NULL, &err), &err);
+    }
+    if (data_bytes(path) > before + before / 2)
+        fail_msg("%lld bytes became %lld", before, data_bytes(path));
+}
+
+// Its rows are read in place, in a read that would keep every page of its state if it lasted while nothing is asked.
+static void a_reader_that_idles_keeps_no_page_from_reuse(void **state) {
+    char path[TEMP_DIR_BYTES], text[TEXT_BYTES], out[16];
+    reef_error err;
+    reef_pool *reader;
+    const reef_pool_options options = {.size = sizeof options, .threads = 1, .memory_bytes = 1};
+    temp_dir_join(path, *state, "pool");
+    make_text(text, "abc abd ");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    must(reef_pool_seal(pool, 0, &err), &err);
+    must(reef_pool_open(&reader, path, &options, &err), &err);
+    assert_pages_are_used_again(pool, path, text);
+    double first = loss_of(reader, text, NULL);
+    assert_pages_are_used_again(pool, path, text);
+    must(reef_pool_generate(reader, "abc", 3, NULL, out, sizeof out, &err), &err);
+    assert_pages_are_used_again(pool, path, text);
+    assert_true(loss_of(reader, text, NULL) == first); // its state is the one that was opened
     reef_pool_close(reader);
     reef_pool_close(pool);
 }
@@ -370,6 +418,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_there_is_can_be_read, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(what_is_evaluated_after_a_mark_has_its_boundary,
+                                        make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(a_reader_that_idles_keeps_no_page_from_reuse,
                                         make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(usage_in_a_range_is_part_of_all_usage, make_directory,
                                         remove_directory),

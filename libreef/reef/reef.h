@@ -106,7 +106,9 @@ typedef struct reef_pool_options {
 
 /**
  * Open the pool in directory `path`, for reading where `options` is NULL. A state that was opened for reading stays
- * as it is whatever a writer does; a writer sees what it trained, committed or not.
+ * as it is whatever a writer does; a writer sees what it trained, committed or not. While nothing is asked of it, it
+ * keeps no page of the file from reuse; but a layer whose rows are read in place does from its first call on, since to
+ * find them for every call may take longer than the call: close it where it idles.
  * Errors: NOT_FOUND; BUSY another process writes; VERSION; CORRUPT; INVALID; IO; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_open(reef_pool **out,
