@@ -149,6 +149,7 @@ static reef_status lmdb_commit(reef_txn *txn, reef_error *err) {
     txn->lmdb = NULL; // used up, even when it failed
     if (code == 0) return REEF_OK;
     reef_environment_break(txn->environment);
+    if (code == MDB_MAP_FULL) reef_environment_map_full(txn->environment);
     return reef_environment_fail(txn->environment, code, needed, "commit", err);
 }
 

@@ -574,6 +574,55 @@ static void little_address_space_is_enough(void **state) {
     assert_int_equal(code, 0);
 }
 
+// Only LMDB's own pages, which it writes as it commits, have no room any more: records of a page each, one fewer
+// from pool to pool, until all can be put and the commit fails.
+static reef_status put_pages(reef_store *store, uint32_t pages, bool *all_put, reef_error *err) {
+    enum { BYTES = 4000 };
+    static uint8_t payload[BYTES];
+    reef_commit commit = {.step = 1};
+    reef_status status = REEF_OK;
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    for (uint32_t i = 0; status == REEF_OK && i < pages; i++) {
+        memcpy(payload, &i, sizeof(i));
+        const reef_key key = {.db = REEF_DB_RESERVOIR, .block = i};
+        status = reef_record_put(txn, &key, REEF_BYTES, payload, BYTES, err);
+    }
+    *all_put = status == REEF_OK;
+    if (status == REEF_OK) return reef_txn_commit(txn, &commit, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static void a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time(void **state) {
+    pool_fixture *f = *state;
+    enum { MAP_BYTES = 1 << 20, PAGES = MAP_BYTES / 4096 };
+    reef_error err;
+    bool met = false, all_put = false;
+    for (uint32_t pages = PAGES; !met && pages > PAGES / 2; pages--) {
+        char name[16], path[TEMP_DIR_BYTES];
+        snprintf(name, sizeof(name), "pages%u", pages);
+        temp_dir_join(path, f->directory, name);
+        reef_store *store = NULL;
+        must(reef_store_open(
+                 &store, path,
+                 &(reef_store_options){.create = true, .write = true, .map_bytes = MAP_BYTES},
+                 &err),
+             &err);
+        reef_status status = put_pages(store, pages, &all_put, &err);
+        // Of a record that did not fit the error says so.
+        met = all_put && status == REEF_FULL && strstr(err.message, "cannot commit") != NULL;
+        if (met) {
+            must_fail(status, REEF_FULL, &err, "the map is full");
+            must(put_pages(store, pages, &all_put, &err), &err);
+            pool_check(store);
+        } else if (all_put && status == REEF_OK) {
+            fail_msg("with %u pages the commit has room already", pages);
+        }
+        reef_store_close(store);
+    }
+    assert_true(met);
+}
+
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
 int main(void) {
@@ -591,6 +640,7 @@ int main(void) {
         POOL_TEST(threads_read_one_store_while_it_is_written),
         POOL_TEST(little_address_space_is_enough),
         POOL_TEST(a_full_map_is_reported_and_larger_the_next_time),
+        POOL_TEST(a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
