@@ -94,7 +94,13 @@ static bool meta_is_damaged(const plan *p) {
     return false;
 }
 
+// With more findings than are kept nothing is known of the rest, so nothing is said to be whole.
+static bool all_is_known(const plan *p) {
+    return p->check->damaged_count < REEF_DAMAGED_MAX;
+}
+
 static bool is_whole(const plan *p, const reef_snapshot *snapshot) {
+    if (!all_is_known(p)) return false;
     if (snapshot->copy == 0 || meta_is_damaged(p)) return false; // nothing that could learn on
     for (uint32_t g = 0; g <= snapshot->sealed_count; g++)
         if (is_damaged(p, reef_snapshot_records(snapshot, g))) return false;
@@ -246,7 +252,7 @@ static void plan_record(const plan *p, const reef_damaged *damaged) {
 // Sealed generations that can be written to a file of their own, as they are.
 static void tell_whole(const plan *p) {
     const reef_check *c = p->check;
-    if (c->options->on_whole == NULL || c->report->damaged == 0) return;
+    if (c->options->on_whole == NULL || c->report->damaged == 0 || !all_is_known(p)) return;
     for (uint32_t g = 0; g < c->txn->sealed_count; g++) {
         reef_generation generation;
         if (is_damaged(p, g) || meta_is_damaged(p) ||

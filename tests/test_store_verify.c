@@ -1,5 +1,6 @@
 // What a check looks at, what it may leave out, and what it says about saving what was lost. Pools are real
 // and are damaged in their file.
+#include "check.h"
 #include "pool_pages.h"
 #include "record.h"
 #include "reef_store.h"
@@ -617,6 +618,26 @@ static void usage_of_a_shared_generation_is_mended_by_no_snapshot(void **state) 
     assert_string_equal(found.repair.restore, "");
 }
 
+static void put_many(reef_txn *txn) {
+    for (uint32_t b = 0; b <= REEF_DAMAGED_MAX; b++)
+        put_filled(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = 1, .block = b}, SMALL, 33);
+}
+
+static void with_more_findings_than_are_kept_nothing_is_said_to_be_whole(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    const reef_key flags = {.db = REEF_DB_FLAGS, .generation = 0, .block = 3};
+    make_pool(f);
+    go_on(f, put_many);
+    // Pages that were split keep the beginnings of records that moved: no byte behind those 32 is surely theirs.
+    assert_true(flip(f, 33, 5, 1) > REEF_DAMAGED_MAX);
+    assert_true(flip(f, seed_of(&flags), 5, 0) > 0); // found after all of these
+    assert_int_equal(plan(f, NULL, &found).damaged, REEF_DAMAGED_MAX + 2);
+    assert_int_equal(found.repairs, REEF_DAMAGED_MAX);
+    assert_int_equal(found.whole, 0);
+    assert_string_equal(found.repair.restore, "");
+}
+
 static void put_meta(reef_txn *txn) {
     reef_error err;
     put_filled(txn, &(reef_key){.db = REEF_DB_META, .name = "other"}, SMALL, 55);
@@ -786,6 +807,7 @@ int main(void) {
         POOL_TEST(the_newest_sound_snapshot_is_restored),
         POOL_TEST(a_snapshot_whose_copy_is_damaged_is_not_restored),
         POOL_TEST(usage_of_a_shared_generation_is_mended_by_no_snapshot),
+        POOL_TEST(with_more_findings_than_are_kept_nothing_is_said_to_be_whole),
         POOL_TEST(without_meta_nothing_is_whole_but_scrubs_are_not_needed),
         POOL_TEST(a_snapshot_that_is_not_exact_mends_no_reservoir),
         POOL_TEST(a_snapshot_without_an_open_generation_is_not_restored),
