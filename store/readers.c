@@ -35,8 +35,8 @@ reef_status reef_store_readers(reef_store *store, reef_readers *out, reef_error 
     int code = mdb_reader_list(reef_environment_lmdb(store->environment), on_line, &l);
     if (code < 0)
         status = reef_environment_fail(txn->environment, code, 0, "list the readers", err);
-    else
-        out->count--; // this one
+    else if (out->count > 0) // none is listed where LMDB has no table, on a read-only file system
+        out->count--;        // this one
     reef_txn_abort(txn);
     return status;
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "pool.h"
+#include "small_disk.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -240,6 +241,32 @@ static void a_read_in_turns_sees_what_was_committed_meanwhile(void **state) {
     reef_store_close(patient);
 }
 
+// ---- none can be told ----------------------------------------------------------------------------
+
+// On a read-only file system LMDB has no table of readers where there was none, and lists nobody.
+static void without_a_table_nobody_is_counted(void **state) {
+    pool_fixture *f = *state;
+    char disk[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES], table[TEMP_DIR_BYTES];
+    reef_error err;
+    reef_readers readers;
+    temp_dir_join(disk, f->directory, "disk");
+    temp_dir_join(path, disk, "pool");
+    temp_dir_join(table, path, "lock.mdb");
+    assert_int_equal(mkdir(disk, 0700), 0);
+    if (!small_disk_mount(disk, "8m")) skip();
+    reef_store_close(pool_open(path, true, true));
+    int removed = unlink(table), remounted = mount(NULL, disk, NULL, MS_REMOUNT | MS_RDONLY, NULL);
+    reef_store *store = NULL;
+    reef_status opened = reef_store_open(&store, path, NULL, &err), listed = REEF_INVALID;
+    if (opened == REEF_OK) listed = reef_store_readers(store, &readers, &err);
+    reef_store_close(store);
+    small_disk_unmount(disk);
+    assert_true(removed == 0 && remounted == 0);
+    must(opened, &err);
+    must(listed, &err);
+    assert_int_equal(readers.count, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(sixty_four_readers_each_see_whole_commits, pool_setup,
@@ -249,6 +276,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(one_reader_too_many_is_told_so, pool_setup, pool_teardown),
         cmocka_unit_test_setup_teardown(the_oldest_reader_is_named_and_how_far_it_is_behind,
                                         pool_setup, pool_teardown),
+        cmocka_unit_test_setup_teardown(without_a_table_nobody_is_counted, pool_setup,
+                                        pool_teardown),
         cmocka_unit_test_setup_teardown(a_read_in_turns_sees_what_was_committed_meanwhile,
                                         pool_setup, pool_teardown),
     };
