@@ -194,7 +194,8 @@ reef_status reef_verify_job_start(reef_verify_job *job,
 
 void reef_verify_job_close(reef_verify_job *job) {
     if (!job->running) return;
+    bool started = !job->untold; // there is no process otherwise, and group 0 is our own
     job->untold = true;
-    if (!job->exited) (void)kill(-job->process.pid, SIGKILL);
+    if (started && !job->exited) (void)kill(-job->process.pid, SIGKILL);
     // Its end is still to be seen by the loop, which then closes both handles.
 }

@@ -4,6 +4,7 @@
 
 #include "reef_daemon.h"
 #include "reef_trainer.h"
+#include "verify_job.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -667,6 +669,28 @@ static void only_a_drain_and_a_check_are_waited_for_without_end(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+// In a process group of its own, as a service has one: what is ended by mistake is ended there.
+static int start_and_close_a_check(void) {
+    uv_loop_t loop;
+    reef_error err;
+    reef_verify_job job = {.loop = &loop, .pool = "/nonexistent"};
+    const struct rlimit none = {0}; // descriptors: nothing can be spawned
+    if (setpgid(0, 0) != 0 || uv_loop_init(&loop) != 0) return 1;
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 2;
+    if (reef_verify_job_start(&job, &(reef_verify_scope){.percent = 100}, &err) != REEF_IO)
+        return 3;
+    reef_verify_job_close(&job);
+    return uv_run(&loop, UV_RUN_DEFAULT) != 0 || job.running ? 4 : 0;
+}
+
+static void a_check_that_cannot_be_started_ends_nobody(void **state) {
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(start_and_close_a_check());
+    assert_int_equal(reefd_wait(child), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_never_ends_has_no_time_left, setup, teardown),
@@ -692,6 +716,7 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(another_file_in_its_place_is_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(the_client_tells_absence_from_failure, setup, teardown),
+        cmocka_unit_test(a_check_that_cannot_be_started_ends_nobody),
         cmocka_unit_test_setup_teardown(only_a_drain_and_a_check_are_waited_for_without_end, setup,
                                         teardown),
     };
