@@ -14,6 +14,7 @@
 #define GENERATE_BYTES_DEFAULT 256
 #define GENERATE_BYTES_MAX 4096
 #define VECTORS_MAX 4096
+#define LINES_MAX 65536 // of a body that is scored: each is told of on its own
 #define EVENTS_DEFAULT 100
 #define POINTS_DEFAULT 500
 #define COUNT_MAX 100000
@@ -84,6 +85,12 @@ static json_t *surprise_json(size_t count, const float *bits) {
     return list;
 }
 
+static size_t count_lines(const uint8_t *bytes, size_t count) {
+    size_t lines = bytes[count - 1] != '\n';
+    for (size_t i = 0; i < count; i++) lines += bytes[i] == '\n';
+    return lines;
+}
+
 reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err) {
     reef_model *model;
     reef_score score = {0};
@@ -91,6 +98,11 @@ reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err
         return reef_fail(err, REEF_INVALID,
                          "the body has %zu bytes: a loss needs a byte to predict and one before it",
                          job->body_bytes);
+    size_t lines = count_lines(job->body, job->body_bytes);
+    if (lines > LINES_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "the body has %zu lines, of which at most %d are scored at once", lines,
+                         LINES_MAX);
     reef_status status = model_of(serving, job, false, &model, err);
     if (status != REEF_OK) return status;
     float *bits = malloc(job->body_bytes * sizeof(*bits));

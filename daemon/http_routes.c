@@ -42,18 +42,23 @@ static void send_text(
     reef_http_answer(request, code, type, text, text ? strlen(text) : 0);
 }
 
-static void send_json(reef_routes *routes,
-                      reef_http_request *request,
-                      unsigned code,
-                      json_t *object) {
-    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
-    json_decref(object);
+// Takes the text.
+static void send_line(reef_routes *routes, reef_http_request *request, unsigned code, char *text) {
     char *line = text ? realloc(text, strlen(text) + 2) : NULL;
     if (line)
         strcat(line, "\n");
     else
         free(text);
     send_text(routes, request, line ? code : MHD_HTTP_INTERNAL_SERVER_ERROR, JSON, line);
+}
+
+static void send_json(reef_routes *routes,
+                      reef_http_request *request,
+                      unsigned code,
+                      json_t *object) {
+    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    json_decref(object);
+    send_line(routes, request, code, text);
 }
 
 static unsigned code_of(reef_status status) {
@@ -319,10 +324,13 @@ static void pass_on_emitted(reef_routes *routes) {
 // The last event of a stream, by which a whole answer differs from one that was cut.
 static void end_stream(reef_routes *routes, reef_job *job) {
     bool failed = job->error.status != REEF_OK;
-    json_t *answer = failed ? reef_answer_error(&job->error) : json_incref(job->result);
-    if (failed) json_object_del(answer, "ok");
-    char *text = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    json_decref(answer);
+    if (failed) {
+        json_t *answer = reef_answer_error(&job->error);
+        json_object_del(answer, "ok");
+        job->text = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        json_decref(answer);
+    }
+    const char *text = job->text;
     size_t room = text ? strlen(text) + 32 : 0;
     char *event = text ? malloc(room) : NULL;
     int bytes =
@@ -332,7 +340,6 @@ static void end_stream(reef_routes *routes, reef_job *job) {
     if (job->stream) reef_http_stream_end(job->stream);
     job->stream = NULL;
     free(event);
-    free(text);
 }
 
 static void answer_job(reef_routes *routes, reef_job *job) {
@@ -349,8 +356,8 @@ static void answer_job(reef_routes *routes, reef_job *job) {
     if (!request) return;
     request->work = NULL;
     if (job->error.status == REEF_OK) {
-        send_json(routes, request, MHD_HTTP_OK, job->result);
-        job->result = NULL; // taken
+        send_line(routes, request, MHD_HTTP_OK, job->text);
+        job->text = NULL; // taken
     } else {
         send_failure(routes, request, code_of(job->error.status), &job->error);
     }

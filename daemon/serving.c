@@ -36,6 +36,7 @@ void reef_job_free(reef_job *job) {
     free(job->pending);
     json_decref(job->arguments);
     json_decref(job->result);
+    free(job->text);
     free(job);
 }
 
@@ -154,10 +155,22 @@ static reef_job *next_job(reef_serving *serving) {
     return job;
 }
 
+// An answer may be megabytes: it is written here, and the loop only sends it.
+static void write_text(reef_job *job) {
+    if (job->error.status == REEF_OK) {
+        job->text = json_dumps(job->result, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        if (!job->text)
+            job->error.status = reef_fail(&job->error, REEF_NO_MEMORY, "no memory for the answer");
+    }
+    json_decref(job->result);
+    job->result = NULL;
+}
+
 static void serving_main(void *argument) {
     reef_serving *serving = argument;
     for (reef_job *job; (job = next_job(serving)) != NULL;) {
         job->error.status = job->run(serving, job, &job->error);
+        if (!job->on_done) write_text(job);
         uv_mutex_lock(&serving->lock);
         serving->current = NULL;
         append(&serving->done, job);

@@ -30,7 +30,7 @@ typedef struct reef_serving_options {
     uv_async_t *wake; // sent when a job is done
 } reef_serving_options;
 
-/** What one job does: `result` is written. On the serving thread. */
+/** What one job does: `result` is written. On the serving thread, which makes text of it. */
 typedef struct reef_job reef_job;
 typedef reef_status (*reef_job_run)(reef_serving *serving, reef_job *job, reef_error *err);
 
@@ -42,7 +42,8 @@ struct reef_job {
     json_t *arguments; // or NULL; the job's
     // the answer
     reef_error error;
-    json_t *result;
+    json_t *result; // once done: for `on_done` only
+    char *text;     // of the result otherwise; on the heap
     // of an answer that goes out as it comes to be
     char
         *pending; // what was emitted and not taken yet; under the serving's lock while the job runs

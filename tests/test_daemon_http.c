@@ -21,7 +21,8 @@
 #define DRIP_S 12
 #define UNREAD_REQUESTS 6000
 #define UNREAD_ANSWERS_MAX                                                                         \
-    1000           // of more than a thousand bytes; without a bound it is several thousand
+    1000 // of more than a thousand bytes; without a bound it is several thousand
+#define SCORED_LINES_MAX 65536
 #define LIMIT_S 15 // by when every connection that does nothing useful is closed
 
 static void assert_near(double a, double b, double most) {
@@ -143,6 +144,13 @@ static void scores_are_those_of_the_committed_state(void **state) {
         json_decref(now);
     }
     assert_code(post(run, "/v1/score", "", "x"), 400);
+    char *lines = malloc(SCORED_LINES_MAX + 1);
+    memset(lines, '\n', SCORED_LINES_MAX + 1);
+    now = json_of(http_ask(run->address, "POST", "/v1/score", "", lines, SCORED_LINES_MAX), 200);
+    assert_int_equal(json_array_size(json_object_get(now, "records")), SCORED_LINES_MAX);
+    json_decref(now);
+    assert_code(http_ask(run->address, "POST", "/v1/score", "", lines, SCORED_LINES_MAX + 1), 400);
+    free(lines);
     assert_code(post(run, "/v1/score?as_of=never", "", TEXT), 404);
     assert_code(post(run, "/v1/score?as=now", "", TEXT), 400);
     http_answer broken = post(run, "/v1/score?as_of=th%C3n", "", TEXT); // and not "now" instead
