@@ -452,6 +452,7 @@ class Tape:
 
     def __init__(self):
         self.handle = ctypes.c_void_p()
+        self.rows = None  # of its last forward: libreef reads and writes as many in the backward
         _c.check(_c.lib.reef_tape_new, ctypes.byref(self.handle))
         weakref.finalize(self, _c.lib.reef_tape_free, self.handle)
 
@@ -476,11 +477,15 @@ class Layer(Pool):
         call = _c.LayerCall(generations=generations, train=train, mask=None if mask is None else mask.ctypes.data)
         _c.check(_c.lib.reef_layer_forward, self._handle, ctypes.byref(call), rows, x, y,
                  None if tape is None else tape.handle)
+        if tape is not None:
+            tape.rows = rows
 
     def backward(self, tape, x, d_y, out=None):
         """d_x from d_y, with the x of the tape's forward. Gradients of one that trains wait for ``step``."""
         self._check("x", x)
         self._check("d_y", d_y, x.shape)
+        if tape.rows is not None and len(x) != tape.rows:
+            raise InvalidError(f"x has {len(x)} rows, but the tape's forward had {tape.rows}; give the x of that forward")
         if out is None:
             out = np.empty_like(x)
         self._check("out", out, x.shape, writable=True)

@@ -277,6 +277,12 @@ def test_mistakes_with_arrays_are_told(tmp_path):
             layer.backward(reef.Tape(), x, x)
         with pytest.raises(reef.InvalidError, match="tape"):
             layer.forward(x, train=True)
+        tape = reef.Tape()
+        layer.forward(x, tape=tape)
+        for other in rows(2, 10), rows(2, 200):  # libreef goes by the rows of the forward: 10 would be written beyond
+            with pytest.raises(reef.InvalidError, match=f"x has {len(other)} rows, but the tape's forward had 75"):
+                layer.backward(tape, other, other)
+        assert layer.backward(tape, x, x).shape == x.shape
 
 
 def test_handles_go_with_their_objects(tmp_path):
