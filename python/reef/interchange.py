@@ -261,6 +261,9 @@ def import_peer(path, state, *, topk, heads, score="softmax", activation=None, q
     to_queries / query_proj / query. Keys that heads share are (side, 2, width), (2, side, width) or two of (side,
     width); those of each head, (heads, side, 2, width), only where all heads have the same ones: Reef's share them.
     """
+    order = None if query_order is None else query_order.replace(" ", "")
+    if order not in (None, "half,head", "head,half"):
+        raise InvalidError(f'query_order is "{query_order}"; give "half, head" or "head, half"')
     if isinstance(state, (str, os.PathLike)):
         state = load(state)
     given = {name[len(prefix):]: _array(value) for name, value in state.items() if name.startswith(prefix)}
@@ -278,16 +281,16 @@ def import_peer(path, state, *, topk, heads, score="softmax", activation=None, q
                            f"({2 * heads * width}, {d_model})")
     if given and strict:
         raise InvalidError(f"what are {', '.join(sorted(given))}? strict=False leaves them out")
-    by_half = query_name in _QUERY_BY_HALF if query_order is None else query_order.replace(" ", "") == "half,head"
+    by_half = query_name in _QUERY_BY_HALF if order is None else order == "half,head"
     query = query.reshape((2, heads, width, d_model) if by_half else (heads, 2, width, d_model))
     query = query.transpose((3, 1, 0, 2) if by_half else (3, 0, 1, 2)).reshape(d_model, -1)
     layer = create_layer(path, d_model, heads=heads, topk=topk, d_key=2 * width, side=side, score=score,
                          expert="glu" if gate is not None else activation, batch_norm=False, **options)
-    order = np.empty(side * side, np.int64)
-    order[expert_ids(side).ravel()] = np.arange(side * side)  # of each id, where PyTorch has it
+    place = np.empty(side * side, np.int64)
+    place[expert_ids(side).ravel()] = np.arange(side * side)  # of each id, where PyTorch has it
     for name, values in (("w_down", down), ("w_up", up), ("w_gate", gate)):
         if values is not None:
-            layer.write(name, values[order])
+            layer.write(name, values[place])
     layer.write("w_query", query)
     layer.write("sub_keys_a", keys[0])
     layer.write("sub_keys_b", keys[1])

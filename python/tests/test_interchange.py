@@ -205,6 +205,22 @@ def test_what_does_not_fit_is_refused(tmp_path):
 # ---- of PyTorch ----------------------------------------------------------------------------------
 
 
+def test_an_unknown_order_of_queries_is_refused(tmp_path):
+    width, side, d_model = 4, 3, 6
+    draw = np.random.default_rng(1)
+    state = {"w_down": draw.standard_normal((side * side, d_model)), "w_up": draw.standard_normal((side * side, d_model)),
+             "keys": draw.standard_normal((side, 2, width)), "to_queries.weight": draw.standard_normal((2 * 2 * width, d_model))}
+    for wrong in "half,heads", "heads", "":
+        with pytest.raises(reef.InvalidError, match=f'query_order is "{wrong}"'):
+            interchange.import_peer(tmp_path / "pool", state, topk=2, heads=2, query_order=wrong)
+    assert not (tmp_path / "pool").exists()
+    w_query = []
+    for number, order in enumerate(("half, head", "head,half", None)):
+        with interchange.import_peer(tmp_path / f"pool{number}", state, topk=2, heads=2, query_order=order) as layer:
+            w_query.append(layer.read("w_query"))
+    assert not np.array_equal(w_query[0], w_query[1]) and np.array_equal(w_query[0], w_query[2])
+
+
 def torch_peer(torch, per_head):
     """A layer as common implementations have it: embeddings of experts, keys, a projection to queries by halves."""
 
