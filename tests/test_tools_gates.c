@@ -187,6 +187,8 @@ static void tables_and_pictures_are_drawn(void **state) {
 static void what_makes_no_sense_is_refused(void **state) {
     world *w = *state;
     assert_refused(w, "--matrix", w->english, "ask for one");
+    assert_refused(w, "--last-word", w->english, "takes no --last-word");
+    assert_refused(w, "--logits=x.npy", w->english, "takes no --logits");
     assert_refused(w, "--as-of=0", w->english, "has no gate");
     assert_refused(w, "--learned=7", w->english, "--learned is '7'");
     assert_refused(w, "name=/nowhere/at/all", NULL, "/nowhere/at/all");

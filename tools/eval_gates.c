@@ -269,6 +269,11 @@ reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err) {
     const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
     if (cli_text(cli, "matrix"))
         return reef_fail(err, REEF_INVALID, "--gates and --matrix are two answers: ask for one");
+    static const char *const OF_LOSS[] = {"last-word", "logits"};
+    for (size_t i = 0; i < sizeof OF_LOSS / sizeof *OF_LOSS; i++)
+        if (cli_text(cli, OF_LOSS[i]))
+            return reef_fail(err, REEF_INVALID, "--gates asks about gates alone: it takes no --%s",
+                             OF_LOSS[i]);
     if (reef_config_is_vector(&pool->config))
         return reef_fail(err, REEF_INVALID, "--gates is about text: a model of vectors has none");
     reef_model *model = NULL;
