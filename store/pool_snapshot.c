@@ -91,7 +91,7 @@ static bool is_letter_or_digit(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-static reef_status name_check(const char *name, reef_error *err) {
+reef_status reef_snapshot_name_check(const char *name, reef_error *err) {
     size_t length = name == NULL ? 0 : strnlen(name, REEF_NAME_BYTES_MAX + 1);
     bool good = length >= 1 && length <= REEF_NAME_BYTES_MAX && is_letter_or_digit(name[0]);
     for (size_t i = 0; good && i < length; i++)
@@ -124,7 +124,7 @@ reef_status reef_snapshot_read(reef_txn *txn,
                                reef_error *err) {
     const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = name};
     reef_view view;
-    if (name_check(name, NULL) != REEF_OK) // such a snapshot cannot have been made
+    if (reef_snapshot_name_check(name, NULL) != REEF_OK) // such a snapshot cannot have been made
         return reef_fail(err, REEF_NOT_FOUND, "pool %s has no snapshot \"%.64s\"", txn->store->path,
                          name == NULL ? "" : name);
     reef_status status = reef_record_view(txn, &key, &view, err);
@@ -270,7 +270,7 @@ reef_status reef_snapshot_make(
     reef_txn *txn, const char *name, uint32_t shared_max, reef_snapshot *out, reef_error *err) {
     reef_snapshot snapshot = {0};
     reef_status status = reef_txn_writable(txn, err);
-    if (status == REEF_OK) status = name_check(name, err);
+    if (status == REEF_OK) status = reef_snapshot_name_check(name, err);
     if (status == REEF_OK) status = name_is_free(txn, name, err);
     if (status == REEF_OK) status = snapshot_origin(txn, &snapshot, err);
     if (status != REEF_OK) return status;

@@ -418,6 +418,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_create(reef_txn *txn,
                                                           const char *name,
                                                           reef_snapshot *out,
                                                           reef_error *err);
+/** May a snapshot be called that? INVALID as of reef_snapshot_create; whether it is taken is another question. */
+REEF_API REEF_MUST_CHECK reef_status reef_snapshot_name_check(const char *name, reef_error *err);
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_read(reef_txn *txn,
                                                         const char *name,
                                                         reef_snapshot *out,

@@ -64,6 +64,40 @@ static void a_budget_buys_whole_steps(void **state) {
     free(pool);
 }
 
+static void a_dry_run_says_the_steps_and_trains_nothing(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "dry"), *budget = cli_format("%.17g", 20.9 * step_flops());
+    make_lm(pool);
+    json_decref(train(pool, w->english, 5 * step_flops()));
+    json_t *before = reef_json("status", pool, NULL);
+    json_t *plan = reef_json("train", pool, w->english, "--flops", budget, "--dry-run", NULL);
+    assert_true(json_is_false(json_object_get(plan, "done")));
+    assert_int_equal(integer(plan, "steps"), 5);
+    assert_int_equal(integer(plan, "steps_planned"), 20);
+    assert_int_equal(integer(plan, "data_bytes"), 400);
+    program p;
+    reef(&p, "train", pool, w->english, "--flops", budget, "--dry-run", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "would train 15 more steps, 20 in all, on data of 400 B"));
+    program_release(&p);
+    // It refuses what the real one refuses.
+    reef(&p, "train", pool, w->empty, "--flops", budget, "--dry-run", NULL);
+    assert_int_equal(p.code, 66);
+    program_release(&p);
+    json_t *after = reef_json("status", pool, NULL);
+    json_t *same = json_object_get(before, "last_commit");
+    assert_non_null(same);
+    assert_true(json_equal(same, json_object_get(after, "last_commit")));
+    json_t *document = train(pool, w->english, 20.9 * step_flops());
+    assert_int_equal(integer(document, "steps"), 20);
+    json_decref(document);
+    json_decref(before);
+    json_decref(plan);
+    json_decref(after);
+    free(pool);
+    free(budget);
+}
+
 static void a_budget_in_parts_is_the_same_to_the_bit(void **state) {
     const world *w = *state;
     char *whole = path_in(w->directory, "at-once"), *parts = path_in(w->directory, "in-parts");
@@ -213,6 +247,7 @@ static void the_last_word_is_foreseen_or_not(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_buys_whole_steps),
+        cmocka_unit_test(a_dry_run_says_the_steps_and_trains_nothing),
         cmocka_unit_test(a_budget_in_parts_is_the_same_to_the_bit),
         cmocka_unit_test(data_that_repeats_is_data_that_is_longer),
         cmocka_unit_test(held_out_text_is_measured_at_the_end),

@@ -215,6 +215,80 @@ static void one_line_is_a_line(void **state) {
     free(file);
 }
 
+// Its bits are those of its own bytes: there is no line end to predict.
+static void a_line_without_an_end_has_the_rate_of_its_bytes(void **state) {
+    world *w = *state;
+    char *file = path_in(w->directory, "endless");
+    for (int last = 0; last < 2; last++) {
+        write_file(file, last ? "the sea\nhello" : "hello");
+        json_t *document = reef_json("score", w->pool, "--top", "0", file, NULL);
+        json_t *lines = json_object_get(document, "lines");
+        const json_t *line = json_array_get(lines, json_array_size(lines) - 1);
+        assert_int_equal(integer(line, "bytes"), 5);
+        assert_true(fabs(number(line, "bits_per_byte") - number(line, "bits") / 5) < 1e-9);
+        line = json_array_get(lines, 0);
+        if (last)
+            assert_true(fabs(number(line, "bits_per_byte") - number(line, "bits") / 8) < 1e-9);
+        json_decref(document);
+    }
+    assert_int_equal(unlink(file), 0);
+    free(file);
+}
+
+// Dry or not, it is refused with the same words.
+static void both_refuse(int code, const char *says, const char *const *words) {
+    char *told = NULL;
+    for (int dry = 1; dry >= 0; dry--) {
+        const char *argv[ARGUMENTS_MAX] = {REEF_BINARY};
+        size_t count = 1;
+        while (words[count - 1]) {
+            argv[count] = words[count - 1];
+            count++;
+        }
+        if (dry) argv[count] = "--dry-run";
+        program p;
+        program_run(&p, argv, NULL);
+        if (p.code != code || !strstr(p.err, says))
+            fail_msg("%s %s%s: exit %d: %s%s", words[0], words[1], dry ? " dry" : "", p.code, p.out,
+                     p.err);
+        if (dry)
+            told = cli_format("%s", p.err);
+        else
+            assert_string_equal(p.err, told);
+        program_release(&p);
+    }
+    free(told);
+}
+
+#define BOTH_REFUSE(code, says, ...)                                                               \
+    both_refuse(code, says, (const char *const[]){__VA_ARGS__, NULL})
+
+static void a_dry_run_refuses_what_the_command_refuses(void **state) {
+    world *w = *state;
+    char *fresh = path_in(w->directory, "fresh"), *full = path_in(w->directory, "full");
+    char *vectors = path_in(w->directory, "vectors"), *layer = path_in(w->directory, "layer");
+    char long_name[101] = {0};
+    memset(long_name, 'a', 100);
+    make_pool(fresh);
+    json_decref(reef_json("init", full, TINY_OPTIONS, "--experts-max", "20", NULL));
+    json_decref(reef_json("init", vectors, "--model", "vector", "--inputs", "4", NULL));
+    json_decref(reef_json("init", layer, "--model", "layer", "--d-model", "8", "--side", "4",
+                          "--topk", "2", "--side-new", "3", "--experts-max", "20", NULL));
+    BOTH_REFUSE(64, "no name for a snapshot", "snapshot", "create", fresh, "a b");
+    BOTH_REFUSE(64, "no name for a snapshot", "snapshot", "create", fresh, long_name);
+    BOTH_REFUSE(64, "it names the last commit", "snapshot", "create", fresh, "now");
+    BOTH_REFUSE(64, "there is nothing to seal", "seal", fresh);
+    BOTH_REFUSE(64, "there is nothing to seal", "seal", vectors);
+    BOTH_REFUSE(73, "side 40 would make", "grow", full, "--side", "40");
+    BOTH_REFUSE(73, "experts_max 20", "seal", layer);
+    BOTH_REFUSE(64, "a layer by itself", "train", layer, w->english);
+    BOTH_REFUSE(64, "a layer by itself", "train", layer, w->english, "--flops", "1e9");
+    free(fresh);
+    free(full);
+    free(vectors);
+    free(layer);
+}
+
 static void the_same_seed_generates_the_same_text(void **state) {
     world *w = *state;
     json_t *first =
@@ -701,6 +775,8 @@ int main(void) {
         cmocka_unit_test(lines_of_score_add_up_to_the_whole),
         cmocka_unit_test(the_most_surprising_lines_come_first),
         cmocka_unit_test(one_line_is_a_line),
+        cmocka_unit_test(a_dry_run_refuses_what_the_command_refuses),
+        cmocka_unit_test(a_line_without_an_end_has_the_rate_of_its_bytes),
         cmocka_unit_test(the_same_seed_generates_the_same_text),
         cmocka_unit_test(usage_counts_every_selection_of_every_layer),
         cmocka_unit_test(report_measures_forgetting_as_it_is_defined),

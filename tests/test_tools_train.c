@@ -495,6 +495,27 @@ static void results_of_another_run_are_refused(void **state) {
     free(eval);
 }
 
+// Another pool has read nothing: the measurements are not its own, though files and domains are the same.
+static void results_of_another_pool_are_refused(void **state) {
+    world *w = *state;
+    char *another = path_in(w, "another"), *eval = cli_format("words=%s", w->held_words);
+    sandbox box = w->box;
+    snprintf(box.pool, sizeof(box.pool), "%s", another);
+    sandbox_make_pool(&box);
+    json_decref(
+        reef_json("train", w->box.pool, w->words, "--eval", eval, "--results", w->results, NULL));
+    for (int dry = 0; dry < 2; dry++)
+        reef_fails(64,
+                   ", and this pool has read 0: it is of another pool; choose another --results",
+                   "train", another, w->words, "--eval", eval, "--results", w->results,
+                   dry ? "--dry-run" : NULL, NULL);
+    // Its own are taken up as before.
+    json_decref(
+        reef_json("train", w->box.pool, w->words, "--eval", eval, "--results", w->results, NULL));
+    free(another);
+    free(eval);
+}
+
 static void a_daemon_on_the_pool_is_respected(void **state) {
     world *w = *state;
     const char *arguments[] = {"--pool", w->box.pool, "--source", "-", "--stay", NULL};
@@ -519,6 +540,7 @@ int main(void) {
         EACH(forgetting_is_plotted_from_pool_and_results),
         EACH(bad_requests_are_told_apart),
         EACH(results_of_another_run_are_refused),
+        EACH(results_of_another_pool_are_refused),
         EACH(a_daemon_on_the_pool_is_respected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

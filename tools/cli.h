@@ -258,9 +258,11 @@ void cli_pool_close(cli_pool *pool); // accepts the zeroed pool
 
 /** Whether boundaries count tasks of one generation, instead of sealing it. */
 bool cli_keeps_one_generation(const cli_pool *pool);
-/** A position in the stream as people count it: in bytes of a text, or in examples. */
+/** INVALID for a layer by itself, which no command trains. */
+REEF_MUST_CHECK reef_status cli_pool_has_stream(const cli_pool *pool, reef_error *err);
+/** A position in the stream as people count it: in bytes of a text, in examples, or in rows. */
 uint64_t cli_stream_units(const reef_config *config, uint64_t bytes);
-/** What it is then counted in: "byte" or "example". */
+/** What it is then counted in: "byte", "example", or "row" of a layer by itself. */
 const char *cli_stream_unit(const reef_config *config);
 /** Whether the feed-forward network of a block retrieves experts: kinds p and k. */
 bool cli_layer_is_peer(const reef_config *config, uint32_t layer);
@@ -394,6 +396,13 @@ REEF_MUST_CHECK reef_status cli_change(const cli_call *cli,
                                                             reef_error *err),
                                        json_t **result,
                                        reef_error *err);
+/** What a dry run asks: may `request` be done to the pool as its last commit left it? Opens it for reading only. */
+REEF_MUST_CHECK reef_status cli_check(const cli_call *cli,
+                                      const json_t *request,
+                                      reef_status (*check)(reef_trainer *trainer,
+                                                           const json_t *arguments,
+                                                           reef_error *err),
+                                      reef_error *err);
 /** Say, with --verbose, whether the command goes through the socket of a daemon or to the pool itself. */
 void cli_way_say(const cli_call *cli);
 /** The daemon's answer to {"command": "status"}; NOT_FOUND when none runs on the pool. */

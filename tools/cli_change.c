@@ -101,3 +101,20 @@ reef_status cli_change(const cli_call *cli,
     json_decref(request);
     return status;
 }
+
+reef_status cli_check(const cli_call *cli,
+                      const json_t *request,
+                      reef_status (*check)(reef_trainer *trainer,
+                                           const json_t *arguments,
+                                           reef_error *err),
+                      reef_error *err) {
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    reef_trainer_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
+    reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
+    if (status == REEF_OK) status = reef_trainer_open(&trainer, store, &options, err);
+    if (status == REEF_OK) status = check(trainer, request, err);
+    reef_trainer_close(trainer);
+    reef_store_close(store);
+    return status;
+}

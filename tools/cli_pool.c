@@ -17,11 +17,20 @@
 // ---- pools ---------------------------------------------------------------------------------------
 
 // Bytes of the stream as people count it: of a text they are bytes, of vectors examples.
+reef_status cli_pool_has_stream(const cli_pool *pool, reef_error *err) {
+    if (!reef_config_is_layer(&pool->config)) return REEF_OK;
+    return reef_fail(
+        err, REEF_INVALID,
+        "the pool holds a layer by itself, which has no stream; a program that uses it "
+        "through libreef trains it");
+}
+
 uint64_t cli_stream_units(const reef_config *config, uint64_t bytes) {
     return reef_config_is_vector(config) ? bytes / reef_vector_record_bytes(config) : bytes;
 }
 
 const char *cli_stream_unit(const reef_config *config) {
+    if (reef_config_is_layer(config)) return "row"; // of a backward that trained, each counts one
     return reef_config_is_vector(config) ? "example" : "byte";
 }
 

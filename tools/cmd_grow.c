@@ -26,6 +26,11 @@ static reef_status grow(reef_trainer *trainer,
     return status;
 }
 
+static reef_status check(reef_trainer *trainer, const json_t *arguments, reef_error *err) {
+    uint32_t side = (uint32_t)json_integer_value(json_object_get(arguments, "side"));
+    return reef_trainer_grow_check(trainer, side, err);
+}
+
 static reef_status answer(
     cli_call *cli, const cli_pool *pool, uint32_t before, uint32_t side, reef_error *err) {
     const reef_generation *open = &pool->generations[pool->generation_count - 1];
@@ -68,12 +73,15 @@ reef_status cmd_grow(cli_call *cli, reef_error *err) {
     status = cli_pool_wants(&pool, false, "reef seal opens a generation with more experts", err);
     uint32_t before = pool.generations[pool.generation_count - 1].side;
     if (status == REEF_OK) status = check_side(before, side, err);
-    if (status == REEF_OK && !cli->dry_run) {
-        json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
-        status = cli_change(cli, request, grow, &result, err);
+    json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
+    if (status == REEF_OK && cli->dry_run) {
+        status = cli_check(cli, request, check, err);
+    } else if (status == REEF_OK) {
+        status = cli_change(cli, json_incref(request), grow, &result, err);
         if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
     }
     if (status == REEF_OK) status = answer(cli, &pool, before, (uint32_t)side, err);
+    json_decref(request);
     json_decref(result);
     cli_pool_close(&pool);
     return status;

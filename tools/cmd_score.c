@@ -42,6 +42,7 @@ const cli_manual score_manual = {
 typedef struct line {
     size_t number;        // from 1
     size_t offset, bytes; // without the line end
+    bool ended;           // the last one may lack its end
     double bits;          // with the line end: it is predicted too
     double surplus;       // bits above the text's mean for as many bytes
 } line;
@@ -61,7 +62,8 @@ static line *cut_lines(const cli_file *file, const float *bits, double mean, siz
         *l = (line){.number = i + 1, .offset = at};
         while (at < file->count && file->bytes[at] != '\n') l->bits += (double)bits[at++];
         l->bytes = at - l->offset;
-        if (at < file->count) l->bits += (double)bits[at++];
+        l->ended = at < file->count;
+        if (l->ended) l->bits += (double)bits[at++];
         l->surplus = l->bits - mean * (double)(at - l->offset);
     }
     return lines;
@@ -74,7 +76,7 @@ static int by_surplus(const void *a, const void *b) {
 }
 
 static double line_rate(const line *l) {
-    return l->bits / (double)(l->bytes + 1);
+    return l->bits / (double)(l->bytes + l->ended);
 }
 
 static json_t *line_json(const cli_file *file, const line *l) {

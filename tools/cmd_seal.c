@@ -35,6 +35,12 @@ static reef_status seal(reef_trainer *trainer,
     return status;
 }
 
+// Asked of the last commit, which a daemon may be ahead of.
+static reef_status check(reef_trainer *trainer, const json_t *arguments, reef_error *err) {
+    return reef_trainer_seal_check(
+        trainer, json_string_value(json_object_get(arguments, "seal_dtype")), err);
+}
+
 static json_t *loss_json(const json_t *result, const char *name) {
     const json_t *loss = json_object_get(result, name);
     return json_is_real(loss) ? json_real(json_real_value(loss)) : json_null();
@@ -123,9 +129,11 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
     if (status == REEF_OK && cli->dry_run && strcmp(pool.config.strategy, "joint") == 0)
         status =
             reef_fail(err, REEF_INVALID, "the pool's strategy is joint, which has no boundaries");
-    if (status == REEF_OK && !cli->dry_run) {
-        json_t *request = json_pack("{s:s, s:s}", "command", "seal", "seal_dtype", dtype);
-        status = cli_change(cli, request, seal, &result, err);
+    json_t *request = json_pack("{s:s, s:s}", "command", "seal", "seal_dtype", dtype);
+    if (status == REEF_OK && cli->dry_run) {
+        status = cli_check(cli, request, check, err);
+    } else if (status == REEF_OK) {
+        status = cli_change(cli, json_incref(request), seal, &result, err);
         // The daemon may have opened generations of its own since we looked.
         sealed = (uint32_t)json_integer_value(json_object_get(result, "sealed"));
         if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
@@ -136,6 +144,7 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
         status = answer_json(cli, &pool, sealed, dtype, result, err);
     else if (status == REEF_OK)
         print_answer(cli, &pool, sealed, dtype, result);
+    json_decref(request);
     json_decref(result);
     cli_pool_close(&pool);
     return status;

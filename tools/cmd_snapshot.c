@@ -61,11 +61,13 @@ static reef_status create(reef_trainer *trainer,
     return status;
 }
 
-// What the store would refuse, so that a dry run refuses it too: a name that is taken.
+// What the store would refuse, so that a dry run refuses it too: what is no name, and a name that is taken.
 static reef_status check_free(cli_pool *pool, const char *name, reef_error *err) {
     reef_snapshot snapshot;
     reef_error reason;
-    reef_status status = read_snapshot(pool, reef_snapshot_read, name, &snapshot, &reason);
+    reef_status status = reef_snapshot_name_check(name, err);
+    if (status != REEF_OK) return status;
+    status = read_snapshot(pool, reef_snapshot_read, name, &snapshot, &reason);
     if (status == REEF_OK)
         return reef_fail(err, REEF_INVALID, "a snapshot called %.64s exists; choose another name",
                          name);

@@ -156,7 +156,8 @@ static reef_status open_pool(train *t, reef_error *err) {
         return reef_fail(err, status, "%.180s; stop it first, or push to it with reef ingest",
                          reason.message);
     if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
-    return cli_pool_refresh(&t->pool, err);
+    status = cli_pool_refresh(&t->pool, err);
+    return status == REEF_OK ? cli_pool_has_stream(&t->pool, err) : status;
 }
 
 static reef_status open_trainer(train *t, reef_error *err) {
@@ -204,6 +205,20 @@ static reef_status restore_results(train *t, reef_error *err) {
     json_decref(plan);
     json_decref(document);
     return status;
+}
+
+// What was measured beyond where this pool stands was not measured on it: to take it up would leave it untrained.
+static reef_status check_results(const train *t, reef_error *err) {
+    for (size_t i = 0; i < t->record.point_count; i++) {
+        const train_point *point = &t->record.points[i];
+        if (point->done && point->at > t->stream.at)
+            return reef_fail(err, REEF_INVALID,
+                             "%.120s has a measurement at byte %" PRIu64
+                             ", and this pool has read %" PRIu64
+                             ": it is of another pool; choose another --results",
+                             cli_text(t->cli, "results"), point->at, t->stream.at);
+    }
+    return REEF_OK;
 }
 
 // ---- training ------------------------------------------------------------------------------------
@@ -540,6 +555,7 @@ reef_status cmd_train(cli_call *cli, reef_error *err) {
         status = restore_results(&t, err);
     }
     if (status == REEF_OK) status = open_trainer(&t, err);
+    if (status == REEF_OK) status = check_results(&t, err);
     if (status == REEF_OK && cli->dry_run) {
         status = answer_plan(&t, err);
     } else if (status == REEF_OK) {

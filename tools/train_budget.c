@@ -25,6 +25,9 @@ reef_status train_budget_check(const reef_config *config,
     if (reef_config_is_vector(config))
         return reef_fail(err, REEF_INVALID,
                          "FLOPs are counted for language models; the pool has a vector model");
+    if (reef_config_is_layer(config))
+        return reef_fail(err, REEF_INVALID,
+                         "FLOPs are counted for language models; the pool holds a layer by itself");
     bool joint = strcmp(config->strategy, "joint") == 0;
     bool given =
         strcmp(config->strategy, "generations") == 0 && strcmp(config->boundaries, "given") == 0;
@@ -157,7 +160,7 @@ reef_status train_budget_run(reef_store *store,
         reef_trainer_status_read(r.trainer, &now);
         r.steps = now.step;
         r.steps_planned = train_budget_steps(&flops, budget->flops);
-        status = train(&r, err);
+        if (!budget->dry_run) status = train(&r, err);
         account(&r, &config, &flops, out);
         out->seconds = cli_clock() - began;
     }
@@ -278,6 +281,31 @@ static reef_status answer(cli_call *cli,
                       err);
 }
 
+// What a dry run says: how many steps the budget pays for, and how many of them the pool has had.
+static reef_status answer_plan(cli_call *cli,
+                               const cli_pool *pool,
+                               const train_spent *spent,
+                               reef_error *err) {
+    reef_flops flops;
+    reef_flops_count(&pool->config, &flops);
+    if (cli->json)
+        return cli_answer(cli,
+                          json_pack("{s:b, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "done", 0, "pool",
+                                    cli_path(cli->pool), "flops", train_flops_json(&flops), "spent",
+                                    cli_real(spent->flops), "steps", (json_int_t)spent->steps,
+                                    "steps_planned", (json_int_t)spent->steps_planned,
+                                    "stream_bytes", (json_int_t)spent->stream_bytes, "data_bytes",
+                                    (json_int_t)spent->data_bytes),
+                          err);
+    char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
+    print_flops(&flops);
+    uint64_t left = spent->finished ? 0 : spent->steps_planned - spent->steps;
+    printf("would train %s more steps, %s in all, on data of ", cli_count(left, words),
+           cli_count(spent->steps_planned, more));
+    printf("%s\n", cli_bytes(spent->data_bytes, words));
+    return REEF_OK;
+}
+
 static void on_progress(void *context, double share) {
     cli_progress *progress = context;
     cli_progress_show(progress, (uint64_t)(share * (double)progress->total));
@@ -294,24 +322,31 @@ reef_status train_budget_command(cli_call *cli, bool (*stopped)(void), reef_erro
     eval_set set = {0};
     json_t *measured = NULL;
     cli_progress progress = {0};
-    train_budget budget = {.threads = cli->threads,
+    train_budget budget = {.dry_run = cli->dry_run,
+                           .threads = cli->threads,
                            .memory_bytes = cli->memory_bytes,
                            .stopped = stopped,
-                           .progress = on_progress,
+                           .progress = cli->dry_run ? NULL : on_progress,
                            .context = &progress};
     train_spent spent = {0};
     reef_status status = cli_number(cli, "flops", 1, 1e30, &budget.flops, err);
     if (status == REEF_OK)
-        status = reef_store_open(&pool.store, cli->pool, &(reef_store_options){.write = true}, err);
+        status = reef_store_open(&pool.store, cli->pool,
+                                 &(reef_store_options){.write = !cli->dry_run}, err);
     if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
     if (status == REEF_OK) status = eval_set_read(&set, cli, "eval", &pool.config, err);
     if (status == REEF_OK) {
         reef_flops flops;
         reef_flops_count(&pool.config, &flops);
-        cli_progress_start(&progress, "training", (uint64_t)(budget.flops / 1e6), "MFLOP");
+        if (!cli->dry_run)
+            cli_progress_start(&progress, "training", (uint64_t)(budget.flops / 1e6), "MFLOP");
         status =
             train_budget_run(pool.store, cli->operands, cli->operand_count, &budget, &spent, err);
-        cli_progress_end(&progress);
+        if (!cli->dry_run) cli_progress_end(&progress);
+    }
+    if (status == REEF_OK && cli->dry_run) {
+        status = answer_plan(cli, &pool, &spent, err);
+        goto cleanup;
     }
     if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
     if (status == REEF_OK) status = measure(cli, &pool, &set, &measured, err);
@@ -324,6 +359,8 @@ reef_status train_budget_command(cli_call *cli, bool (*stopped)(void), reef_erro
                 "reef train: stopped and committed at step %" PRIu64 " of %" PRIu64
                 "; the same command goes on from there\n",
                 spent.steps, spent.steps_planned);
+
+cleanup:
     eval_set_release(&set);
     cli_pool_close(&pool);
     return status;

@@ -7,6 +7,7 @@
 typedef struct train_budget {
     double flops;          // of all that the pool is trained
     double commit_seconds; // between two commits; 0: the default
+    bool dry_run;          // check and count, train nothing: the store may be open for reading only
     size_t threads;
     uint64_t memory_bytes;
     bool (*stopped)(void); // asked between steps: true commits and ends; may be NULL

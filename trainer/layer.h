@@ -112,6 +112,11 @@ void reef_layer_collect(const reef_layer_view *view,
                         const reef_layer_tape *tape,
                         const float *x,
                         const float *d_y);
+struct reef_trainer;
+/** May the next generation have this side? INVALID a side that is none, FULL beyond experts_max. */
+REEF_MUST_CHECK reef_status reef_layer_check_room(const struct reef_trainer *trainer,
+                                                  uint64_t side,
+                                                  reef_error *err);
 
 // layer_tensor.c
 

@@ -192,7 +192,7 @@ size_t reef_trainer_layer_collected(const reef_trainer *trainer) {
 
 // ---- the boundary --------------------------------------------------------------------------------
 
-static reef_status check_room(const reef_trainer *trainer, uint64_t side, reef_error *err) {
+reef_status reef_layer_check_room(const reef_trainer *trainer, uint64_t side, reef_error *err) {
     const reef_config *config = &trainer->net.config;
     if (side < config->topk || side > REEF_SIDE_MAX)
         return reef_fail(err, REEF_INVALID,
@@ -255,7 +255,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
     reef_status status = reef_trainer_hold(trainer, err);
     if (status == REEF_OK && seal_dtype != NULL)
         status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
-    if (status == REEF_OK) status = check_room(trainer, side, err);
+    if (status == REEF_OK) status = reef_layer_check_room(trainer, side, err);
     if (status == REEF_OK) status = boundary(trainer, side, reef_gen_seal_dtype(&config), err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK && out != NULL)

@@ -222,6 +222,10 @@ REEF_MUST_CHECK reef_status reef_vector_push(struct reef_trainer *trainer,
                                              size_t *steps,
                                              reef_error *err);
 
+/** What reef_vector_boundary refuses: a strategy without boundaries, and a generation that has learned nothing. */
+REEF_MUST_CHECK reef_status reef_vector_check_boundary(const struct reef_trainer *trainer,
+                                                       reef_error *err);
+
 /** Seal the open generation and open the next, in memory. */
 REEF_MUST_CHECK reef_status reef_vector_boundary(struct reef_trainer *trainer,
                                                  const char *reason,

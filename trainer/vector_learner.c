@@ -123,11 +123,8 @@ static void let_go(reef_vector *vector) {
     vector->excess = 0.0;
 }
 
-reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef_error *err) {
-    reef_vector *vector = trainer->vector;
-    reef_gen *info = reef_open_generation(trainer);
-    reef_vector_gen *open = reef_vector_open(vector);
-    double expected = reef_vector_expected_errors(vector);
+reef_status reef_vector_check_boundary(const reef_trainer *trainer, reef_error *err) {
+    const reef_vector *vector = trainer->vector;
     if (vector->rival)
         return reef_fail(err, REEF_INVALID,
                          "strategy %s has one generation, which is never sealed; only pools of "
@@ -138,8 +135,17 @@ reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef
             err, REEF_INVALID,
             "generation %" PRIu32
             " is open and has learned no labelled example yet; there is nothing to seal",
-            info->info.generation);
-    reef_status status = reef_vector_solve(vector, trainer->workers, &open->head, err);
+            reef_open_generation(trainer)->info.generation);
+    return REEF_OK;
+}
+
+reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    reef_gen *info = reef_open_generation(trainer);
+    reef_vector_gen *open = reef_vector_open(vector);
+    double expected = reef_vector_expected_errors(vector);
+    reef_status status = reef_vector_check_boundary(trainer, err);
+    if (status == REEF_OK) status = reef_vector_solve(vector, trainer->workers, &open->head, err);
     if (status != REEF_OK) return status;
     open->reference = isnan(expected) ? 0.0 : expected;
     reef_vector_sums_seal(vector);
