@@ -1,6 +1,10 @@
 // `reef config show`, `reef config check`, and the configuration that `reef init` writes and chooses, as a user runs them.
 #include "tools_world.h"
 
+#include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 // ---- origins -------------------------------------------------------------------------------------
@@ -135,6 +139,102 @@ static void init_writes_a_configuration_that_reefd_takes(void **state) {
     free(other);
 }
 
+static void no_file(const char *file, const char *pool, const char *says, int code) {
+    for (int dry = 0; dry < 2; dry++) {
+        program p;
+        reef(&p, "init", pool, TINY_OPTIONS, "--config-out", file, dry ? "--dry-run" : NULL, NULL);
+        if (p.code != code || !strstr(p.err, says)) fail_msg("exit %d: %s", p.code, p.err);
+        assert_int_not_equal(access(pool, F_OK), 0);
+        program_release(&p);
+    }
+}
+
+static void a_file_that_cannot_be_written_makes_no_pool(void **state) {
+    world *w = *state;
+    char *pool = path_in(w->directory, "unmade"), *file = path_in(w->directory, "nowhere/new.ini"),
+         *good = path_in(w->directory, "good.ini"), *odd = path_in(w->directory, "un;made"),
+         *inside = cli_format("%s/reef.ini", pool);
+    char name[200] = {0};
+    memset(name, 'p', sizeof(name) - 1);
+    char *long_pool = path_in(w->directory, name), *english = cli_format("%s/new.ini", w->english);
+    no_file(file, pool, "cannot write", 66);
+    no_file(english, pool, "cannot write", 74);
+    no_file(good, odd, "does not fit into a configuration file", 64);
+    no_file(good, long_pool, "does not fit into a configuration file", 64);
+    // The pool's own directory is there in time.
+    json_decref(reef_json("init", pool, TINY_OPTIONS, "--config-out", inside, NULL));
+    assert_int_equal(checked_settings(inside), 2);
+    free(pool);
+    free(file);
+    free(good);
+    free(odd);
+    free(inside);
+    free(long_pool);
+    free(english);
+}
+
+static void a_layer_is_told_as_it_is_made(void **state) {
+    world *w = *state;
+    char *pool = path_in(w->directory, "a-layer"), *file = path_in(w->directory, "layer.ini");
+    program p;
+    reef(&p, "init", pool, "--model", "layer", "--config-out", file, "--dry-run", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "no layer by itself"));
+    program_release(&p);
+    json_t *plan = reef_json("init", pool, "--model", "layer", "--d-model", "8", "--side", "5",
+                             "--topk", "2", "--dry-run", NULL);
+    assert_int_equal(integer(plan, "experts"), 25);
+    json_t *made = reef_json("init", pool, "--model", "layer", "--d-model", "8", "--side", "5",
+                             "--topk", "2", NULL);
+    assert_true(json_equal(json_object_get(plan, "config"), json_object_get(made, "config")));
+    assert_int_equal(integer(json_object_get(made, "config"), "layers"), 1);
+    reef(&p, "timeline", pool, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "stream row"));
+    program_release(&p);
+    reef(&p, "status", pool, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "0 rows\n"));
+    program_release(&p);
+    json_decref(plan);
+    json_decref(made);
+    free(pool);
+    free(file);
+}
+
+static bool is_empty(const char *directory) {
+    DIR *open = opendir(directory);
+    assert_non_null(open);
+    size_t names = 0;
+    while (readdir(open)) names++;
+    assert_int_equal(closedir(open), 0);
+    return names == 2; // . and ..
+}
+
+static void a_probe_that_is_interrupted_leaves_nothing(void **state) {
+    world *w = *state;
+    char *temporary = path_in(w->directory, "temporary"), *pool = path_in(w->directory, "stopped");
+    assert_int_equal(mkdir(temporary, 0700), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("TMPDIR", temporary, 1);
+        execl(REEF_BINARY, "reef", "init", pool, "--size", "small", (char *)NULL);
+        _exit(127);
+    }
+    while (is_empty(temporary) && waitpid(child, NULL, WNOHANG) == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_int_equal(kill(child, SIGINT), 0);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+    assert_true(is_empty(temporary));
+    assert_int_not_equal(access(pool, F_OK), 0);
+    assert_int_equal(rmdir(temporary), 0);
+    free(temporary);
+    free(pool);
+}
+
 // ---- what init chooses ---------------------------------------------------------------------------
 
 static json_t *chosen(const world *w, const char *option, const char *value) {
@@ -207,6 +307,9 @@ int main(void) {
         cmocka_unit_test(every_value_says_where_it_comes_from),
         cmocka_unit_test(every_mistake_of_a_file_is_named_with_its_line),
         cmocka_unit_test(init_writes_a_configuration_that_reefd_takes),
+        cmocka_unit_test(a_file_that_cannot_be_written_makes_no_pool),
+        cmocka_unit_test(a_layer_is_told_as_it_is_made),
+        cmocka_unit_test(a_probe_that_is_interrupted_leaves_nothing),
         cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
         cmocka_unit_test(memory_without_a_unit_is_refused_by_a_language_model),
         cmocka_unit_test(a_probe_trains_and_leaves_nothing),

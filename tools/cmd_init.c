@@ -225,14 +225,19 @@ static reef_status check_path(const char *path, reef_error *err) {
                      "cannot make %.120s: it exists; choose a path where nothing is yet", path);
 }
 
-// Before anything is made: the file must be new as well.
+// Before anything is made: the file must be new as well, and be one that can be written.
 static reef_status check_file(const cli_call *cli, const making *m, reef_error *err) {
     const char *path = cli_text(cli, "config-out");
     if (path && cli_has_ids(&m->config))
         return reef_fail(err, REEF_INVALID,
                          "--config-out is a file for reefd, which reads no token ids: reef train "
                          "does");
-    if (!path || access(path, F_OK) != 0) return REEF_OK;
+    if (path && reef_config_is_layer(&m->config))
+        return reef_fail(err, REEF_INVALID,
+                         "--config-out is a file for reefd, which trains no layer by itself: a "
+                         "program that uses libreef does (docs/LIBRARY.md)");
+    if (!path || access(path, F_OK) != 0)
+        return path ? config_text_check(path, cli->pool, err) : REEF_OK;
     return reef_fail(err, REEF_INVALID, "cannot write %.120s: it exists; choose another name",
                      path);
 }
@@ -260,8 +265,12 @@ reef_status cmd_init(cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = probe(cli, &m, err);
     if (status == REEF_OK) status = make(cli, &m, err);
     if (status == REEF_OK && !cli->dry_run) {
-        status = measure(cli, &m.parameters, &m.file_bytes, err);
-        if (status == REEF_OK) status = write_config(cli, &m, err);
+        reef_error reason = {0};
+        status = measure(cli, &m.parameters, &m.file_bytes, &reason);
+        if (status == REEF_OK) status = write_config(cli, &m, &reason);
+        if (status != REEF_OK)
+            status = reef_fail(err, status, "the pool %.100s was made; %.140s", cli->pool,
+                               reason.message);
     }
     return status == REEF_OK ? answer(cli, &m, err) : status;
 }

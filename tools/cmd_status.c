@@ -38,6 +38,7 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
                         json_integer((json_int_t)pool->tasks.recycled_experts));
     json_object_set_new(object, "record_bytes",
                         vectors ? json_integer((json_int_t)record) : json_null());
+    json_object_set_new(object, "stream_unit", json_string(cli_stream_unit(&pool->config)));
     return object;
 }
 
@@ -105,7 +106,7 @@ static void print_count(const json_t *object,
            unit);
 }
 
-// A part of the stream: bytes of text, or examples.
+// A part of the stream: bytes of text, examples, or rows of a layer by itself, which no daemon trains.
 static void print_stream(const json_t *status,
                          const char *name,
                          const char *label,
@@ -113,8 +114,10 @@ static void print_stream(const json_t *status,
     char words[CLI_WORD_BYTES];
     if (!json_is_integer(json_object_get(status, name))) return;
     uint64_t record = integer(status, "record_bytes"), bytes = integer(status, name);
-    printf("  %-14s%s %s%s\n", label, cli_count(record ? bytes / record : bytes, words),
-           record ? "examples" : "bytes", detail);
+    const char *unit = json_string_value(json_object_get(status, "stream_unit"));
+    if (!unit) unit = record ? "example" : "byte";
+    printf("  %-14s%s %ss%s\n", label, cli_count(record ? bytes / record : bytes, words), unit,
+           detail);
 }
 
 static void print_share(const json_t *object, const char *name, const char *label) {

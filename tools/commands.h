@@ -92,7 +92,8 @@ void generation_file_print(const reef_generation_file *file, const char *path);
 json_t *model_file_json(const reef_model_file *file, const char *path);
 void model_file_print(const reef_model_file *file, const char *path);
 
-/** An export ends without a trace after the first signal; for who waits for the process it ended as by that. */
+/** An export, and the probe of init, end without a trace after the first signal; for who waits for the process it
+ *  ended as by that. */
 void export_catch_signals(void);
 bool export_is_stopped(void);
 void export_end_as_signalled(void);

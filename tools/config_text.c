@@ -84,17 +84,58 @@ static reef_status fail_write(const char *path, int code, reef_error *err) {
                      path, strerror(code));
 }
 
+static reef_status check_pool(const char *full, reef_error *err) {
+    if (strlen(full) <= POOL_BYTES_MAX && !strpbrk(full, "\n;")) return REEF_OK;
+    return reef_fail(
+        err, REEF_INVALID,
+        "the path %.120s does not fit into a configuration file; give it as reefd --pool", full);
+}
+
+// The folder of a path, as it was given: "." where it names none. The caller's.
+static char *folder_of(const char *path) {
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    while (end > 0 && path[end - 1] != '/') end--;
+    while (end > 1 && path[end - 1] == '/') end--;
+    return end > 0 ? cli_format("%.*s", (int)end, path) : cli_format(".");
+}
+
+// The whole path of what is not there yet, in a folder that is; false where that is not.
+static bool place_of(const char *path, char place[2 * PATH_MAX]) {
+    char full[PATH_MAX], *folder = folder_of(path);
+    bool found = realpath(folder, full) != NULL;
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    if (found)
+        snprintf(place, (size_t)2 * PATH_MAX, "%s/%.*s", strcmp(full, "/") == 0 ? "" : full,
+                 (int)(end - begin), path + begin);
+    free(folder);
+    return found;
+}
+
+reef_status config_text_check(const char *path, const char *pool, reef_error *err) {
+    char place[2 * PATH_MAX], beside[2 * PATH_MAX], *folder = folder_of(path);
+    reef_status status = REEF_OK;
+    bool placed = place_of(pool, place); // otherwise the pool cannot be made, which says so itself
+    if (placed) status = check_pool(place, err);
+    // The pool's own directory will be there.
+    bool inside = placed && place_of(folder, beside) && strcmp(place, beside) == 0;
+    if (status == REEF_OK && !inside && access(folder, W_OK | X_OK) != 0)
+        status = fail_write(path, errno, err);
+    free(folder);
+    return status;
+}
+
 reef_status config_text_write(const char *path,
                               const char *pool,
                               const char *about,
                               reef_error *err) {
     char full[PATH_MAX];
     if (realpath(pool, full) == NULL) return fail_write(pool, errno, err);
-    if (strlen(full) > POOL_BYTES_MAX || strpbrk(full, "\n;"))
-        return reef_fail(
-            err, REEF_INVALID,
-            "the path %.120s does not fit into a configuration file; give it as reefd --pool",
-            full);
+    reef_status status = check_pool(full, err);
+    if (status != REEF_OK) return status;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return fail_write(path, errno, err);
     FILE *out = fdopen(fd, "w");

@@ -2,6 +2,7 @@
 #include "init_size.h"
 
 #include "bench.h"
+#include "commands.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,7 @@ static reef_status configure(const cli_call *cli,
     reef_status status = take_given(cli, config, err); // which model it is
     if (status == REEF_OK && one) take_rung(one, config);
     if (status == REEF_OK && one) status = take_given(cli, config, err);
+    if (status == REEF_OK) reef_config_reduce(config); // as it is written
     return status == REEF_OK ? reef_config_check(config, err) : status;
 }
 
@@ -211,13 +213,14 @@ static uint8_t *vectors_text(const reef_config *config, size_t *count) {
     return bytes;
 }
 
-// The same data again and again, until the time is over.
+// The same data again and again, until the time is over or somebody has seen enough.
 static reef_status train(
     reef_trainer *trainer, const uint8_t *text, size_t count, init_probe *probe, reef_error *err) {
     size_t at = 0;
     double started = cli_clock();
     while (probe->steps < PROBE_STEPS_MIN || probe->seconds < PROBE_SECONDS) {
         size_t taken = 0, ran = 0;
+        if (export_is_stopped()) return reef_fail(err, REEF_BUSY, "the probe was stopped");
         reef_status status =
             reef_trainer_feed(trainer, "probe", text + at, count - at, &taken, &ran, err);
         if (status != REEF_OK) return status;
@@ -272,6 +275,7 @@ reef_status init_probe_run(const reef_config *config,
     *probe = (init_probe){0};
     reef_config steady = *config; // the data is nobody's: no boundary is to be found in it
     snprintf(steady.boundaries, sizeof(steady.boundaries), "given");
+    export_catch_signals(); // the temporary pool does not stay behind
     reef_status status = bench_directory_new(&directory, err);
     if (status == REEF_OK) {
         char *path = cli_format("%s/pool", directory);
@@ -279,5 +283,6 @@ reef_status init_probe_run(const reef_config *config,
         free(path);
     }
     bench_directory_remove(directory);
+    export_end_as_signalled();
     return status;
 }
