@@ -139,6 +139,9 @@ class World:
             file.write("[reefd]\npool = reef.pool\nsource = push:web\ncommit-seconds = 5\n")
         with open(f"{self.base}/wrong.ini", "w") as file:
             file.write("[reefd]\nspool = reef.pool\nquiet = loud\n")
+        self.run("init", "budget.pool", *SIZES)
+        self.run("init", "rival.pool", "--strategy", "replay", *SIZES)
+        self.run("train", "rival.pool", "english.txt", "--cost-repeats", "0")
         self.run("init", "mnist.pool", "--model", "vector", "--inputs", "784", "--side", "4", "--memory", "50")
         self.run("train", "mnist.pool", "idx:t10k-images.gz,t10k-labels.gz", "--cost-repeats", "0")
 
