@@ -98,9 +98,12 @@ static json_t *sources_json(const reef_monitor *monitor) {
     return list;
 }
 
-// A vector model has a share of wrong predictions where a language model has bits per byte.
+// A vector model has a share of wrong predictions where a language model has bits per byte. Of the latter 0 is no
+// loss: nothing was measured yet.
 static void set_losses(json_t *object, const reef_trainer_status *status, bool vectors) {
     double median = status->bits_per_byte, last = status->last_bits_per_byte;
+    if (!vectors && !(median > 0)) median = (double)NAN;
+    if (!vectors && !(last > 0)) last = (double)NAN;
     json_object_set_new(object, "bits_per_byte", reef_json_number(vectors ? (double)NAN : median));
     json_object_set_new(object, "last_bits_per_byte",
                         reef_json_number(vectors ? (double)NAN : last));

@@ -373,6 +373,27 @@ static void with_stay_it_serves_after_the_last_source(void **state) {
     run->pid = 0;
 }
 
+// Five bytes are no batch.
+static void a_loss_is_null_before_anything_was_measured(void **state) {
+    running *run = *state;
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    assert_int_equal(truncate(run->box.text, 5), 0);
+    sandbox_make_pool(&run->box);
+    run->pid = reefd_start(
+        &run->box, -1,
+        (const char *const[]){"--pool", run->box.pool, "--source", run->box.text, "--stay", NULL});
+    reefd_await(&run->box, run->pid);
+    json_t *status = reefd_ask(&run->box, STATUS);
+    assert_int_equal(count_in(status, "step"), 0);
+    assert_true(json_is_null(json_object_get(status, "bits_per_byte")));
+    assert_true(json_is_null(json_object_get(status, "last_bits_per_byte")));
+    json_decref(status);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"stop\"}"));
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+}
+
 // ---- raw connections -----------------------------------------------------------------------------
 
 static int try_connect(const sandbox *box) {
@@ -702,6 +723,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(commands_that_cannot_be_done_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(another_process_evaluates_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(it_commits_by_time_while_it_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_loss_is_null_before_anything_was_measured, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(with_stay_it_serves_after_the_last_source, setup, teardown),
         cmocka_unit_test_setup_teardown(pipelined_and_half_lines_are_answered_in_order, setup,
                                         teardown),
