@@ -182,11 +182,11 @@ static void lessons_of_ids_are_counted_in_tokens(void **state) {
     choose(&f->config, "gate", "off");
     choose(&f->config, "rehearse", "0");
     make_pool(f, 1);
-    for (int kind = 0; kind < 2; kind++) {
+    for (int kind = 0; kind < 3; kind++) {
         feed_ids(f, kind, PART, 1);
         ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     }
-    const reef_consolidation_options options = {.first = 0, .last = 1, .steps = 2};
+    const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 2};
     assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err), REEF_INVALID);
     assert_non_null(strstr(err.message, "the reservoir has 0 windows"));
 }
