@@ -65,7 +65,7 @@ uint64_t reef_disk_free_bytes(const char *path) {
 
 // ---- creating ------------------------------------------------------------------------------------
 
-/** What lies in a directory. */
+// What lies in a directory.
 typedef struct listing {
     bool nursery, writer; // NURSERY, WRITER_FILE
     bool pool;            // any other name of a pool's file

@@ -43,8 +43,7 @@ typedef struct reef_layer_collected {
     float *gate, *factors;   // (rows, P), (rows, P, vectors)
     uint8_t *active;         // (rows)
     size_t batches, batches_max;
-    float *
-        statistics; // (batches, 2, H*d_key) means and variances of their queries; NULL without batch norm
+    float *statistics; // (batches, 2, H*d_key) means, variances of queries; NULL without batch norm
 } reef_layer_collected;
 
 typedef struct reef_layer {
