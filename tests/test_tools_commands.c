@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "whole_file.h"
+
 // ---- help ----------------------------------------------------------------------------------------
 
 static void every_command_explains_itself_with_an_example(void **state) {
@@ -364,6 +366,38 @@ static void report_measures_forgetting_as_it_is_defined(void **state) {
     json_decref(changed);
     free(sealed);
     free(off);
+}
+
+// A terminal obeys some bytes of a name, and neither JSON nor SVG bears all of them.
+static void names_of_any_bytes_are_shown_as_text(void **state) {
+    world *w = *state;
+    char *out = path_in(w->directory, "named"), *file = path_in(w->directory, "e\033[31mx\xff");
+    assert_int_equal(link(w->english, file), 0);
+    char *domain = cli_format("e\033[31mx\xff=%s", file), *svg = path_in(out, "report.svg");
+    json_t *answer = reef_json("report", w->pool, "--out", out, "--domain", domain, NULL);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(answer, "names"), 0)),
+                        "e\\x1b[31mx\\xff");
+    json_decref(answer);
+    program shown[3];
+    reef(&shown[0], "eval", w->pool, file, NULL);
+    reef(&shown[1], "score", w->pool, file, NULL);
+    reef(&shown[2], "report", w->pool, "--out", out, "--domain", domain, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(shown[i].code, 0);
+        assert_non_null(strstr(shown[i].out, "e\\x1b[31mx\\xff"));
+        assert_null(strpbrk(shown[i].out, "\033\xff"));
+        program_release(&shown[i]);
+    }
+    size_t bytes;
+    char *drawn = whole_file_read(svg, &bytes);
+    drawn[bytes - 1] = '\0'; // the last line end
+    assert_non_null(strstr(drawn, "e\\x1b[31mx\\xff"));
+    assert_null(strpbrk(drawn, "\033\xff"));
+    free(drawn);
+    free(svg);
+    free(domain);
+    free(file);
+    free(out);
 }
 
 // ---- changes -------------------------------------------------------------------------------------
@@ -780,6 +814,7 @@ int main(void) {
         cmocka_unit_test(the_same_seed_generates_the_same_text),
         cmocka_unit_test(usage_counts_every_selection_of_every_layer),
         cmocka_unit_test(report_measures_forgetting_as_it_is_defined),
+        cmocka_unit_test(names_of_any_bytes_are_shown_as_text),
         cmocka_unit_test(dry_runs_change_nothing),
         cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),
         cmocka_unit_test(seal_rounds_when_it_is_told_to),

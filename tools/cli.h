@@ -212,7 +212,7 @@ typedef struct cli_table cli_table;
 /** `columns` has one letter per column: '<' for text, '>' for numbers; `headings` one word for each. */
 cli_table *cli_table_new(const char *columns, const char *const *headings);
 void cli_table_free(cli_table *table);
-/** Add the next cell; rows fill from left to right. */
+/** Add the next cell, printable as cli_printable makes it; rows fill from left to right. */
 void cli_table_cell(cli_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void cli_table_print(const cli_table *table, FILE *out);

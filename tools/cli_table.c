@@ -47,7 +47,8 @@ void cli_table_cell(cli_table *table, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(cell, (size_t)length + 1, format, arguments);
     va_end(arguments);
-    table->cells[table->count++] = cell;
+    table->cells[table->count++] = cli_printable((const uint8_t *)cell, (size_t)length, false);
+    free(cell);
 }
 
 static size_t column_width(const cli_table *table, size_t column) {

@@ -83,7 +83,7 @@ typedef struct report {
 
 // ---- what was given ------------------------------------------------------------------------------
 
-// NAME=VALUE: a copy of the name and where the value begins.
+// NAME=VALUE: the name, printable, and where the value begins.
 static reef_status split(
     const char *option, const char *text, char **name, const char **value, reef_error *err) {
     const char *equals = strchr(text, '=');
@@ -92,7 +92,7 @@ static reef_status split(
                   strcmp(option, "domain") == 0 ? "FILE" : "BITS");
         return REEF_INVALID;
     }
-    *name = cli_format("%.*s", (int)(equals - text), text);
+    *name = cli_printable((const uint8_t *)text, (size_t)(equals - text), false);
     *value = equals + 1;
     return REEF_OK;
 }

@@ -130,8 +130,10 @@ static reef_status answer(cli_call *cli,
                                  "bits_per_byte", cli_real(score->bits_per_byte), "lines", array),
                        err);
     } else {
-        printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", file->path, count,
+        char *name = cli_printable((const uint8_t *)file->path, strlen(file->path), false);
+        printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", name, count,
                count == 1 ? "" : "s", score->bytes, score->bits_per_byte);
+        free(name);
         if (shown < count) printf("the %zu most surprising lines:\n", shown);
         print_lines(file, lines, shown);
     }

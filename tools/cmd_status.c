@@ -154,8 +154,10 @@ static void print_daemon(const json_t *status) {
     json_array_foreach(json_object_get(status, "sources"), index, source) {
         char cursor[CLI_WORD_BYTES], size[CLI_WORD_BYTES];
         const char *name = json_string_value(json_object_get(source, "name"));
-        printf("  %-14s%s: %s", index ? "" : "sources", name ? name : "",
+        char *shown = cli_printable((const uint8_t *)name, name ? strlen(name) : 0, false);
+        printf("  %-14s%s: %s", index ? "" : "sources", shown,
                cli_bytes(integer(source, "cursor"), cursor));
+        free(shown);
         if (json_is_integer(json_object_get(source, "bytes")))
             printf(" of %s", cli_bytes(integer(source, "bytes"), size));
         printf("%s\n", json_is_true(json_object_get(source, "ended")) ? ", ended" : "");

@@ -1,9 +1,12 @@
 // The SVG that the charts need, and no more. Nothing here knows what is drawn.
 #include "svg.h"
 
+#include "cli.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 void svg_begin(FILE *out, double width, double height) {
@@ -48,10 +51,11 @@ void svg_rect(FILE *out,
     fputs("/>\n", out);
 }
 
-// Callers pass printable UTF-8; what XML reserves is written as entities.
+// Made printable, as XML bears neither control characters nor what is not UTF-8; what it reserves as entities.
 static void escape(FILE *out, const char *text) {
-    for (; *text; text++) {
-        switch (*text) {
+    char *printable = cli_printable((const uint8_t *)text, strlen(text), false);
+    for (const char *at = printable; *at; at++) {
+        switch (*at) {
         case '&':
             fputs("&amp;", out);
             break;
@@ -65,10 +69,11 @@ static void escape(FILE *out, const char *text) {
             fputs("&quot;", out);
             break;
         default:
-            fputc(*text, out);
+            fputc(*at, out);
             break;
         }
     }
+    free(printable);
 }
 
 void svg_text(FILE *out,
