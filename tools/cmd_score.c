@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TOP_DEFAULT 10
 #define TEXT_COLUMNS 60 // of a line that is shown
