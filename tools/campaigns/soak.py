@@ -186,18 +186,31 @@ def slope(samples):
     return 3600 * sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
 
 
-def actors_of(w, pool, address):
+def actors_of(w, pool, address, load):
     actors = [
-        Actor("score", 0.2, scorer(address, 1)),
-        Actor("score", 0.5, scorer(address, 2)),
-        Actor("read", 0.3, reader(address)),
-        Actor("command", COMMAND_SECONDS, commander(pool / "reefd.sock")),
+        Actor("score", 0.2 / load, scorer(address, 1)),
+        Actor("score", 0.5 / load, scorer(address, 2)),
+        Actor("read", 0.3 / load, reader(address)),
+        Actor("command", COMMAND_SECONDS / load, commander(pool / "reefd.sock")),
     ]
     if w.knows("push:"):
-        actors.append(Actor("push", 0.1, pusher(w, address)))
+        actors.append(Actor("push", 0.1 / load, pusher(w, address)))
     if w.knows("follow:"):
-        actors.append(Actor("log", 0.1, logger(w.directory / "app.log")))
+        actors.append(Actor("log", 0.1 / load, logger(w.directory / "app.log")))
     return actors
+
+
+def load_share(text):
+    share = float(text)
+    if not 0 < share <= 1:
+        raise ValueError
+    return share
+
+
+def add_arguments(parser):
+    parser.add_argument(
+        "--load", type=load_share, default=1, metavar="SHARE", help="how often all is done: 0.2 waits 5 times as long (1)"
+    )
 
 
 def start(w, given, threads):
@@ -216,12 +229,12 @@ def start(w, given, threads):
 
 def run(w, given):
     seconds = given.seconds or (SECONDS_QUICK if given.quick else SECONDS)
-    verify_seconds = VERIFY_SECONDS_QUICK if given.quick else VERIFY_SECONDS
+    verify_seconds = (VERIFY_SECONDS_QUICK if given.quick else VERIFY_SECONDS) / given.load
     threads = given.threads or max(1, (os.cpu_count() or 2) - 1)
     pool, daemon, feeder = start(w, given, threads)
     address = daemon.address()
     connections = daemon.connections()
-    actors = actors_of(w, pool, address)
+    actors = actors_of(w, pool, address, given.load)
     storm = hostile.Process(address, daemon.path, HOSTILE, seconds)
     for actor in actors:
         actor.start()
@@ -247,7 +260,7 @@ def run(w, given):
             file_bytes.append(size)
             files.append(daemon.descriptors() - daemon.connections())
         progress.at(now, f", {daemon.rss_bytes() / MIB:.0f} MiB")
-        time.sleep(min(1, max(0.1, seconds / 2000)))
+        time.sleep(min(1, max(0.1, seconds / 2000)) / given.load)
     progress.end()
     for actor in actors:
         actor.over.set()
@@ -267,6 +280,7 @@ def run(w, given):
     document = {
         "seconds": seconds,
         "warm_seconds": warm,
+        "load": given.load,
         "threads": threads,
         "sources": [source["name"] for source in status["sources"]],
         "bytes_trained": status["stream_bytes"],
