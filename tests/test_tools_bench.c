@@ -1,8 +1,58 @@
 // Benchmarks of the real `reef`: that they measure what they say, and what they say where something is missing.
 #include "tools_world.h"
 
+#include <dirent.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+// ---- the directory -------------------------------------------------------------------------------
+
+static size_t entries(const char *path) {
+    DIR *directory = opendir(path);
+    assert_non_null(directory);
+    size_t count = 0;
+    for (struct dirent *one; (one = readdir(directory));) count += one->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
+
+static void wait_for(const char *path, size_t count) {
+    for (int i = 0; i < 3000 && entries(path) != count; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    assert_int_equal(entries(path), count);
+}
+
+static void start_bench(pid_t *child, const char *directory) {
+    *child = fork();
+    if (*child == 0) {
+        setenv("TMPDIR", directory, 1);
+        execl(REEF_BINARY, "reef", "bench", "usage", NULL); // minutes
+        _exit(127);
+    }
+    assert_true(*child > 0);
+}
+
+static void a_benchmark_that_is_killed_leaves_nothing_behind(void **state) {
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM, SIGKILL};
+    char *directory = test_directory_new();
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+        pid_t child;
+        int end;
+        start_bench(&child, directory);
+        wait_for(directory, 1);
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL); // into its work
+        assert_int_equal(kill(child, signals[i]), 0);
+        assert_int_equal(waitpid(child, &end, 0), child);
+        assert_true(WIFSIGNALED(end));
+        assert_int_equal(WTERMSIG(end), signals[i]);
+        wait_for(directory, 0);
+    }
+    test_directory_remove(directory);
+}
 
 // ---- one layer -----------------------------------------------------------------------------------
 
@@ -408,6 +458,7 @@ static void sizes_that_a_store_cannot_be_measured_with_are_refused(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_benchmark_that_is_killed_leaves_nothing_behind),
         cmocka_unit_test(a_layer_that_is_measured_really_learns),
         cmocka_unit_test(a_layer_is_measured_with_one_thread_and_with_all),
         cmocka_unit_test(what_is_left_out_of_a_measurement_is_null),

@@ -7,10 +7,13 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // Nothing to learn, but bytes as in text.
@@ -54,19 +57,6 @@ reef_status bench_wants_text(const reef_config *config, reef_error *err) {
                      "reefd --pool POOL --source idx:IMAGES,LABELS instead");
 }
 
-reef_status bench_directory_new(char **out, reef_error *err) {
-    const char *parent = getenv("TMPDIR");
-    *out = cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
-    if (mkdtemp(*out)) return REEF_OK;
-    reef_status status = reef_fail(err, REEF_IO,
-                                   "cannot make %.160s: %s; set TMPDIR to a directory that can be "
-                                   "written",
-                                   *out, strerror(errno));
-    free(*out);
-    *out = NULL;
-    return status;
-}
-
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk) {
     (void)info;
     (void)type;
@@ -74,7 +64,69 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     return remove(path);
 }
 
-void bench_directory_remove(char *path) {
-    if (path) nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+static void remove_all(const char *path) {
+    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+// Until the other end of the pipe is closed, which the system does for a process that was killed. In a group of its own,
+// as what a terminal sends is for all of a group.
+static void guard(int read_end, const char *path) {
+    (void)setpgid(0, 0);
+    (void)signal(SIGTERM, SIG_IGN); // of pkill, which takes both for the same
+    char byte;
+    while (read(read_end, &byte, 1) < 0 && errno == EINTR) {
+    }
+    remove_all(path);
+    _exit(0);
+}
+
+static reef_status start_guardian(bench_directory *directory, reef_error *err) {
+    int ends[2];
+    if (pipe(ends) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
+    (void)fcntl(ends[1], F_SETFD, FD_CLOEXEC); // a rival that is started must not keep it open
+    fflush(NULL);                              // or the guardian would print what is buffered again
+    directory->guardian = fork();
+    if (directory->guardian == 0) {
+        close(ends[1]);
+        guard(ends[0], directory->path);
+    }
+    int why = errno;
+    close(ends[0]);
+    if (directory->guardian < 0) {
+        close(ends[1]);
+        return reef_fail(err, REEF_NO_MEMORY, "cannot start a process: %s", strerror(why));
+    }
+    directory->alive = ends[1];
+    return REEF_OK;
+}
+
+reef_status bench_directory_new(bench_directory *out, reef_error *err) {
+    const char *parent = getenv("TMPDIR");
+    *out = (bench_directory){0};
+    char *path = cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
+    reef_status status = REEF_OK;
+    if (!mkdtemp(path))
+        status = reef_fail(err, REEF_IO,
+                           "cannot make %.160s: %s; set TMPDIR to a directory that can be written",
+                           path, strerror(errno));
+    if (status == REEF_OK) {
+        out->path = path;
+        status = start_guardian(out, err);
+        if (status == REEF_OK) return status;
+        remove_all(path);
+    }
     free(path);
+    *out = (bench_directory){0};
+    return status;
+}
+
+void bench_directory_remove(bench_directory *directory) {
+    if (!directory->path) return;
+    remove_all(directory->path);
+    (void)kill(directory->guardian, SIGKILL);
+    while (waitpid(directory->guardian, NULL, 0) < 0 && errno == EINTR) {
+    }
+    close(directory->alive);
+    free(directory->path);
+    *directory = (bench_directory){0};
 }

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /** Words of two to nine letters from a fixed generator; on the heap. */
 uint8_t *bench_text(size_t count);
@@ -17,9 +18,15 @@ REEF_MUST_CHECK reef_status bench_wants_text(const reef_config *config, reef_err
 /** What the line `FIELD: N kB` of a file of the system says, in bytes; 0 where there is none. */
 double bench_proc_bytes(const char *path, const char *field);
 
-/** A new directory below TMPDIR; its path is on the heap, NULL when it could not be made. */
-REEF_MUST_CHECK reef_status bench_directory_new(char **out, reef_error *err);
-/** Remove it with everything inside, and free the path. Accepts NULL. */
-void bench_directory_remove(char *path);
+/** A directory below TMPDIR that is gone once this process is, however it ends: a second process sees to that. */
+typedef struct bench_directory {
+    char *path; // on the heap; NULL: there is none
+    int alive;  // the guardian reads the other end, and finds its end when this process has gone
+    pid_t guardian;
+} bench_directory;
+
+REEF_MUST_CHECK reef_status bench_directory_new(bench_directory *out, reef_error *err);
+/** Remove it with everything inside. Accepts one that was not made: {0}. */
+void bench_directory_remove(bench_directory *directory);
 
 #endif

@@ -154,11 +154,11 @@ reef_status scale_measure_disk(const scale_plan *plan,
     reef_router_shape shape = plan->shape;
     shape.side = point->side;
     shape.d_model = point->d_model;
-    char *directory = NULL;
+    bench_directory directory = {0};
     reef_status status = bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
-    point->free_bytes = free_bytes(directory);
-    char *path = cli_format("%s/pool", directory), *file = cli_format("%s/data.mdb", path);
+    point->free_bytes = free_bytes(directory.path);
+    char *path = cli_format("%s/pool", directory.path), *file = cli_format("%s/data.mdb", path);
     if (point->wanted_bytes <= DISK_SHARE_MAX * point->free_bytes) {
         status = write_pool(path, &shape, point, workers, err);
         forget_file(file);
@@ -166,6 +166,6 @@ reef_status scale_measure_disk(const scale_plan *plan,
     }
     free(file);
     free(path);
-    bench_directory_remove(directory);
+    bench_directory_remove(&directory);
     return status;
 }

@@ -264,7 +264,8 @@ static reef_status examine(simulation *s, reef_error *err) {
 }
 
 reef_status bench_usage_run(const usage_plan *p, usage_findings *f, reef_error *err) {
-    char *directory = NULL, *path = NULL;
+    bench_directory directory = {0};
+    char *path = NULL;
     simulation s = {.plan = p, .found = f};
     s.totals = cli_alloc(p->experts, 16);
     s.sums = cli_alloc(p->experts, 16);
@@ -277,7 +278,7 @@ reef_status bench_usage_run(const usage_plan *p, usage_findings *f, reef_error *
     double begin = cli_clock();
     reef_status status = bench_directory_new(&directory, err);
     if (status != REEF_OK) goto cleanup;
-    path = cli_format("%s/pool", directory);
+    path = cli_format("%s/pool", directory.path);
     status = reef_store_open(
         &s.store, path, &(reef_store_options){.create = true, .write = true, .no_sync = true}, err);
     if (status == REEF_OK) status = simulate(&s, err);
@@ -286,7 +287,7 @@ reef_status bench_usage_run(const usage_plan *p, usage_findings *f, reef_error *
 
 cleanup:
     if (s.store) reef_store_close(s.store);
-    bench_directory_remove(directory);
+    bench_directory_remove(&directory);
     free(path);
     free(s.totals);
     free(s.sums);

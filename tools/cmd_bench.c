@@ -379,13 +379,13 @@ static reef_status read_options(const cli_call *cli,
 
 static reef_status measure_in_directory(
     const cli_call *cli, const reef_config *config, measurement *m, rival *r, reef_error *err) {
-    char *directory = NULL;
+    bench_directory directory = {0};
     reef_status status = bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
-    char *path = cli_format("%s/pool", directory);
+    char *path = cli_format("%s/pool", directory.path);
     status = measure(cli, path, config, m, r, err);
     free(path);
-    bench_directory_remove(directory);
+    bench_directory_remove(&directory);
     return status;
 }
 

@@ -376,7 +376,7 @@ reef_status cmd_bench_readers(cli_call *cli, reef_error *err) {
               .threads = cli->threads ? cli->threads : 1};
     findings found = {0};
     reef_config config;
-    char *directory = NULL;
+    bench_directory directory = {0};
     reef_status status = cli_number(cli, "seconds", 0.01, 3600, &p.seconds, err);
     if (status == REEF_OK)
         status = cli_integer(cli, "commit-steps", 1, 1000000, &p.commit_steps, err);
@@ -386,12 +386,12 @@ reef_status cmd_bench_readers(cli_call *cli, reef_error *err) {
     if (!cli_text(cli, "boundaries")) strcpy(config.boundaries, "given");
     status = bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
-    char *path = cli_format("%s/pool", directory);
+    char *path = cli_format("%s/pool", directory.path);
     p.path = path;
     status = reef_pool_init(path, &config, err);
     if (status == REEF_OK) status = measure(&p, &found, err);
     free(path);
-    bench_directory_remove(directory);
+    bench_directory_remove(&directory);
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, findings_json(&p, &found), err);
     print_findings(&found);

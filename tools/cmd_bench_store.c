@@ -152,13 +152,13 @@ reef_status cmd_bench_store(cli_call *cli, reef_error *err) {
     store_plan plan;
     usage_plan usage;
     findings found = {0};
-    char *directory = NULL;
+    bench_directory directory = {0};
     reef_status status = read_plan(cli, &plan, &usage, err);
     if (status == REEF_OK) status = bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
-    plan.directory = directory;
+    plan.directory = directory.path;
     status = measure(&plan, &usage, &found, err);
-    bench_directory_remove(directory);
+    bench_directory_remove(&directory);
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, findings_json(&plan, &usage, &found), err);
     print_findings(&plan, &usage, &found);

@@ -2,7 +2,7 @@
 #include "init_size.h"
 
 #include "bench.h"
-#include "commands.h"
+#include "cli.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -220,7 +220,6 @@ static reef_status train(
     double started = cli_clock();
     while (probe->steps < PROBE_STEPS_MIN || probe->seconds < PROBE_SECONDS) {
         size_t taken = 0, ran = 0;
-        if (export_is_stopped()) return reef_fail(err, REEF_BUSY, "the probe was stopped");
         reef_status status =
             reef_trainer_feed(trainer, "probe", text + at, count - at, &taken, &ran, err);
         if (status != REEF_OK) return status;
@@ -271,18 +270,16 @@ reef_status init_probe_run(const reef_config *config,
                            size_t threads,
                            init_probe *probe,
                            reef_error *err) {
-    char *directory = NULL;
+    bench_directory directory = {0};
     *probe = (init_probe){0};
     reef_config steady = *config; // the data is nobody's: no boundary is to be found in it
     snprintf(steady.boundaries, sizeof(steady.boundaries), "given");
-    export_catch_signals(); // the temporary pool does not stay behind
     reef_status status = bench_directory_new(&directory, err);
     if (status == REEF_OK) {
-        char *path = cli_format("%s/pool", directory);
+        char *path = cli_format("%s/pool", directory.path);
         status = probe_pool(path, &steady, threads, probe, err);
         free(path);
     }
-    bench_directory_remove(directory);
-    export_end_as_signalled();
+    bench_directory_remove(&directory);
     return status;
 }
