@@ -231,6 +231,11 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
     }
     if (strlen(given) < 1 || strlen(given) > PREFIX_BYTES_MAX)
         return reef_fail(err, REEF_INVALID, "--id-prefix takes 1 to %d bytes", PREFIX_BYTES_MAX);
+    char *printable = cli_printable((const uint8_t *)given, strlen(given), false);
+    bool plain = strcmp(printable, given) == 0;
+    free(printable);
+    if (!plain)
+        return reef_fail(err, REEF_INVALID, "--id-prefix takes UTF-8 without control characters");
     strcpy(in->prefix, given);
     in->feed.steady = true;
     return REEF_OK;
