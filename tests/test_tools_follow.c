@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -235,6 +236,49 @@ static void logrotate_loses_no_line(void **state) {
         }
         json_decref(all);
     }
+}
+
+// Somebody looks at what is there before reading on, and asks for the end meanwhile: the line at hand is written whole.
+static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
+    world *w = *state;
+    char *log = path_in(w->directory, "much"), *text = cli_alloc(2 * 2000 + 1, 1);
+    for (size_t i = 0; i < 2000; i++) strcat(text + 2 * i, "x\n"); // shown, more than a pipe holds
+    write_file(log, text);
+    int ends[2], status, held = -1, before;
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (dup2(ends[1], STDOUT_FILENO) < 0) _exit(126);
+        close(ends[0]);
+        execl(REEF_BINARY, "reef", "score", w->pool, "--follow", log, "--json", "--last", "all",
+              NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    do {
+        before = held;
+        nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+        assert_int_equal(ioctl(ends[0], FIONREAD, &held), 0);
+    } while (held == 0 || held != before);
+    assert_int_equal(kill(pid, SIGINT), 0);
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    FILE *in = fdopen(ends[0], "r");
+    char *shown = cli_alloc(1 << 20, 1);
+    (void)!fread(shown, 1, (1 << 20) - 1, in);
+    fclose(in);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    json_t *all = documents(shown);
+    const json_t *summary = json_array_get(all, json_array_size(all) - 1);
+    assert_int_equal(integer(summary, "lines"), json_array_size(all) - 1);
+    assert_true(json_array_size(all) < 2000); // it was full
+    json_decref(all);
+    free(shown);
+    free(text);
+    free(log);
 }
 
 // ---- scores --------------------------------------------------------------------------------------
@@ -499,6 +543,7 @@ int main(void) {
         cmocka_unit_test(a_renamed_file_is_read_to_its_end_and_then_the_new_one),
         cmocka_unit_test(a_file_that_is_cut_is_read_from_its_beginning),
         cmocka_unit_test(logrotate_loses_no_line),
+        cmocka_unit_test(a_reader_that_waits_gets_whole_lines_and_the_end),
         cmocka_unit_test(scores_are_the_models),
         cmocka_unit_test(a_new_commit_is_read),
         cmocka_unit_test(outliers_are_marked),

@@ -39,9 +39,10 @@ static void on_signal(int number) {
     ended = 1;
 }
 
-// A wait ends with the signal; nothing is started again.
+// A wait ends with the first signal; a line that is being written, to a reader that takes its time, is written to its
+// end. The second signal is the system's.
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
 }

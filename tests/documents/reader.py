@@ -3,9 +3,11 @@
 import contextlib
 import os
 import pty
+import random
 import re
 import select
 import signal
+import string
 import subprocess
 import threading
 import time
@@ -156,11 +158,12 @@ class Reader:
         return process.returncode
 
     def grow(self, name, over):
-        """Usual lines, and an unusual one."""
+        """Usual lines, and an unusual one: each time another, or the daemon that trains on them would learn it."""
+        draw = random.Random(1)
         while name and not over.wait(0.3):
             with open(os.path.join(self.folder, name), "r+") as file:
                 usual = file.readlines()[:20]
-                file.writelines([*usual, "}{}{ #*~ out of the ordinary ~*# QXZJ 0x0x0x ^^^^^^ }{}{\n"])
+                file.writelines([*usual, "".join(draw.choices(string.punctuation + string.ascii_uppercase, k=50)) + "\n"])
 
 
 def members(group, name=None):
