@@ -28,6 +28,7 @@ HOSTILE = 12
 WARM_SECONDS, WARM_SHARE_MAX = 7200, 0.5
 PARTS = 8  # of the run, at whose ends the size of the file is told
 COMMAND_SECONDS = 2
+KEEP_SECONDS = 2  # a connection that rests longer is closed; the daemon closes it after ten
 VERIFY_SECONDS, VERIFY_SECONDS_QUICK = 300, 10
 MIB = 1 << 20
 LAG_MAX = 1 << 20  # of what is pushed and logged
@@ -56,7 +57,7 @@ class Actor(threading.Thread):
             self.failure = failure
 
 
-def scorer(address, seed):
+def scorer(address, seed, pause):
     text = world.make_text(256 << 10, seed)
     connection = http.client.HTTPConnection(*address, timeout=60)
     at = 0
@@ -69,6 +70,8 @@ def scorer(address, seed):
         answer.read()
         if answer.status not in (200, 429):
             raise world.Problem(f"POST /v1/score: {answer.status}")
+        if pause > KEEP_SECONDS:
+            connection.close()
 
     return act
 
@@ -188,8 +191,8 @@ def slope(samples):
 
 def actors_of(w, pool, address, load):
     actors = [
-        Actor("score", 0.2 / load, scorer(address, 1)),
-        Actor("score", 0.5 / load, scorer(address, 2)),
+        Actor("score", 0.2 / load, scorer(address, 1, 0.2 / load)),
+        Actor("score", 0.5 / load, scorer(address, 2, 0.5 / load)),
         Actor("read", 0.3 / load, reader(address)),
         Actor("command", COMMAND_SECONDS / load, commander(pool / "reefd.sock")),
     ]
