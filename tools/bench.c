@@ -10,9 +10,11 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,55 +70,70 @@ static void remove_all(const char *path) {
     nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-// Until the other end of the pipe is closed, which the system does for a process that was killed. In a group of its own,
-// as what a terminal sends is for all of a group.
-static void guard(int read_end, const char *path) {
+// Makes the directory, so that there is none without a guardian, tells its name, and waits for the other end to be
+// closed, which the system does for a process that was killed. In a group of its own, as what a terminal sends is for
+// all of a group.
+static void guard(int other, char *path) {
     (void)setpgid(0, 0);
     (void)signal(SIGTERM, SIG_IGN); // of pkill, which takes both for the same
+    (void)signal(SIGPIPE, SIG_IGN);
+    int why = mkdtemp(path) ? 0 : errno;
+    bool told = write(other, &why, sizeof(why)) == (ssize_t)sizeof(why) &&
+                write(other, path, strlen(path)) == (ssize_t)strlen(path);
     char byte;
-    while (read(read_end, &byte, 1) < 0 && errno == EINTR) {
+    while (told && read(other, &byte, 1) < 0 && errno == EINTR) {
     }
-    remove_all(path);
+    if (why == 0) remove_all(path);
     _exit(0);
 }
 
-static reef_status start_guardian(bench_directory *directory, reef_error *err) {
-    int ends[2];
-    if (pipe(ends) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
-    (void)fcntl(ends[1], F_SETFD, FD_CLOEXEC); // a rival that is started must not keep it open
+static bool hear(int other, void *out, size_t bytes) {
+    for (size_t at = 0; at < bytes;) {
+        ssize_t got = read(other, (char *)out + at, bytes - at);
+        if (got == 0 || (got < 0 && errno != EINTR)) return false;
+        if (got > 0) at += (size_t)got;
+    }
+    return true;
+}
+
+static void await(pid_t guardian) {
+    while (waitpid(guardian, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+// `path` is a template of mkdtemp, and then the directory.
+static reef_status start_guardian(char *path, bench_directory *out, reef_error *err) {
+    int ends[2], why = 0;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        return reef_fail(err, REEF_IO, "cannot make a pair of sockets: %s", strerror(errno));
+    (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC); // a rival that is started must not keep it open
     fflush(NULL);                              // or the guardian would print what is buffered again
-    directory->guardian = fork();
-    if (directory->guardian == 0) {
-        close(ends[1]);
-        guard(ends[0], directory->path);
+    pid_t guardian = fork();
+    if (guardian == 0) {
+        close(ends[0]);
+        guard(ends[1], path);
     }
-    int why = errno;
+    if (guardian < 0) why = errno;
+    close(ends[1]);
+    bool made = guardian > 0 && hear(ends[0], &why, sizeof(why)) &&
+                hear(ends[0], path, strlen(path)) && why == 0;
+    if (made) {
+        *out = (bench_directory){.path = path, .alive = ends[0], .guardian = guardian};
+        return REEF_OK;
+    }
     close(ends[0]);
-    if (directory->guardian < 0) {
-        close(ends[1]);
-        return reef_fail(err, REEF_NO_MEMORY, "cannot start a process: %s", strerror(why));
-    }
-    directory->alive = ends[1];
-    return REEF_OK;
+    if (guardian > 0) await(guardian);
+    return reef_fail(err, REEF_IO,
+                     "cannot make %.160s: %s; set TMPDIR to a directory that can be written", path,
+                     why ? strerror(why) : "the process that would remove it has ended");
 }
 
 reef_status bench_directory_new(bench_directory *out, reef_error *err) {
     const char *parent = getenv("TMPDIR");
     *out = (bench_directory){0};
     char *path = cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
-    reef_status status = REEF_OK;
-    if (!mkdtemp(path))
-        status = reef_fail(err, REEF_IO,
-                           "cannot make %.160s: %s; set TMPDIR to a directory that can be written",
-                           path, strerror(errno));
-    if (status == REEF_OK) {
-        out->path = path;
-        status = start_guardian(out, err);
-        if (status == REEF_OK) return status;
-        remove_all(path);
-    }
-    free(path);
-    *out = (bench_directory){0};
+    reef_status status = start_guardian(path, out, err);
+    if (status != REEF_OK) free(path);
     return status;
 }
 
@@ -124,8 +141,7 @@ void bench_directory_remove(bench_directory *directory) {
     if (!directory->path) return;
     remove_all(directory->path);
     (void)kill(directory->guardian, SIGKILL);
-    while (waitpid(directory->guardian, NULL, 0) < 0 && errno == EINTR) {
-    }
+    await(directory->guardian);
     close(directory->alive);
     free(directory->path);
     *directory = (bench_directory){0};

@@ -21,7 +21,7 @@ double bench_proc_bytes(const char *path, const char *field);
 /** A directory below TMPDIR that is gone once this process is, however it ends: a second process sees to that. */
 typedef struct bench_directory {
     char *path; // on the heap; NULL: there is none
-    int alive;  // the guardian reads the other end, and finds its end when this process has gone
+    int alive;  // a socket: the guardian waits for its end, when this process has gone
     pid_t guardian;
 } bench_directory;
 
