@@ -5,8 +5,12 @@ of training than LAG_MAX: what is kept for a trainer that cannot keep up, descri
 as it should, and `tail` looks at that. Clients score, scrape and ask for histories; hostile ones come and go; commands
 commit, make and remove snapshots, pause and resume; the pool is verified now and then.
 
+With --directory, pool and log stay there, and the next soak in it goes on with them: hours may be done in parts, with a
+restart between them. The figures are of one daemon each; `seconds_before` tells how long earlier ones ran.
+
 What is measured begins when what is kept for a time only has filled: the usage of single commits, of one to two hours
-and at most 8 MiB, and the windows of the series. So it begins after two hours, or after half of a shorter run.
+and at most 8 MiB, and the windows of the series. So it begins after two hours, or after half of a shorter run; where
+earlier runs had these two hours, after half an hour, in which a new daemon maps what it needs of the pool.
 The goals for memory and file are for hours: in a short run they are shown, and say little.
 """
 
@@ -25,7 +29,7 @@ from world import ONE_GENERATION, Progress
 HELP = "8 hours of mixed load: slope of memory, descriptors, size of the file, reports of sanitizers"
 SECONDS, SECONDS_QUICK = 8 * 3600, 20
 HOSTILE = 12
-WARM_SECONDS, WARM_SHARE_MAX = 7200, 0.5
+WARM_SECONDS, WARM_AGAIN_SECONDS, WARM_SHARE_MAX = 7200, 1800, 0.5
 PARTS = 8  # of the run, at whose ends the size of the file is told
 COMMAND_SECONDS = 2
 KEEP_SECONDS = 2  # a connection that rests longer is closed; the daemon closes it after six
@@ -91,7 +95,7 @@ def reader(address):
     return act
 
 
-def commander(path):
+def commander(path, began):
     turn = 0
 
     def act():
@@ -103,9 +107,9 @@ def commander(path):
             if step == 0:
                 control.ask("commit")
             elif step == 1:
-                control.ask("snapshot", name=f"soak-{turn}")
+                control.ask("snapshot", name=f"soak-{began}-{turn}")
             elif step == 2:
-                control.ask("snapshot_remove", names=[f"soak-{turn - 1}"])
+                control.ask("snapshot_remove", names=[f"soak-{began}-{turn - 1}"])
             elif step == 3:
                 control.ask("pause")
             elif step == 4:
@@ -124,14 +128,14 @@ def commander(path):
     return act
 
 
-def pusher(w, address):
+def pusher(w, address, began):
     turn = 0
 
     def act():
         nonlocal turn
         body = world.make_text(2000, turn)
         url = f"http://{address[0]}:{address[1]}/v1/ingest/web"
-        request = urllib.request.Request(url, body, w.push_headers(f"b{turn}"))
+        request = urllib.request.Request(url, body, w.push_headers(f"{began}-{turn}"))
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 json.load(answer)
@@ -189,15 +193,15 @@ def slope(samples):
     return 3600 * sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
 
 
-def actors_of(w, pool, address, load):
+def actors_of(w, pool, address, load, began):
     actors = [
         Actor("score", 0.2 / load, scorer(address, 1, 0.2 / load)),
         Actor("score", 0.5 / load, scorer(address, 2, 0.5 / load)),
         Actor("read", 0.3 / load, reader(address)),
-        Actor("command", COMMAND_SECONDS / load, commander(pool / "reefd.sock")),
+        Actor("command", COMMAND_SECONDS / load, commander(pool / "reefd.sock", began)),
     ]
     if w.knows("push:"):
-        actors.append(Actor("push", 0.1 / load, pusher(w, address)))
+        actors.append(Actor("push", 0.1 / load, pusher(w, address, began)))
     if w.knows("follow:"):
         actors.append(Actor("log", 0.1 / load, logger(w.directory / "app.log")))
     return actors
@@ -210,14 +214,22 @@ def load_share(text):
     return share
 
 
+def read_ledger(path):
+    """Seconds of earlier runs in this directory."""
+    return [float(line) for line in path.read_text().split()] if path.exists() else []
+
+
 def add_arguments(parser):
     parser.add_argument(
         "--load", type=load_share, default=1, metavar="SHARE", help="how often all is done: 0.2 waits 5 times as long (1)"
     )
+    parser.add_argument("--directory", metavar="DIR", help="pool and log stay here; another soak goes on with them")
 
 
 def start(w, given, threads):
-    pool = w.make_pool(given.model or world.TINY + ONE_GENERATION)
+    pool = w.directory / "pool"
+    if not (pool / "data.mdb").exists():
+        w.make_pool(given.model or world.TINY + ONE_GENERATION)
     words = ["--http", "0", "--quiet", "--threads", threads, "--commit-seconds", 2, "--source", "-"]
     if w.knows("push:"):
         words += ["--source", "push:web"]
@@ -234,14 +246,16 @@ def run(w, given):
     seconds = given.seconds or (SECONDS_QUICK if given.quick else SECONDS)
     verify_seconds = (VERIFY_SECONDS_QUICK if given.quick else VERIFY_SECONDS) / given.load
     threads = given.threads or max(1, (os.cpu_count() or 2) - 1)
+    ledger = w.directory / "seconds"
+    before = read_ledger(ledger)
     pool, daemon, feeder = start(w, given, threads)
     address = daemon.address()
     connections = daemon.connections()
-    actors = actors_of(w, pool, address, given.load)
+    actors = actors_of(w, pool, address, given.load, int(time.time()))
     storm = hostile.Process(address, daemon.path, HOSTILE, seconds)
     for actor in actors:
         actor.start()
-    warm = min(WARM_SECONDS, WARM_SHARE_MAX * seconds)
+    warm = min(max(WARM_SECONDS - sum(before), WARM_AGAIN_SECONDS), WARM_SHARE_MAX * seconds)
     rss, private, file_bytes, file_bytes_parts, files, lag_bytes_max = [], [], [], [], [], 0
     progress, began, verified = Progress("soak", seconds, "s"), time.monotonic(), 0
     while (now := time.monotonic() - began) < seconds:
@@ -279,9 +293,11 @@ def run(w, given):
     feeder.close()
     daemon.stop()
     w.tool("verify", pool)
+    ledger.write_text("".join(f"{part:.0f}\n" for part in before + [seconds]))
     said = daemon.messages.read_text(errors="replace")
     document = {
         "seconds": seconds,
+        "seconds_before": sum(before),
         "warm_seconds": warm,
         "load": given.load,
         "threads": threads,

@@ -128,12 +128,14 @@ def find_program(name, room, given):
 
 
 class World:
-    """A directory of our own and the programs under test. Everything that was started ends with it."""
+    """A directory and the programs under test. What was started ends with it, and the directory unless it was given."""
 
     def __init__(self, given):
         self.reefd = find_program("reefd", "daemon", given.reefd)
         self.reef = find_program("reef", "tools", given.reef)
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="reef-campaign-"))
+        self.keeps = bool(getattr(given, "directory", None))
+        self.directory = pathlib.Path(given.directory if self.keeps else tempfile.mkdtemp(prefix="reef-campaign-"))
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.daemons = []
         self.token = secrets.token_hex(16)  # who sends it may push
         self.token_file = self.directory / "token"
@@ -147,7 +149,8 @@ class World:
     def __exit__(self, *why):
         for daemon in self.daemons:
             daemon.kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if not self.keeps:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def say(self, *words):
         command = [self.reefd, *map(str, words)]
