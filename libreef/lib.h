@@ -15,8 +15,10 @@
 #include "reef/reef.h"
 
 #include <pthread.h>
+#include <sys/types.h>
 
 struct reef_pool {
+    pid_t pid;            // of the process that opened it
     pthread_mutex_t lock; // of one call at a time
     reef_store *store;
     reef_trainer *trainer; // NULL where it was opened for reading
@@ -26,8 +28,11 @@ struct reef_pool {
     reef_config config;
 };
 
-/** The calls on a pool take turns, and BLAS is theirs while they compute. */
-void reef_lib_enter(reef_pool *pool);
+/**
+ * The calls on a pool take turns, and BLAS is theirs while they compute. INVALID, and nothing to leave, in a process that
+ * was forked of the one that opened it.
+ */
+REEF_MUST_CHECK reef_status reef_lib_enter(reef_pool *pool, reef_error *err);
 void reef_lib_leave(reef_pool *pool);
 
 /**

@@ -88,8 +88,9 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
 
 reef_status reef_pool_read_info(reef_pool *pool, reef_pool_info *out, reef_error *err) {
     reef_pool_info info;
-    reef_lib_enter(pool);
-    reef_status status = fill_info(pool, &info, err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = fill_info(pool, &info, err);
     reef_lib_leave(pool);
     return status == REEF_OK ? reef_lib_give(out, &info, sizeof info, "reef_pool_info", err)
                              : status;
@@ -100,8 +101,9 @@ reef_status reef_pool_read_generation(reef_pool *pool,
                                       reef_generation_info *out,
                                       reef_error *err) {
     reef_generation found = {0};
-    reef_lib_enter(pool);
-    reef_status status = find_generation(pool, generation, &found, err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = find_generation(pool, generation, &found, err);
     reef_lib_leave(pool);
     if (status != REEF_OK) return status;
     const reef_generation_info info = {
@@ -141,8 +143,9 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
                                     reef_error *err) {
     search s = {.index = index};
     reef_txn *txn = NULL;
-    reef_lib_enter(pool);
-    reef_status status = begin(pool, &txn, err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = begin(pool, &txn, err);
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &s, err);
     reef_txn_abort(txn);
     reef_lib_leave(pool);
@@ -249,8 +252,9 @@ static reef_status give_usage(reef_pool *pool,
                               size_t count,
                               reef_error *err) {
     reef_usage *usage = NULL;
-    reef_lib_enter(pool);
-    reef_status status = check_usage(pool, generation, layer, count, err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = check_usage(pool, generation, layer, count, err);
     if (status == REEF_OK) status = read_usage(pool, generation, layer, count, range, &usage, err);
     reef_lib_leave(pool);
     for (size_t n = 0; status == REEF_OK && n < count; n++) {

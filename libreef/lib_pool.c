@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // The numbers are part of the ABI: programs that were built long ago compare with them.
 _Static_assert(REEF_OK == 0 && REEF_INVALID == 1 && REEF_NOT_FOUND == 2 && REEF_CORRUPT == 3 &&
@@ -124,9 +125,21 @@ reef_status reef_pool_create_model(const char *path, const char *const *settings
 
 // ---- open and close ------------------------------------------------------------------------------
 
-void reef_lib_enter(reef_pool *pool) {
+// A child of fork() has a copy of the handle, but not its threads; and LMDB is only for the process that opened it.
+static bool is_inherited(const reef_pool *pool) {
+    return pool->pid != getpid();
+}
+
+reef_status reef_lib_enter(reef_pool *pool, reef_error *err) {
+    if (is_inherited(pool))
+        return reef_fail(
+            err, REEF_INVALID,
+            "pool %.120s was opened by process %ld, of which this one was forked: open "
+            "it here as well",
+            reef_store_path(pool->store), (long)pool->pid);
     pthread_mutex_lock(&pool->lock);
     reef_gemm_claim();
+    return REEF_OK;
 }
 
 void reef_lib_leave(reef_pool *pool) {
@@ -169,6 +182,7 @@ reef_status reef_pool_open(reef_pool **out,
     reef_pool *pool = calloc(1, sizeof *pool);
     if (pool == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool");
     pthread_mutex_init(&pool->lock, NULL);
+    pool->pid = getpid();
     pool->model_options =
         (reef_model_options){.threads = own.threads, .memory_bytes = own.memory_bytes};
     reef_gemm_claim();
@@ -184,7 +198,7 @@ reef_status reef_pool_open(reef_pool **out,
 }
 
 void reef_pool_close(reef_pool *pool) {
-    if (pool == NULL) return;
+    if (pool == NULL || is_inherited(pool)) return; // what a child has of it ends with the child
     reef_trainer_close(pool->trainer);
     reef_model_close(pool->model);
     if (pool->store != NULL) reef_store_close(pool->store);
@@ -203,8 +217,9 @@ reef_status reef_lib_check_writer(const reef_pool *pool, const char *what, reef_
 
 reef_status reef_pool_commit(reef_pool *pool, uint64_t *commit, reef_error *err) {
     reef_commit done = {0};
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_check_writer(pool, "commit", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "commit", err);
     if (status == REEF_OK) status = reef_trainer_commit(pool->trainer, &done, err);
     if (status == REEF_OK && commit != NULL) *commit = done.number;
     reef_lib_leave(pool);
@@ -212,8 +227,9 @@ reef_status reef_pool_commit(reef_pool *pool, uint64_t *commit, reef_error *err)
 }
 
 reef_status reef_pool_seal(reef_pool *pool, uint32_t side, reef_error *err) {
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_check_writer(pool, "seal", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "seal", err);
     bool layer = reef_config_is_layer(&pool->config);
     if (status == REEF_OK && side > 0 && !layer)
         status =
@@ -230,16 +246,18 @@ reef_status reef_pool_seal(reef_pool *pool, uint32_t side, reef_error *err) {
 }
 
 reef_status reef_pool_grow(reef_pool *pool, uint32_t side, reef_error *err) {
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_check_writer(pool, "grow", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "grow", err);
     if (status == REEF_OK) status = reef_trainer_grow(pool->trainer, side, err);
     reef_lib_leave(pool);
     return status;
 }
 
 reef_status reef_pool_snapshot(reef_pool *pool, const char *name, reef_error *err) {
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_check_writer(pool, "make a snapshot", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "make a snapshot", err);
     if (status == REEF_OK) status = reef_trainer_snapshot(pool->trainer, name, NULL, err);
     reef_lib_leave(pool);
     return status;
@@ -251,8 +269,9 @@ reef_status reef_pool_remove_snapshot(reef_pool *pool, const char *name, reef_er
         return reef_fail(err, REEF_NOT_FOUND, "no snapshot has the name %.100s: it is too long",
                          name);
     strcpy(names[0], name);
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_check_writer(pool, "remove a snapshot", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "remove a snapshot", err);
     if (status == REEF_OK) status = reef_trainer_snapshots_remove(pool->trainer, names, 1, err);
     reef_lib_leave(pool);
     return status;
@@ -275,7 +294,8 @@ reef_status reef_pool_freeze(reef_pool *pool,
                                 .last = last,
                                 .usage_quantile = own.usage_above,
                                 .thaw = own.thaw != 0};
-    reef_lib_enter(pool);
+    status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
     status = reef_lib_check_writer(pool, own.thaw ? "thaw experts" : "freeze experts", err);
     if (status == REEF_OK) status = reef_trainer_freeze(pool->trainer, &freeze, &count, err);
     reef_lib_leave(pool);

@@ -5,8 +5,9 @@
 
 reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err) {
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_check_writer(pool, "train", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "train", err);
     if (status == REEF_OK && reef_config_is_vector(&pool->config))
         status = reef_fail(err, REEF_INVALID,
                            "cannot train pool %.120s on bytes: its model is of labelled vectors; "
@@ -22,8 +23,9 @@ reef_status reef_pool_cursor(reef_pool *pool,
                              const char *source,
                              uint64_t *bytes,
                              reef_error *err) {
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_check_writer(pool, "read a cursor", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "read a cursor", err);
     if (status == REEF_OK)
         *bytes = reef_lib_position(pool, reef_trainer_cursor(pool->trainer, source));
     reef_lib_leave(pool);
@@ -38,8 +40,9 @@ static double loss_of(const reef_pool *pool, const reef_trainer_status *now, dou
 
 reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, reef_error *err) {
     reef_trainer_status now = {0};
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_check_writer(pool, "read the state of training", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "read the state of training", err);
     if (status == REEF_OK) reef_trainer_status_read(pool->trainer, &now);
     reef_lib_leave(pool);
     if (status != REEF_OK) return status;
@@ -86,8 +89,9 @@ reef_status reef_pool_evaluate(reef_pool *pool,
                                reef_evaluation *out,
                                reef_error *err) {
     reef_score score = {0};
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_catch_up(pool, err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK)
         status = reef_model_score(pool->model, bytes, count, bits, &score, NULL, NULL, err);
     reef_lib_rest(pool);
@@ -114,7 +118,8 @@ reef_status reef_pool_generate(reef_pool *pool,
                          (double)own.temperature, (double)own.top_p);
     const reef_sampling sampling = {
         .seed = own.seed, .temperature = own.temperature, .top_p = own.top_p};
-    reef_lib_enter(pool);
+    status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
     status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK)
         status = reef_model_generate(pool->model, prompt, prompt_bytes, count, &sampling, out, err);

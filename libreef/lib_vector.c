@@ -75,8 +75,9 @@ reef_status reef_pool_learn(reef_pool *pool,
                             const float *vectors,
                             const int32_t *labels,
                             reef_error *err) {
-    reef_lib_enter(pool);
-    reef_status status = reef_lib_check_writer(pool, "learn examples", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = reef_lib_check_writer(pool, "learn examples", err);
     if (status == REEF_OK) status = check_kind(pool, "learn examples", err);
     if (status == REEF_OK) status = check_examples(rows, pool->config.inputs, vectors, labels, err);
     if (status == REEF_OK) status = feed(pool, source, rows, vectors, labels, err);
@@ -90,8 +91,9 @@ reef_status reef_pool_classes(
     reef_pool *pool, int32_t *labels, size_t room, size_t *count, reef_error *err) {
     int32_t all[REEF_CLASS_COUNT_MAX];
     *count = 0;
-    reef_lib_enter(pool);
-    reef_status status = check_kind(pool, "tell classes", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = check_kind(pool, "tell classes", err);
     if (status == REEF_OK) status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK) {
         *count = reef_model_class_count(pool->model);
@@ -111,8 +113,9 @@ reef_status reef_pool_predict(reef_pool *pool,
                               size_t classes,
                               uint32_t *generations,
                               reef_error *err) {
-    reef_lib_enter(pool);
-    reef_status status = check_kind(pool, "predict classes", err);
+    reef_status status = reef_lib_enter(pool, err);
+    if (status != REEF_OK) return status;
+    status = check_kind(pool, "predict classes", err);
     if (status == REEF_OK) status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK && scores != NULL && classes != reef_model_class_count(pool->model))
         status = reef_fail(err, REEF_INVALID,

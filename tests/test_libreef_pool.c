@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -411,6 +413,49 @@ static void mistakes_are_told(void **state) {
     reef_pool_close(pool);
 }
 
+// In a child of fork(): 0, or the step that went another way.
+static int use_inherited(reef_pool *writer, const char *path, const char *text, double expected) {
+    reef_error err;
+    reef_evaluation out = {.size = sizeof out};
+    const reef_pool_options reading = {.size = sizeof reading, .threads = 1};
+    reef_pool *own;
+    (void)alarm(60); // where it waits for threads that it does not have
+    if (reef_pool_evaluate(writer, text, 500, NULL, &out, &err) != REEF_INVALID) return 1;
+    if (!strstr(err.message, path) || !strstr(err.message, "forked")) return 2;
+    if (reef_pool_commit(writer, NULL, &err) != REEF_INVALID) return 3;
+    reef_pool_close(writer);
+    if (reef_pool_open(&own, path, &reading, &err) != REEF_OK) return 4;
+    if (reef_pool_evaluate(own, text, 500, NULL, &out, &err) != REEF_OK) return 5;
+    if (memcmp(&out.bits_per_byte, &expected, sizeof expected) != 0) return 6;
+    reef_pool_close(own);
+    return 0;
+}
+
+static void a_forked_child_opens_the_pool_itself(void **state) {
+    WITHIN(*state, path);
+    char text[TEXT_BYTES];
+    reef_error err;
+    make_text(text, "the reef grows over what it was. ");
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 2);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    double loss = loss_of(pool, text, NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(use_inherited(pool, path, text, loss));
+    int ended;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_true(WIFEXITED(ended));
+    assert_int_equal(WEXITSTATUS(ended), 0);
+    // The parent has its pool, and the lock of the writer, as before.
+    reef_pool *second;
+    const reef_pool_options writing = {.size = sizeof writing, .write = 1};
+    assert_int_equal(reef_pool_open(&second, path, &writing, &err), REEF_BUSY);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    reef_pool_close(pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_learns_its_text_and_keeps_it, make_directory,
@@ -430,6 +475,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_text_goes_on_as_it_was_learned, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(structs_may_be_older_or_newer, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_forked_child_opens_the_pool_itself, make_directory,
                                         remove_directory),
         cmocka_unit_test(statuses_have_their_numbers_and_words),
         cmocka_unit_test_setup_teardown(mistakes_are_told, make_directory, remove_directory),

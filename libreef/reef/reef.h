@@ -12,6 +12,9 @@
  *
  * Threads: any number of pools at once, and one call at a time on each pool (further ones wait). Results do not
  * depend on how many threads compute them.
+ *
+ * Processes: a pool is of the process that opened it. To a child of fork() every call on it says INVALID, and closing it
+ * does nothing; the child opens it itself, and so do the workers of a data loader.
  */
 #ifndef REEF_H
 #define REEF_H

@@ -133,6 +133,28 @@ def test_mistakes_with_models_are_told(tmp_path):
     assert issubclass(reef.PoolMemoryError, MemoryError) and issubclass(reef.PoolOSError, OSError)
 
 
+FORKED = """
+import os, sys, reef
+pool = reef.open(sys.argv[1], write=True, threads=2)
+if os.fork() == 0:
+    try:
+        pool.commit()
+    except reef.InvalidError as error:
+        assert "forked" in str(error), error
+        with reef.open(sys.argv[1]) as own:
+            print(own.info.commit)
+    sys.exit(0)  # as any program ends: the copy of the pool is closed too
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_a_forked_child_opens_the_pool_itself(tmp_path):
+    reef.create(tmp_path / "pool", **SMALL).close()
+    done = subprocess.run([sys.executable, "-c", FORKED, str(tmp_path / "pool")], capture_output=True, text=True,
+                          timeout=60, check=True)
+    assert done.stdout.split() == ["1", "0"], done.stderr
+
+
 # ---- models of labelled vectors ------------------------------------------------------------------
 
 
