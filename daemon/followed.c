@@ -202,7 +202,9 @@ static bool give(reef_followed *set, reef_part *part, uint8_t *at, size_t room, 
     if (got < 0) reef_followed_failed(set, part, errno);
     if (got != (ssize_t)wanted) return false;
     // Read before it was looked at: when it still begins as it did, these bytes were its own.
-    if (!part->packed && !reef_part_head_holds(part)) return false;
+    int code = part->packed ? 0 : reef_part_check_head(part);
+    if (code && code != ENODATA) reef_followed_failed(set, part, code);
+    if (code) return false;
     part->offset += wanted;
     part->ended = false;
     *count = wanted;

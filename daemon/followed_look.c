@@ -70,11 +70,13 @@ static reef_look check_known(reef_followed *set, reef_part *part, const reef_sig
     if (!changed) return REEF_LOOK_DONE;
     int code = reef_part_open(part, dirfd(set->open));
     if (code == ENOENT || code == ESTALE) return REEF_LOOK_AGAIN;
-    if (code) {
-        reef_followed_denied(set, sight->name, code);
-        part->looked = false; // look again once it can be read
-    } else if (is_cut(part) || !reef_part_head_holds(part)) {
+    if (!code) code = is_cut(part) ? ENODATA : reef_part_check_head(part);
+    if (code == ENODATA) {
         lose(set, part);
+    } else if (code) {
+        reef_followed_denied(set, sight->name, code);
+        if (part->packed) reef_part_shut(part); // its stream keeps the error
+        part->looked = false;                   // look again once it can be read
     } else {
         if (part->packed && !part->looked && !part->old && !reef_part_measure(part))
             say_broken(set, part);
@@ -147,11 +149,13 @@ static bool find_bytes(reef_followed *set, reef_part *part, reef_listing *list) 
             if (reef_name_is_packed(list->items[i].name) != (packed == 1)) continue;
             if (!may_have(set, part, list, i)) continue;
             reef_part file;
-            if (reef_followed_open_unknown(set, &file, &list->items[i]) && has_bytes(&file, part)) {
+            int code = reef_followed_open_unknown(set, &file, &list->items[i]);
+            if (!code && has_bytes(&file, part)) {
                 move_into(set, part, &file);
                 list->taken[i] = true;
                 return true;
             }
+            if (code == EIO) part->missed_ms = set->now_ms; // it may be this one
             reef_part_release(&file);
         }
     return false;

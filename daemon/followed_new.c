@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool reef_followed_open_unknown(reef_followed *set, reef_part *part, const reef_sight *sight) {
+int reef_followed_open_unknown(reef_followed *set, reef_part *part, const reef_sight *sight) {
+    uint8_t head[REEF_HEAD_BYTES_MAX];
     reef_part_init(part);
     part->sight = *sight;
     part->packed = reef_name_is_packed(sight->name);
@@ -13,13 +14,18 @@ bool reef_followed_open_unknown(reef_followed *set, reef_part *part, const reef_
     part->still_ms = set->now_ms;
     part->size = sight->size;
     int code = reef_part_open(part, dirfd(set->open));
+    if (!code && pread(part->fd, head, sizeof(head), 0) < 0) {
+        code = errno;
+        reef_part_shut(part); // whose bytes it has cannot be seen
+    }
     if (code && code != ENOENT && code != ESTALE) reef_followed_denied(set, sight->name, code);
-    return code == 0;
+    return code;
 }
 
 bool reef_part_has_head_of(reef_part *file, const reef_part *part) {
     uint64_t hash = 0;
-    return part->head_bytes && reef_part_hash(file, part->head_bytes, &hash) && hash == part->head;
+    return part->head_bytes && reef_part_hash(file, part->head_bytes, &hash) == 0 &&
+           hash == part->head;
 }
 
 static reef_suspect *suspect(reef_followed *set, const reef_sight *sight) {
@@ -53,26 +59,29 @@ static bool has_twin(const reef_followed *set, reef_part *file) {
     return found;
 }
 
-// All that is in the file is in the other one too, as far as first and last bytes tell.
-static bool is_in(reef_followed *set, reef_part *file, reef_part *other) {
+typedef enum verdict { NEW, COPY, LATER, NEVER } verdict;
+
+// COPY when all that is in the file is in the other one too, as far as first and last bytes tell.
+static verdict compare(reef_followed *set, reef_part *file, reef_part *other) {
     uint8_t a[REEF_HEAD_BYTES_MAX], b[REEF_HEAD_BYTES_MAX];
     size_t count = file->size < sizeof(a) ? file->size : sizeof(a);
     uint64_t from = file->size - count;
-    if (file->size > other->size || !reef_part_has_head_of(file, other)) return false;
-    if (other->fd < 0 && reef_part_open(other, dirfd(set->open))) return other->old;
-    return reef_part_read(file, a, count, from) == (ssize_t)count &&
-           reef_part_read(other, b, count, from) == (ssize_t)count && memcmp(a, b, count) == 0;
+    if (file->size > other->size || !reef_part_has_head_of(file, other)) return NEW;
+    if (other->fd < 0 && reef_part_open(other, dirfd(set->open))) return other->old ? COPY : NEW;
+    ssize_t got = reef_part_read(file, a, count, from);
+    ssize_t got_other = reef_part_read(other, b, count, from);
+    if ((got < 0 && !file->packed) || (got_other < 0 && !other->packed)) return LATER;
+    bool same = got == (ssize_t)count && got_other == got && memcmp(a, b, count) == 0;
+    return same ? COPY : NEW;
 }
 
 // Rotation by copying, or packing whose original stays: nothing in it is new. In a folder a copy is a file.
-static bool is_copy(reef_followed *set, reef_part *file) {
-    bool found = false;
-    for (size_t i = 0; !found && !set->folder_kind && i < set->count; i++)
-        found = is_in(set, file, &set->parts[i]);
+static verdict compare_all(reef_followed *set, reef_part *file) {
+    verdict found = NEW;
+    for (size_t i = 0; found == NEW && !set->folder_kind && i < set->count; i++)
+        found = compare(set, file, &set->parts[i]);
     return found;
 }
-
-typedef enum verdict { NEW, COPY, LATER, NEVER } verdict;
 
 // A file waits while it may be the work of a copier or packer.
 static verdict judge(reef_followed *set, reef_part *file) {
@@ -95,7 +104,7 @@ static verdict judge(reef_followed *set, reef_part *file) {
                           file->sight.name, set->folder);
         return NEVER;
     }
-    return is_copy(set, file) ? COPY : NEW;
+    return compare_all(set, file);
 }
 
 static bool has_room(reef_followed *set, size_t found) {
@@ -114,7 +123,7 @@ static bool add_live(reef_followed *set, reef_listing *list) {
     reef_part file;
     size_t at = list->live;
     if (at == SIZE_MAX || list->taken[at] || !has_room(set, 0)) return true;
-    if (!reef_followed_open_unknown(set, &file, &list->items[at])) return true;
+    if (reef_followed_open_unknown(set, &file, &list->items[at])) return true;
     list->taken[at] = true;
     reef_followed_grow_head(set, &file, file.size);
     if (reef_followed_insert(set, set->count, &file)) return true;
@@ -146,7 +155,7 @@ reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list) {
     for (size_t i = 0; i < unknown && has_room(set, count); i++) {
         reef_sight sight = found[i].sight;
         reef_part *file = &found[count];
-        verdict what = reef_followed_open_unknown(set, file, &sight) ? judge(set, file) : LATER;
+        verdict what = reef_followed_open_unknown(set, file, &sight) ? LATER : judge(set, file);
         if (what == COPY) {
             file->offset = file->upto = file->size;
             file->old = true;

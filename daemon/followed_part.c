@@ -112,11 +112,21 @@ bool reef_part_measure(reef_part *part) {
     return whole;
 }
 
-bool reef_part_hash(reef_part *part, uint32_t count, uint64_t *hash) {
+// What does not unpack is another file; what cannot be read may be the same.
+static int zip_error(reef_part *part) {
+    int code = Z_OK, error = errno;
+    (void)gzerror(part->zip, &code);
+    return code == Z_ERRNO && error ? error : ENODATA;
+}
+
+int reef_part_hash(reef_part *part, uint32_t count, uint64_t *hash) {
     uint8_t head[REEF_HEAD_BYTES_MAX];
-    if (reef_part_read(part, head, count, 0) != (ssize_t)count) return false;
+    errno = 0;
+    ssize_t got = reef_part_read(part, head, count, 0);
+    if (got < 0) return part->packed ? zip_error(part) : errno;
+    if (got != (ssize_t)count) return ENODATA;
     *hash = XXH3_64bits(head, count);
-    return true;
+    return 0;
 }
 
 // Both hashes are of one read: between two the file could be cut, and the longer one be that of a new file.
@@ -129,10 +139,11 @@ bool reef_part_head_grow(reef_part *part, uint32_t count) {
     return true;
 }
 
-bool reef_part_head_holds(reef_part *part) {
+int reef_part_check_head(reef_part *part) {
     uint64_t hash = 0;
-    if (!part->head_bytes) return true;
-    return reef_part_hash(part, part->head_bytes, &hash) && hash == part->head;
+    if (!part->head_bytes) return 0;
+    int code = reef_part_hash(part, part->head_bytes, &hash);
+    return !code && hash != part->head ? ENODATA : code;
 }
 
 static int64_t after_last_newline(const uint8_t *block, size_t count) {

@@ -57,12 +57,12 @@ void reef_part_shut(reef_part *part);
 ssize_t reef_part_read(reef_part *part, uint8_t *at, size_t room, uint64_t from);
 /** A packed file's size and last byte, by unpacking all of it. False when it is cut, broken or too large. */
 bool reef_part_measure(reef_part *part);
-/** XXH3 of the first `count` bytes; false when it has fewer. */
-bool reef_part_hash(reef_part *part, uint32_t count, uint64_t *hash);
+/** XXH3 of the first `count` bytes. 0, ENODATA when it has fewer, or the errno of a read. */
+int reef_part_hash(reef_part *part, uint32_t count, uint64_t *hash);
 /** Make the fingerprint `count` bytes long. False when the file does not begin with what it covered so far. */
 bool reef_part_head_grow(reef_part *part, uint32_t count);
-/** Whether its first bytes are still those of the fingerprint. */
-bool reef_part_head_holds(reef_part *part);
+/** 0 when its first bytes are still those of the fingerprint, ENODATA when not, or the errno of a read. */
+int reef_part_check_head(reef_part *part);
 /** One past the last newline in [from, to), or `from` when there is none; -1 when it cannot be read. */
 int64_t reef_part_line_end(reef_part *part, uint64_t from, uint64_t to);
 

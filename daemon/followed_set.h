@@ -92,8 +92,8 @@ void reef_followed_failed(reef_followed *set, const reef_part *part, int code);
 
 // ---- followed_new.c ------------------------------------------------------------------------------
 
-/** Open the unknown file as a part of its own. False when it is none that can be read to its end. */
-bool reef_followed_open_unknown(reef_followed *set, reef_part *part, const reef_sight *sight);
+/** Open the unknown file as a part of its own. 0, or the errno for which it or its first bytes cannot be read. */
+int reef_followed_open_unknown(reef_followed *set, reef_part *part, const reef_sight *sight);
 /** Whether the file begins with the bytes that the part is known by. */
 bool reef_part_has_head_of(reef_part *file, const reef_part *part);
 /** Add what is new to the table. */

@@ -33,7 +33,9 @@ ssize_t pread(int fd, void *bytes, size_t count, off_t from) {
         errno = EIO;
         return -1;
     }
-    return lseek(fd, from, SEEK_SET) < 0 ? -1 : read(fd, bytes, count);
+    off_t before = lseek(fd, 0, SEEK_CUR); // which a read of its own moves on
+    ssize_t got = lseek(fd, from, SEEK_SET) < 0 ? -1 : read(fd, bytes, count);
+    return lseek(fd, before, SEEK_SET) < 0 ? -1 : got;
 }
 
 typedef struct text {
@@ -397,6 +399,51 @@ static void a_disk_that_fails_is_told_once(void **state) {
     pause_ms(REEF_LOOK_MS + 50);
     assert_int_equal(pull(w), 0);
     assert_string_equal(w->words, "source_denied source_back ");
+    assert_same_from_anywhere(w, false, w->path);
+}
+
+// Whether the file is still the one it was cannot be seen then: it is not taken for another, which would be read anew.
+static void a_beginning_that_cannot_be_read_is_no_new_file(void **state) {
+    world *w = *state;
+    write_lines(w, "app.log", 1000);
+    follow(w);
+    pull_all(w);
+    for (int restarted = 0; restarted < 2; restarted++) {
+        size_t given = w->given.count;
+        write_lines(w, "app.log", 100);
+        bad_offset = 0;
+        if (restarted) open_at(w, w->path, false, given);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(pull(w), 0);
+            pause_ms(REEF_LOOK_MS + 50);
+        }
+        assert_string_equal(w->words, "source_denied ");
+        bad_offset = -1;
+        pull_all(w);
+        pause_ms(REEF_LOOK_MS + 50);
+        assert_int_equal(pull(w), 0);
+        assert_string_equal(w->words, "source_denied source_back ");
+        w->words[0] = 0;
+    }
+    assert_same_from_anywhere(w, false, w->path);
+}
+
+// A log that is rotated while its disk fails: the file that has its bytes by then is no new one.
+static void a_copy_that_cannot_be_read_is_no_new_file(void **state) {
+    world *w = *state;
+    write_lines(w, "app.log", 1000);
+    follow(w);
+    pull_all(w);
+    command("cp '%s' '%s.1'", w->path, w->path);
+    assert_int_equal(truncate(w->path, 0), 0);
+    bad_offset = 0;
+    for (int i = 0; i < 2 * REEF_SETTLE_MS / REEF_LOOK_MS; i++) {
+        assert_int_equal(pull(w), 0);
+        pause_ms(REEF_LOOK_MS);
+    }
+    bad_offset = -1;
+    write_lines(w, "app.log", 100);
+    pull_all(w);
     assert_same_from_anywhere(w, false, w->path);
 }
 
@@ -863,6 +910,8 @@ int main(void) {
         TEST(a_file_missed_for_a_moment_is_not_gone),
         TEST(permission_may_be_lost_and_regained),
         TEST(a_disk_that_fails_is_told_once),
+        TEST(a_beginning_that_cannot_be_read_is_no_new_file),
+        TEST(a_copy_that_cannot_be_read_is_no_new_file),
         TEST(a_renamed_file_is_read_to_its_end_before_the_new_one),
         TEST(a_last_line_without_end_gets_one_when_its_file_is_left),
         TEST(many_rotations_at_once_are_read_in_their_order),
