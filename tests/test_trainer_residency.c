@@ -269,6 +269,45 @@ static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
     end_run(&r);
 }
 
+static reef_status write_nothing(void *context, reef_txn *txn, reef_error *err) {
+    (void)context;
+    (void)txn;
+    (void)err;
+    return REEF_OK;
+}
+
+// So it is with all that is committed: told as a failure it would be done again.
+static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
+    (void)state;
+    reef_error err;
+    run r;
+    size_t taken;
+    reef_commit first, second;
+    reef_snapshot snapshot;
+    char name[1][REEF_NAME_BYTES_MAX + 1] = {"kept"};
+    reef_usage_compaction compaction;
+    make_run(&r, "f32", 1);
+    feed(&r, 3, 1, 'a');
+    seal(&r);
+    must(reef_trainer_commit(r.trainer, &first, &err), &err);
+    reef_generation *sealed = &r.trainer->net.gens[0]->info;
+    sealed->generation = 99; // which the pool does not have
+    must(reef_trainer_commit(r.trainer, &second, &err), &err);
+    assert_int_equal(second.number, first.number + 1);
+    must(reef_trainer_write(r.trainer, write_nothing, NULL, &err), &err);
+    must(reef_trainer_compact(r.trainer, &compaction, &err), &err);
+    must(reef_trainer_snapshot(r.trainer, "kept", &snapshot, &err), &err);
+    must(reef_trainer_snapshots_remove(r.trainer, name, 1, &err), &err);
+    must_fail(reef_trainer_feed(r.trainer, "text", (const uint8_t *)"on\n", 3, &taken, NULL, &err),
+              REEF_NOT_FOUND, &err, "generation 99");
+    must_fail(reef_trainer_seal(r.trainer, NULL, NULL, &err), REEF_NOT_FOUND, &err,
+              "generation 99");
+    sealed->generation = 0;
+    feed(&r, 3, 1, 'b');
+    seal(&r);
+    end_run(&r);
+}
+
 // What does not fit half of the memory is not copied: 2 layers of 2,304 rows of 64 bf16.
 static void what_fits_is_copied(void **state) {
     (void)state;
@@ -391,6 +430,7 @@ int main(void) {
         cmocka_unit_test(evaluation_in_place_gives_the_bits_of_a_copy),
         cmocka_unit_test(a_model_at_rest_holds_no_read),
         cmocka_unit_test(rows_out_of_reach_are_no_failure_of_the_journal),
+        cmocka_unit_test(rows_out_of_reach_are_no_failure_of_a_commit),
         cmocka_unit_test(what_fits_is_copied),
         cmocka_unit_test(a_layer_on_disk_computes_what_its_rows_in_memory_do),
         cmocka_unit_test(memory_is_read_as_people_write_it),

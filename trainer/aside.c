@@ -34,7 +34,7 @@ reef_status reef_trainer_write(reef_trainer *trainer,
                                void *context,
                                reef_error *err) {
     reef_residency_let_go(&trainer->residency);
-    // After a failure the rows are looked for again before the next batch.
     reef_status status = write_and_commit(trainer, writer, context, err);
-    return status == REEF_OK ? reef_trainer_hold(trainer, err) : status;
+    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+    return status;
 }

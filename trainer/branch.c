@@ -265,8 +265,8 @@ static reef_status replace_open(reef_trainer *trainer,
     if (copied != REEF_OK && status == REEF_OK)
         status = reef_fail(err, copied, "no memory for the gates of %zu generations",
                            trainer->net.gen_count);
-    reef_status held = reef_trainer_hold(trainer, status == REEF_OK ? err : NULL);
-    return status == REEF_OK ? held : status;
+    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+    return status;
 }
 
 static bool is_unstored(const reef_trainer *trainer) {

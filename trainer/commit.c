@@ -105,8 +105,9 @@ reef_status reef_trainer_commit_with(reef_trainer *trainer,
                                      reef_error *err) {
     reef_residency_let_go(&trainer->residency);
     reef_status status = write_commit(trainer, NULL, NULL, snapshot_name, snapshot, out, err);
-    // After a failure the rows are looked for again before the next batch.
-    return status == REEF_OK ? reef_trainer_hold_anew(trainer, err) : status;
+    // What was committed is, whatever becomes of the rows: who needs them next looks for them again, and says so.
+    if (status == REEF_OK) (void)!reef_trainer_hold_anew(trainer, NULL);
+    return status;
 }
 
 reef_status reef_trainer_commit_after(reef_trainer *trainer,

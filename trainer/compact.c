@@ -13,7 +13,7 @@ reef_status reef_trainer_compact(reef_trainer *trainer,
     reef_status status = reef_store_compact_due(trainer->store, now, &due, err);
     if (status != REEF_OK || !due) return status;
     reef_residency_let_go(&trainer->residency);
-    // After a failure the rows are looked for again before the next batch.
     status = reef_store_compact(trainer->store, now, out, &trainer->last_commit, err);
-    return status == REEF_OK ? reef_trainer_hold(trainer, err) : status;
+    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+    return status;
 }

@@ -437,6 +437,7 @@ static reef_status carry_out(consolidation *c, reef_error *err) {
     };
     reef_status status =
         reef_trainer_commit(c->trainer, NULL, err); // so that nothing depends on when
+    if (status == REEF_OK) status = reef_trainer_hold(c->trainer, err);
     if (status != REEF_OK) return status;
     reef_gen *open = reef_open_generation(c->trainer);
     reef_gen_exchange(open, &c->trainer->net.config); // the teacher is the model as it is evaluated

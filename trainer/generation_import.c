@@ -368,7 +368,7 @@ static reef_status join(importing *i, reef_error *err) {
     status = commit_joined(i, old, err);
     if (status == REEF_OK) trainer->boundary_at = trainer->stream_bytes;
     reef_status copied = reef_firing_copy(&trainer->ahead, &trainer->firing, NULL);
-    if (status == REEF_OK) status = reef_trainer_hold(trainer, err);
+    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
     return copied == REEF_OK ? status : copied;
 }
 

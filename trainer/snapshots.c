@@ -41,7 +41,5 @@ reef_status reef_trainer_snapshots_remove(reef_trainer *trainer,
     // Told only now, as of a snapshot that was made.
     for (size_t i = 0; status == REEF_OK && i < count; i++)
         status = reef_state_event(trainer, err, "snapshot_remove", "\"name\": \"%s\"", names[i]);
-    reef_status held = reef_trainer_hold(trainer, status == REEF_OK ? err : NULL);
-    if (status == REEF_OK) status = held;
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }
