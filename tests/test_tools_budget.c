@@ -166,6 +166,12 @@ static void held_out_text_is_measured_at_the_end(void **state) {
     double bits = bits_of(pool, w->code);
     assert_true(fabs(real(code, "bits_per_byte") * 299 - bits) < 1e-9);
     json_decref(document);
+    char *odd = cli_format("\xff=%s", w->code); // JSON has no such name
+    document = reef_json("train", pool, w->english, "--flops", "1", "--eval", odd, NULL);
+    code = json_object_get(json_object_get(document, "eval"), "\\xff");
+    assert_true(fabs(real(code, "bits_per_byte") * 299 - bits) < 1e-9);
+    json_decref(document);
+    free(odd);
     free(pool);
     free(eval);
 }

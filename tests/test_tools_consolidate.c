@@ -216,6 +216,39 @@ static void with_a_yes_it_is_done_and_other_commands_know(void **state) {
     program_release(&p);
 }
 
+// What was measured as of a generation that is no more can be compared with nothing, and has no place in a picture.
+static void a_report_knows_what_was_given_up(void **state) {
+    const world *w = *state;
+    program p;
+    char *out = cli_format("%s/report", w->directory), *domain = cli_format("one=%s", w->text);
+    reef(&p, "consolidate", w->pool, "--generations", "1-2", "--steps", "5", "--yes", NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    reef(&p, "report", w->pool, "--out", out, "--domain", domain, "--sealed-bits", "one@0=1.5",
+         "--json", NULL);
+    json_t *report = parse(&p);
+    assert_true(json_number_value(json_object_get(report, "asof_forgetting_bits")) > 0);
+    json_decref(report);
+    char *path = cli_format("%s/report.svg", out);
+    cli_file picture = {0};
+    reef_error err = {0};
+    check(cli_file_read(&picture, path, &err), &err);
+    char *svg = cli_format("%.*s", (int)picture.count, (const char *)picture.bytes);
+    assert_null(strstr(svg, "nan<"));
+    assert_null(strstr(svg, "#000000"));
+    assert_non_null(strstr(svg, ">-<"));
+    reef(&p, "report", w->pool, "--out", out, "--domain", domain, "--sealed-bits", "one@0=1.5",
+         "--sealed-bits", "one@1=1.5", NULL);
+    assert_int_equal(p.code, 66);
+    assert_non_null(strstr(p.err, "generation 1, which was consolidated into generation 2"));
+    program_release(&p);
+    cli_file_release(&picture);
+    free(svg);
+    free(path);
+    free(domain);
+    free(out);
+}
+
 static void refused(const world *w, const char *range, int code, const char *words) {
     program p;
     reef(&p, "consolidate", w->pool, "--generations", range, "--yes", NULL);
@@ -290,6 +323,7 @@ int main(void) {
         TEST(a_plan_changes_no_byte),
         TEST(it_wants_a_yes),
         TEST(with_a_yes_it_is_done_and_other_commands_know),
+        TEST(a_report_knows_what_was_given_up),
         TEST(mistakes_are_named),
         TEST(a_snapshot_is_in_the_way),
         TEST(a_writer_is_in_the_way),

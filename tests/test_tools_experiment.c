@@ -417,6 +417,11 @@ static void quick_takes_the_place_of_other_settings(void **state) {
     assert_true(real(document, "flops") == 8); // two rates of four systems
     json_decref(document);
     assert_int_equal(access(work, F_OK), -1); // nothing was made for that
+    char *odd = path_in(p->directory, "\xff");
+    document = reef_json("experiment", "isoflop", config, "--work", odd, "--quick", "--plan", NULL);
+    assert_non_null(strstr(word(document, "work"), "/\\xff"));
+    json_decref(document);
+    free(odd);
     document = reef_json("experiment", "isoflop", config, "--work", work, "--quick", NULL);
     size_t i;
     json_t *cell;
@@ -449,6 +454,8 @@ static void mistakes_are_told_with_their_line(void **state) {
         {"layers = 1\n", ":1: there is no section []"},
         {"[quick]\nnothing = 1\n", ":2: [quick] knows no 'nothing'"},
         {"[datasets]\na = x\na = y\n", ":3: a is given twice"},
+        {"[system p\xf6]\nmiddle = p\n", ":2: the name 'system p\\xf6' is no UTF-8"},
+        {"[datasets]\na = x\n\xf6 = y\n", ":3: the name '\\xf6' is no UTF-8"},
         {"[experiment]\ntrain\n", ":2: neither [SECTION] nor KEY = VALUE"},
         {MODEL SIZES SYSTEMS, ": there is no train in [experiment]"},
         {EXPERIMENT MODEL SYSTEMS, ": there is no section [size NAME]"},

@@ -115,8 +115,13 @@ static void sorting_goes_by_what_was_asked_for(void **state) {
         json_decref(back);
     }
     json_t *list = reef_json("experts", w->pool, "--sort", "id", "--top", "0", NULL);
-    for (size_t i = 0; i < rows(list); i++) assert_int_equal(integer(row(list, i), "pool_id"), i);
+    json_t *back = reef_json("experts", w->pool, "--sort", "id", "--top", "0", "--reverse", NULL);
+    for (size_t i = 0, last = rows(list) - 1; i <= last; i++) {
+        assert_int_equal(integer(row(list, i), "pool_id"), i);
+        assert_int_equal(integer(row(back, i), "pool_id"), last - i);
+    }
     json_decref(list);
+    json_decref(back);
 }
 
 enum { D = 16 }; // of TINY_OPTIONS

@@ -132,6 +132,48 @@ static void growth_ends_at_the_experts_that_there_are(void **state) {
     free(svg);
 }
 
+static char *read_text(const char *path) {
+    cli_file file;
+    assert_int_equal(cli_file_read(&file, path, NULL), REEF_OK);
+    char *text = cli_format("%.*s", (int)file.count, (const char *)file.bytes);
+    cli_file_release(&file);
+    return text;
+}
+
+// The blocks of one are dense, and of the other the stream has rows.
+static void growth_is_drawn_of_a_pool_without_experts_and_of_a_layer(void **state) {
+    world *w = *state;
+    char *dense = path_in(w->directory, "dense"), *layer = path_in(w->directory, "layer"),
+         *file = path_in(w->directory, "none.svg");
+    program p;
+    json_decref(reef_json("init", dense, TINY_OPTIONS, "--ffw", "d", NULL));
+    json_t *plot = reef_json("plot", "growth", dense, "--svg", file, NULL);
+    const json_t *steps = json_object_get(plot, "steps");
+    assert_int_equal(json_array_size(steps), 1);
+    assert_int_equal(integer(json_array_get(steps, 0), "experts"), 0);
+    char *svg = read_text(file);
+    assert_non_null(strstr(svg, ">1</text>")); // the axis ends here
+    assert_null(strstr(svg, "nan"));
+    reef(&p, "plot", "growth", dense, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "generation 0 opens"));
+    assert_null(strchr(p.out, '#'));
+    program_release(&p);
+    json_decref(reef_json("init", layer, "--model", "layer", "--d-model", "8", "--side", "4",
+                          "--topk", "2", NULL));
+    reef(&p, "plot", "growth", layer, NULL);
+    assert_non_null(strstr(p.out, "the stream stands at 0 rows"));
+    program_release(&p);
+    reef(&p, "generations", layer, NULL);
+    assert_non_null(strstr(p.out, "opened at row  sealed at row"));
+    program_release(&p);
+    json_decref(plot);
+    free(svg);
+    free(dense);
+    free(layer);
+    free(file);
+}
+
 static void curves_of_usage_rise_to_all_of_it(void **state) {
     world *w = *state;
     json_t *plot = reef_json("plot", "usage", w->pool, NULL),
@@ -164,6 +206,7 @@ int main(void) {
         cmocka_unit_test(the_view_fits_its_window_and_obeys_no_name),
         cmocka_unit_test(a_sparkline_spans_its_values),
         cmocka_unit_test(growth_ends_at_the_experts_that_there_are),
+        cmocka_unit_test(growth_is_drawn_of_a_pool_without_experts_and_of_a_layer),
         cmocka_unit_test(curves_of_usage_rise_to_all_of_it),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);

@@ -167,7 +167,7 @@ void chart_loss_svg(FILE *out, const loss_chart *chart, chart_box box) {
 // Where a number lies between the lowest and the highest of the table. Logarithmic: a text that an old
 // state has never seen may cost ten times the rest, and would leave no colours for them.
 static double cell_share(double bits, double low, double high) {
-    return low > 0 && high > low ? log(bits / low) / log(high / low) : 0;
+    return !isnan(bits) && low > 0 && high > low ? log(bits / low) / log(high / low) : 0;
 }
 
 // From pale to deep blue.
@@ -179,9 +179,9 @@ static void cell_colour(double share, char out[8]) {
 }
 
 static void draw_cell(FILE *out, chart_box cell, double bits, double share, bool own) {
-    char colour[8], text[CLI_WORD_BYTES];
+    char colour[8], text[CLI_WORD_BYTES] = "-"; // as of a generation that was consolidated
     cell_colour(share, colour);
-    snprintf(text, sizeof(text), "%.3f", bits);
+    if (!isnan(bits)) snprintf(text, sizeof(text), "%.3f", bits);
     double inset = own ? 3 : 1;
     svg_rect(out, cell.x + inset, cell.y + inset, cell.width - 2 * inset, cell.height - 2 * inset,
              colour, own ? FOUND_COLOUR : NULL);

@@ -217,8 +217,8 @@ static reef_status answer_plan(run *r, reef_error *err) {
     }
     if (r->cli->json)
         return cli_answer(r->cli,
-                          json_pack("{s:s, s:o, s:o}", "work", r->work.directory, "wanted", wanted,
-                                    "flops", cli_real(flops)),
+                          json_pack("{s:o, s:o, s:o}", "work", cli_path(r->work.directory),
+                                    "wanted", wanted, "flops", cli_real(flops)),
                           err);
     printf("%zu models are wanted now, for %.3g FLOPs; what they say may want more\n",
            json_array_size(wanted), flops);

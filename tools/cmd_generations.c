@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 const cli_manual generations_manual = {
     .about = "Used is the share of experts that were ever chosen; unevenness is the distance of "
@@ -59,13 +60,14 @@ static reef_status collect(cli_pool *pool, cli_table *table, json_t *array, reef
 }
 
 reef_status generations_list(cli_pool *pool, cli_table **table, json_t **array, reef_error *err) {
-    static const char *const HEADING[] = {"generation",     "side",   "experts",
-                                          "rows",           "state",  "opened at byte",
-                                          "sealed at byte", "used %", "unevenness"};
-    static const char *const VECTOR_HEADING[] = {
-        "generation", "side", "experts", "rows", "state", "opened at example", "sealed at example"};
-    *table = reef_config_is_vector(&pool->config) ? cli_table_new(">>><<>>", VECTOR_HEADING)
-                                                  : cli_table_new(">>><<>>>>", HEADING);
+    bool vectors = reef_config_is_vector(&pool->config);
+    const char *unit = cli_stream_unit(&pool->config);
+    char *opened = cli_format("opened at %s", unit), *sealed = cli_format("sealed at %s", unit);
+    const char *const heading[] = {"generation", "side", "experts", "rows",      "state",
+                                   opened,       sealed, "used %",  "unevenness"};
+    *table = cli_table_new(vectors ? ">>><<>>" : ">>><<>>>>", heading);
+    free(opened);
+    free(sealed);
     *array = json_array();
     reef_status status = collect(pool, *table, *array, err);
     if (status == REEF_OK) return REEF_OK;

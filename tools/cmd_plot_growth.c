@@ -47,7 +47,7 @@ typedef struct growth {
     growth_step *steps;
     size_t count;
     uint64_t stream_bytes; // where the stream stands
-    bool vectors;
+    const char *unit;      // byte, or what else the stream is counted in
     size_t record_bytes;
 } growth;
 
@@ -91,7 +91,7 @@ static void collect(growth *g, const cli_pool *pool, const json_t *events) {
     for (uint32_t i = 0; i < pool->generation_count; i++) {
         const reef_generation *one = &pool->generations[i];
         uint64_t experts = cli_generation_experts(pool, one);
-        if (experts == 0) continue; // consolidated
+        if (reef_generation_is_empty(one)) continue; // consolidated
         uint64_t grown = add_grown(g, pool, events, one);
         g->steps[g->count++] =
             (growth_step){one->opened_at, experts > grown ? experts - grown : 0, i, .grew = false};
@@ -99,8 +99,9 @@ static void collect(growth *g, const cli_pool *pool, const json_t *events) {
     qsort(g->steps, g->count, sizeof(*g->steps), by_position);
     for (size_t i = 1; i < g->count; i++) g->steps[i].experts += g->steps[i - 1].experts;
     g->stream_bytes = pool->commit.stream_bytes;
-    g->vectors = reef_config_is_vector(&pool->config);
-    g->record_bytes = g->vectors ? reef_vector_record_bytes(&pool->config) : 1;
+    g->unit = cli_stream_unit(&pool->config);
+    g->record_bytes =
+        reef_config_is_vector(&pool->config) ? reef_vector_record_bytes(&pool->config) : 1;
 }
 
 static reef_status read_growth(cli_pool *pool, growth *g, reef_error *err) {
@@ -116,8 +117,17 @@ static reef_status read_growth(cli_pool *pool, growth *g, reef_error *err) {
 
 // ---- showing -------------------------------------------------------------------------------------
 
+static bool is_bytes(const growth *g) {
+    return strcmp(g->unit, "byte") == 0;
+}
+
 static const char *position(const growth *g, uint64_t bytes, char words[CLI_WORD_BYTES]) {
-    return g->vectors ? cli_count(bytes / g->record_bytes, words) : cli_bytes(bytes, words);
+    return is_bytes(g) ? cli_bytes(bytes, words) : cli_count(bytes / g->record_bytes, words);
+}
+
+// Of a pool without experts, all of whose blocks are dense, the axis is that of one.
+static double most_experts(const growth *g) {
+    return fmax((double)g->steps[g->count - 1].experts, 1);
 }
 
 static json_t *growth_json(const growth *g) {
@@ -132,9 +142,9 @@ static json_t *growth_json(const growth *g) {
 }
 
 static void print_growth(const growth *g) {
-    const char *const heading[] = {g->vectors ? "example" : "stream", "experts", "", "what"};
+    const char *const heading[] = {is_bytes(g) ? "stream" : g->unit, "experts", "", "what"};
     cli_table *table = cli_table_new(">><<", heading);
-    double most = (double)g->steps[g->count - 1].experts;
+    double most = most_experts(g);
     for (size_t i = 0; i < g->count; i++) {
         const growth_step *one = &g->steps[i];
         char words[CLI_WORD_BYTES], bar[BAR_COLUMNS + 1] = "";
@@ -149,8 +159,11 @@ static void print_growth(const growth *g) {
     cli_table_print(table, stdout);
     cli_table_free(table);
     char words[CLI_WORD_BYTES];
-    printf("the stream stands at %s%s\n", position(g, g->stream_bytes, words),
-           g->vectors ? " examples" : "");
+    (void)position(g, g->stream_bytes, words);
+    if (is_bytes(g))
+        printf("the stream stands at %s\n", words);
+    else
+        printf("the stream stands at %s %ss\n", words, g->unit);
 }
 
 typedef struct axes {
@@ -169,7 +182,7 @@ static double page_y(const axes *a, double experts) {
 static axes fit(const growth *g) {
     double bytes = fmax((double)g->stream_bytes / (double)g->record_bytes, 1);
     double unit = bytes >= 1e6 ? 1e6 : bytes >= 1e3 ? 1e3 : 1;
-    double most = fmax((double)g->steps[g->count - 1].experts, 1), tick = chart_tick(most, 5);
+    double most = most_experts(g), tick = chart_tick(most, 5);
     return (axes){.x_max = bytes / unit, .y_max = tick * ceil(most / tick), .x_unit = unit};
 }
 
@@ -191,7 +204,7 @@ static void draw_axes(FILE *out, const growth *g, const axes *a) {
     const char *thousands = a->x_unit >= 1e6   ? "millions of "
                             : a->x_unit >= 1e3 ? "thousands of "
                                                : "";
-    snprintf(label, sizeof(label), "stream (%s%s)", thousands, g->vectors ? "examples" : "bytes");
+    snprintf(label, sizeof(label), "stream (%s%ss)", thousands, g->unit);
     svg_text(out, LEFT + WIDTH / 2, TOP + HEIGHT + 48, 15, "middle", SVG_INK, label);
     svg_text_upwards(out, 18, TOP + HEIGHT / 2, 15, "experts");
 }

@@ -218,6 +218,16 @@ static const char *named(const char *section, const char *word) {
     return *name ? name : NULL;
 }
 
+// Names are told as JSON, which has nothing but UTF-8: better now than when a model has been trained.
+static reef_status check_name(const reading *r, const char *name, unsigned line, reef_error *err) {
+    json_t *text = json_string(name);
+    if (text == NULL)
+        return reef_fail(err, REEF_INVALID, "%.120s:%u: the name '%.64s' is no UTF-8", r->e->path,
+                         line, name);
+    json_decref(text);
+    return REEF_OK;
+}
+
 static reef_status on_key(void *context,
                           const char *section,
                           const char *key,
@@ -227,6 +237,9 @@ static reef_status on_key(void *context,
     const reading *r = context;
     experiment *e = r->e;
     const char *name;
+    reef_status status = check_name(r, section, line, err);
+    if (status == REEF_OK) status = check_name(r, key, line, err);
+    if (status != REEF_OK) return status;
     bool is_quick = strcmp(section, "quick") == 0;
     if (is_quick && !r->quick) {
         bool known = find_key(key) || find_field(key);

@@ -56,6 +56,11 @@ static int compare(const void *left, const void *right) {
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
+// Where places alone decide, there is no key to turn around.
+static int compare_backwards(const void *left, const void *right) {
+    return compare(right, left);
+}
+
 // ---- one layer of one generation -----------------------------------------------------------------
 
 typedef struct layer_data {
@@ -173,7 +178,8 @@ static void add_layer(const experts_request *asked, const layer_data *data, expe
         if (fits(&row, asked->state)) rows[count++] = row;
     }
     out->total += count - out->count;
-    qsort(rows, count, sizeof(*rows), compare);
+    bool backwards = asked->reverse && asked->sort == EXPERTS_SORT_ID;
+    qsort(rows, count, sizeof(*rows), backwards ? compare_backwards : compare);
     free(out->rows);
     out->rows = rows;
     out->count = asked->top > 0 && asked->top < count ? asked->top : count;

@@ -226,10 +226,13 @@ static reef_status measure(
         eval_score score;
         cli_progress silent = {0};
         status = eval_file_measure(model, &set->domains[j].file, &silent, &score, err);
-        json_object_set_new(*out, set->domains[j].name,
+        const char *given = set->domains[j].name;
+        char *name = cli_printable((const uint8_t *)given, strlen(given), false);
+        json_object_set_new(*out, name,
                             json_pack("{s:o, s:o}", cli_bits_name(&pool->config),
                                       cli_real(score.value), cli_perplexity_name(&pool->config),
                                       cli_real(exp2(score.value))));
+        free(name);
         free(score.fire_share);
     }
     reef_model_close(model);
