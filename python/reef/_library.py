@@ -122,8 +122,8 @@ _PLAIN = {
 
 
 def _load():
-    tried = []
-    for name in (os.environ.get("REEF_LIBRARY"), "libreef.so.0", ctypes.util.find_library("reef")):
+    tried, named = [], os.environ.get("REEF_LIBRARY")
+    for name in (named,) if named else ("libreef.so.0", ctypes.util.find_library("reef")):
         if not name:
             continue
         try:

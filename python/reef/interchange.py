@@ -5,8 +5,10 @@ what there is of batch norm or its folded query_bias, and usage_count and usage_
 whole models, which `reef export model` writes and `reef init --from` takes, are those of docs/FORMAT.md.
 """
 
+import errno
 import json
 import os
+import shutil
 
 import numpy as np
 
@@ -28,7 +30,9 @@ def write_arrays(path, arrays, metadata=None):
     """Arrays by name, and metadata, which is text by name, to ``path``: a file in the safetensors format where it ends
     in .safetensors, else a new directory with one .npy file for each array, and metadata.json.
 
-    Arrays that ``metadata["bf16"]`` names, as ``read_arrays`` left it, become BF16 again in a file of safetensors.
+    Arrays that ``metadata["bf16"]`` names, as ``read_arrays`` left it, become BF16 again in a file of safetensors. What
+    is written is there as a whole or not at all, and a file that it replaces stays until then; until then it is called
+    ``path`` with .part behind it.
     """
     path, texts = os.fspath(path), {name: str(value) for name, value in (metadata or {}).items()}
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
@@ -74,10 +78,18 @@ def _write_safetensors(path, arrays, metadata):
         at += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for array in parts:
-            file.write(array.tobytes())
+    path = os.path.realpath(path)  # a link stays one
+    beside = path + ".part"
+    try:
+        with open(beside, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for array in parts:
+                file.write(array.tobytes())
+        os.replace(beside, path)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
 
 
 def _names_of_halves(text):
@@ -132,11 +144,20 @@ def _write_directory(path, arrays, metadata):
     for name in arrays:
         if not name or name.startswith(".") or "/" in name or "\0" in name:
             raise InvalidError(f"'{name}' cannot be the name of a file in {path}; a .safetensors file takes any name")
-    os.mkdir(path)
-    for name, array in arrays.items():
-        np.save(os.path.join(path, name + ".npy"), array)
-    with open(os.path.join(path, _METADATA), "w", encoding="utf-8") as file:
-        json.dump(metadata, file, indent=1)
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    beside = path.rstrip("/") + ".part"
+    shutil.rmtree(beside, ignore_errors=True)  # of one that was killed
+    os.mkdir(beside)
+    try:
+        for name, array in arrays.items():
+            np.save(os.path.join(beside, name + ".npy"), array)
+        with open(os.path.join(beside, _METADATA), "w", encoding="utf-8") as file:
+            json.dump(metadata, file, indent=1)
+        os.rename(beside, path)
+    except BaseException:
+        shutil.rmtree(beside)
+        raise
 
 
 def _read_directory(path):
@@ -288,13 +309,18 @@ def import_peer(path, state, *, topk, heads, score="softmax", activation=None, q
                          expert="glu" if gate is not None else activation, batch_norm=False, **options)
     place = np.empty(side * side, np.int64)
     place[expert_ids(side).ravel()] = np.arange(side * side)  # of each id, where PyTorch has it
-    for name, values in (("w_down", down), ("w_up", up), ("w_gate", gate)):
-        if values is not None:
-            layer.write(name, values[place])
-    layer.write("w_query", query)
-    layer.write("sub_keys_a", keys[0])
-    layer.write("sub_keys_b", keys[1])
-    layer.commit()
+    try:
+        for name, values in (("w_down", down), ("w_up", up), ("w_gate", gate)):
+            if values is not None:
+                layer.write(name, values[place])
+        layer.write("w_query", query)
+        layer.write("sub_keys_a", keys[0])
+        layer.write("sub_keys_b", keys[1])
+        layer.commit()
+    except BaseException:  # a pool of what was drawn by chance is not what was asked for
+        layer.close()
+        shutil.rmtree(path)
+        raise
     return layer
 
 

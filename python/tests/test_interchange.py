@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 
 import numpy as np
@@ -44,6 +45,31 @@ def test_a_layer_goes_out_and_comes_back(tmp_path, name, sealed):
         interchange.restore(other, arrays)
         # A norm that was folded is a product more.
         assert np.abs(other.forward(x) - y).max() <= (1e-5 if sealed else 0)
+
+
+@pytest.mark.parametrize("name", ["layer.safetensors", "arrays"])
+def test_what_cannot_be_written_as_a_whole_is_not_there_and_harms_nothing(tmp_path, name):
+    path, large = tmp_path / name, {"a": np.zeros(9), "b": np.zeros(40000)}
+    before = b""
+    if path.suffix:
+        interchange.write_arrays(path, {"a": np.ones(9)})
+        before = path.read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100000, limit[1]))  # as on a disk that is full
+    try:
+        with pytest.raises(OSError):
+            interchange.write_arrays(path, large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ([name] if before else [])
+    if before:
+        assert path.read_bytes() == before
+    else:  # nor does what a writer left that was killed
+        (tmp_path / "arrays.part").mkdir()
+        (tmp_path / "arrays.part" / "c.npy").write_bytes(b"c")
+    interchange.write_arrays(path, large)
+    assert sorted(interchange.read_arrays(path)[0]) == ["a", "b"]
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
 def test_safetensors_are_what_the_format_says(tmp_path):
@@ -205,7 +231,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
 # ---- of PyTorch ----------------------------------------------------------------------------------
 
 
-def test_an_unknown_order_of_queries_is_refused(tmp_path):
+def test_an_unknown_order_of_queries_and_other_shapes_are_refused(tmp_path):
     width, side, d_model = 4, 3, 6
     draw = np.random.default_rng(1)
     state = {"w_down": draw.standard_normal((side * side, d_model)), "w_up": draw.standard_normal((side * side, d_model)),
@@ -213,6 +239,10 @@ def test_an_unknown_order_of_queries_is_refused(tmp_path):
     for wrong in "half,heads", "heads", "":
         with pytest.raises(reef.InvalidError, match=f'query_order is "{wrong}"'):
             interchange.import_peer(tmp_path / "pool", state, topk=2, heads=2, query_order=wrong)
+    with pytest.raises(reef.InvalidError, match="sub_keys_b has shape"):  # and what does not fit leaves no pool behind
+        keys = {"sub_keys_a": np.zeros((side, width)), "sub_keys_b": np.zeros((side, width + 1))}
+        other = {**{name: value for name, value in state.items() if name != "keys"}, **keys}
+        interchange.import_peer(tmp_path / "pool", other, topk=2, heads=2)
     assert not (tmp_path / "pool").exists()
     w_query = []
     for number, order in enumerate(("half, head", "head,half", None)):

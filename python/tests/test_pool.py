@@ -3,6 +3,7 @@
 import datetime
 import gc
 import io
+import os
 import subprocess
 import sys
 
@@ -131,6 +132,15 @@ def test_mistakes_with_models_are_told(tmp_path):
     with pytest.raises(reef.InvalidError, match="closed"):
         pool.commit()
     assert issubclass(reef.PoolMemoryError, MemoryError) and issubclass(reef.PoolOSError, OSError)
+
+
+def test_a_library_that_is_named_is_the_one_or_none(tmp_path):
+    (tmp_path / "libreef.so.0").symlink_to(os.path.realpath(os.environ["REEF_LIBRARY"]))
+    for name in ("", str(tmp_path / "other.so")):
+        done = subprocess.run([sys.executable, "-c", "import reef"], capture_output=True, text=True, check=False,
+                              env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "REEF_LIBRARY": name})
+        assert (done.returncode == 0) == (name == ""), done.stderr
+    assert "libreef was not found" in done.stderr and "other.so" in done.stderr
 
 
 FORKED = """
