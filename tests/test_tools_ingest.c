@@ -182,6 +182,8 @@ static void what_cannot_be_sent_is_said(void **state) {
     ingest_fails(run, "a\n", (const char *const[]){"--skip=3", NULL, NULL, NULL}, 64, "to skip");
     ingest_fails(run, "a\n", (const char *const[]){"--id-prefix=a\xff", NULL, NULL, NULL}, 64,
                  "UTF-8");
+    ingest_fails(run, "a\n", (const char *const[]){"--source=a\xff", NULL, NULL, NULL}, 64,
+                 "--source takes UTF-8");
     char *line = malloc(700001);
     assert_non_null(line);
     memset(line, 'x', 700000);

@@ -315,6 +315,21 @@ static void the_state_before_is_restored_by_the_plans_command(void **state) {
     free(pool);
 }
 
+// Names may hold any bytes, and JSON may not.
+static void a_plans_command_can_be_had_for_a_pool_of_any_name(void **state) {
+    world *w = *state;
+    char *pool = pool_new(w, "odd '%\xff\n\\"), *restored = cli_format("%s.restored", pool);
+    const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1};
+    damage(pool, &key);
+    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
+    run_command(only_repair(found));
+    expect_sound(restored);
+    assert_int_equal(json_array_size(json_object_get(found, "whole")), 1);
+    json_decref(found);
+    free(restored);
+    free(pool);
+}
+
 static void a_snapshot_that_is_damaged_is_let_go_by_the_plans_command(void **state) {
     world *w = *state;
     char *pool = pool_new(w, "plan-copy");
@@ -360,6 +375,7 @@ int main(void) {
         cmocka_unit_test(status_tells_the_last_scrub),
         cmocka_unit_test(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right),
         cmocka_unit_test(the_state_before_is_restored_by_the_plans_command),
+        cmocka_unit_test(a_plans_command_can_be_had_for_a_pool_of_any_name),
         cmocka_unit_test(a_snapshot_that_is_damaged_is_let_go_by_the_plans_command),
         cmocka_unit_test(what_is_kept_nowhere_has_no_command),
     };

@@ -223,18 +223,24 @@ static reef_status send_all(ingestion *in, reef_error *err) {
 
 // ---- the command ---------------------------------------------------------------------------------
 
+static bool is_plain(const char *text) {
+    char *printable = cli_printable((const uint8_t *)text, strlen(text), false);
+    bool plain = strcmp(printable, text) == 0;
+    free(printable);
+    return plain;
+}
+
 static reef_status choose_prefix(ingestion *in, reef_error *err) {
     const char *given = cli_text(in->cli, "id-prefix");
+    if (in->source && !is_plain(in->source))
+        return reef_fail(err, REEF_INVALID, "--source takes UTF-8 without control characters");
     if (!given) {
         snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", cli_now_ms(), (long)getpid());
         return REEF_OK;
     }
     if (strlen(given) < 1 || strlen(given) > PREFIX_BYTES_MAX)
         return reef_fail(err, REEF_INVALID, "--id-prefix takes 1 to %d bytes", PREFIX_BYTES_MAX);
-    char *printable = cli_printable((const uint8_t *)given, strlen(given), false);
-    bool plain = strcmp(printable, given) == 0;
-    free(printable);
-    if (!plain)
+    if (!is_plain(given))
         return reef_fail(err, REEF_INVALID, "--id-prefix takes UTF-8 without control characters");
     strcpy(in->prefix, given);
     in->feed.steady = true;

@@ -188,10 +188,33 @@ static char *remedy_text(const reef_repair *r) {
 
 // ---- commands ------------------------------------------------------------------------------------
 
+static const char PLAIN[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-";
+
+static bool is_printable(const char *text) {
+    char *printable = cli_printable((const uint8_t *)text, strlen(text), false);
+    bool same = strcmp(printable, text) == 0;
+    free(printable);
+    return same;
+}
+
+// What neither JSON nor a terminal takes as it is, in a form that any shell reads back.
+static char *printed(const char *text) {
+    static const char BEGIN[] = "\"$(printf '", END[] = "')\"";
+    char *out = cli_alloc(4 * strlen(text) + sizeof(BEGIN) + sizeof(END), 1);
+    char *at = stpcpy(out, BEGIN);
+    for (const char *c = text; *c; c++) {
+        if (strchr(PLAIN, *c) && (c > text || *c != '-'))
+            *at++ = *c;
+        else
+            at += sprintf(at, "\\%03o", (unsigned)(uint8_t)*c);
+    }
+    strcpy(at, END);
+    return out;
+}
+
 // As a shell reads it back.
 static char *quoted(const char *text) {
-    static const char PLAIN[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-";
+    if (!is_printable(text)) return printed(text);
     if (text[0] && strspn(text, PLAIN) == strlen(text)) return cli_format("%s", text);
     char *out = cli_alloc(4 * strlen(text) + 3, 1), *at = out;
     *at++ = '\'';
