@@ -192,14 +192,12 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
     }
 }
 
-// What a person needs to go on.
+// What a person needs to go on: beside it the command stays as it was, --id-prefix too.
 static reef_status cut_off(const ingestion *in, const reef_error *reason, reef_error *err) {
     return reef_fail(err, reason->status,
-                     "%.150s; acknowledged up to byte %" PRIu64 ", to go on: --skip %" PRIu64
-                     "%s%.60s",
-                     reason->message, in->feed.offset, in->feed.offset,
-                     cli_text(in->cli, "id-prefix") ? " --id-prefix " : "",
-                     cli_text(in->cli, "id-prefix") ? in->prefix : "");
+                     "%.150s; acknowledged up to byte %" PRIu64
+                     ", to go on: the same with --skip %" PRIu64,
+                     reason->message, in->feed.offset, in->feed.offset);
 }
 
 static reef_status send_all(ingestion *in, reef_error *err) {

@@ -78,6 +78,7 @@ class Stream:
     def __init__(self, name, kind):
         self.name, self.kind = name, kind
         self.domains = []
+        self.files = []  # all that it is read from
         self.returns = None  # path of a held-out part of an old domain
         self.limits = {}  # bytes of train, held and returned texts
         self.model = {}
@@ -229,6 +230,8 @@ class Config:
             stream.domains.append(Domain(name, *(self.file(section, name, file) for file in files)))
         if "returns" in keys:
             stream.returns = self.file(section, "returns", keys["returns"])
+        stream.files = [path for domain in stream.domains for path in (domain.train, domain.held)]
+        stream.files += [stream.returns] if stream.returns else []
         if not stream.domains:
             raise self.wrong(section, None, f"[{section}] names no domain: name = training file, held-out file")
 
@@ -241,6 +244,7 @@ class Config:
             if len(files) != 2:
                 raise self.wrong(section, key, f"{key} must be IMAGES, LABELS, two IDX files")
             pairs[key] = [self.file(section, key, file) for file in files]
+            stream.files += pairs[key]
         limits = {
             key: self.checked(section, f"{key}_examples", number) if f"{key}_examples" in keys else None
             for key in ("train", "test")

@@ -3,6 +3,7 @@
 Made once below the output directory, always the same from the same files. Vector specs pass through.
 """
 
+import hashlib
 import os
 import random
 
@@ -46,7 +47,19 @@ def records(content):
 
 class Files:
     def __init__(self, directory):
-        self.directory = directory
+        self.directory, self.hashes = directory, {}
+
+    def content(self, stream):
+        """A hash of all that the stream is read from: a file may be replaced by one of the same name and size."""
+        if stream.name not in self.hashes:
+            whole = hashlib.sha256()
+            for path in stream.files:
+                with open(path, "rb") as file:
+                    while piece := file.read(1 << 20):
+                        whole.update(piece)
+                whole.update(str(os.path.getsize(path)).encode())
+            self.hashes[stream.name] = whole.hexdigest()[:16]
+        return self.hashes[stream.name]
 
     def slice(self, path, limit):
         if not limit or os.path.getsize(path) <= limit:
@@ -83,4 +96,10 @@ class Files:
             random.Random(seed).shuffle(pieces)
             return b"".join(pieces)
 
-        return write_once(self.directory / f"{stream.name}.mixed-{seed}.{states}.txt", mix)
+        path = self.directory / f"{stream.name}.mixed-{seed}.{states}.txt"
+        made_from, content = path.with_suffix(".from"), self.content(stream)
+        if not made_from.exists() or made_from.read_text() != content:
+            path.unlink(missing_ok=True)
+        write_once(path, mix)
+        made_from.write_text(content)
+        return path
