@@ -13,9 +13,13 @@ const cli_manual commit_manual = {
 const cli_manual pause_manual = {
     .about = "The step under way is finished and what was trained is committed. From then on "
              "nothing is trained\n"
-             "until `reef resume`, or until the daemon ends; other commands work as before.",
+             "until `reef resume`, or until the daemon ends; other commands work as before. What "
+             "clients push\n"
+             "is still written to the pool, so its files are not to be copied meanwhile: `reef "
+             "export pool` makes a\n"
+             "copy, and needs no pause.",
     .options = NULL,
-    .example = "reef pause reef.pool && cp -r reef.pool backup.pool && reef resume reef.pool",
+    .example = "reef pause reef.pool && reef eval reef.pool today.txt && reef resume reef.pool",
 };
 
 const cli_manual resume_manual = {
