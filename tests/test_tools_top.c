@@ -100,6 +100,20 @@ static void a_sparkline_spans_its_values(void **state) {
     free(line);
 }
 
+// Older points are means of 16 batches each, and take as much of the line.
+static void the_curve_of_the_loss_goes_along_the_stream(void **state) {
+    (void)state;
+    reef_point points[20];
+    for (size_t i = 0; i < 20; i++)
+        points[i] = (reef_point){.bits_per_byte = i < 4 ? 8 : 1, .level = i < 4};
+    top_data data = {.pool = "p", .daemon = true, .points = points, .point_count = 20};
+    shown all = look(&data, 100, 0);
+    char curve[3 * 20 + 3] = " ", *at = curve + 1; // 4 * 16 batches, and 16 more, in 20 parts
+    for (size_t i = 0; i < 20; i++) at = stpcpy(at, i < 16 ? "\xe2\x96\x88" : "\xe2\x96\x81");
+    strcpy(at, "\n");
+    assert_non_null(strstr(all.text, curve));
+}
+
 // ---- plots ---------------------------------------------------------------------------------------
 
 static void growth_ends_at_the_experts_that_there_are(void **state) {
@@ -205,6 +219,7 @@ int main(void) {
         cmocka_unit_test(the_view_says_when_something_stands_still),
         cmocka_unit_test(the_view_fits_its_window_and_obeys_no_name),
         cmocka_unit_test(a_sparkline_spans_its_values),
+        cmocka_unit_test(the_curve_of_the_loss_goes_along_the_stream),
         cmocka_unit_test(growth_ends_at_the_experts_that_there_are),
         cmocka_unit_test(growth_is_drawn_of_a_pool_without_experts_and_of_a_layer),
         cmocka_unit_test(curves_of_usage_rise_to_all_of_it),

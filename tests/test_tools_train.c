@@ -346,6 +346,35 @@ static void boundaries_and_losses_are_placed_in_the_files(void **state) {
     json_decref(whole);
 }
 
+// Of many batches the older ones are kept as means of several, and count as several.
+static void the_loss_of_a_file_stays_when_more_is_read(void **state) {
+    world *w = *state;
+    char *pool = path_in(w, "many"), *text = path_in(w, "text");
+    write_text(text, 8 * (REEF_SERIES_POINTS_MAX - 20), 5);
+    json_decref(reef_json("init", pool, "--layers", "1", "--d-model", "8", "--attention-heads", "1",
+                          "--context", "8", "--batch", "1", "--rehearse", "0", "--heads", "1",
+                          "--topk", "1", "--d-key", "4", "--side", "2", "--boundaries", "given",
+                          NULL));
+    json_t *one = reef_json("train", pool, text, "--commit-steps", "0", "--threads", "1", NULL);
+    json_t *both =
+        reef_json("train", pool, text, w->words, "--commit-steps", "0", "--threads", "1", NULL);
+    double first = json_real_value(json_array_get(json_object_get(one, "prequential"), 0));
+    double again = json_real_value(json_array_get(json_object_get(both, "prequential"), 0));
+    assert_true(first > 0 && fabs(first - again) < 0.005);
+    json_t *plot = reef_json("plot", "loss", pool, NULL), *point;
+    json_int_t batches = 0;
+    size_t i;
+    json_array_foreach(json_object_get(plot, "points"), i, point) batches +=
+        json_integer_value(json_object_get(point, "batches"));
+    assert_int_equal(batches, json_integer_value(json_object_get(both, "steps")));
+    assert_true(json_array_size(json_object_get(plot, "points")) < (size_t)batches);
+    json_decref(one);
+    json_decref(both);
+    json_decref(plot);
+    free(pool);
+    free(text);
+}
+
 // ---- vectors -------------------------------------------------------------------------------------
 
 // Points of two classes around centres of their own, the label last.
@@ -535,6 +564,7 @@ int main(void) {
         EACH(rows_are_what_separate_evaluations_say),
         EACH(points_inside_a_file_are_states_of_their_own),
         EACH(boundaries_and_losses_are_placed_in_the_files),
+        EACH(the_loss_of_a_file_stays_when_more_is_read),
         EACH(vectors_are_trained_and_measured_alike),
         EACH(eval_matrix_names_both_definitions),
         EACH(forgetting_is_plotted_from_pool_and_results),

@@ -367,6 +367,8 @@ typedef struct cli_points {
 
 REEF_MUST_CHECK reef_status cli_points_read(cli_points *points, cli_pool *pool, reef_error *err);
 void cli_points_release(cli_points *points);
+/** Batches that a point is the mean of. */
+uint64_t cli_point_batches(const reef_point *point);
 
 /** Usage of the experts of one PEER layer of a generation; *usage is the caller's. */
 REEF_MUST_CHECK reef_status cli_usage_read(cli_pool *pool,

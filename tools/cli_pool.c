@@ -198,6 +198,12 @@ reef_status cli_points_read(cli_points *points, cli_pool *pool, reef_error *err)
     return status;
 }
 
+uint64_t cli_point_batches(const reef_point *point) {
+    uint64_t batches = 1;
+    for (uint32_t level = 0; level < point->level; level++) batches *= REEF_SERIES_FOLD;
+    return batches;
+}
+
 void cli_points_release(cli_points *points) {
     free(points->points);
     *points = (cli_points){0};

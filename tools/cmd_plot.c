@@ -16,7 +16,7 @@ const cli_manual plot_loss_manual = {
         "The loss of each batch before it was trained on, which is what the drift test sees, and\n"
         "where generations were opened. Of a vector model: the share of each batch that was "
         "told\n"
-        "wrong.",
+        "wrong. Of a long stream, older points are the means of 16, 256, ... batches.",
     .options = OPTIONS,
     .example = "reef plot loss reef.pool\n"
                "reef plot loss reef.pool --svg loss.svg",
@@ -32,14 +32,15 @@ static json_t *chart_json(const loss_chart *chart) {
     json_t *points = json_array(), *found = json_array();
     for (size_t i = 0; i < chart->count; i++) {
         const reef_point *point = &chart->points[i];
-        json_array_append_new(points,
-                              json_pack("{s:I, s:I, s:o, s:I}", "step", (json_int_t)point->step,
-                                        "stream_bytes", (json_int_t)point->stream_bytes,
-                                        chart->vectors ? "error_share"
-                                        : chart->ids   ? "bits_per_token"
-                                                       : "bits_per_byte",
-                                        cli_real((double)point->bits_per_byte), "generation",
-                                        (json_int_t)point->generation));
+        json_array_append_new(points, json_pack("{s:I, s:I, s:o, s:I, s:I}", "step",
+                                                (json_int_t)point->step, "stream_bytes",
+                                                (json_int_t)point->stream_bytes,
+                                                chart->vectors ? "error_share"
+                                                : chart->ids   ? "bits_per_token"
+                                                               : "bits_per_byte",
+                                                cli_real((double)point->bits_per_byte),
+                                                "generation", (json_int_t)point->generation,
+                                                "batches", (json_int_t)cli_point_batches(point)));
     }
     for (size_t i = 0; i < chart->found_count; i++)
         json_array_append_new(found, json_integer((json_int_t)chart->found[i]));

@@ -75,20 +75,23 @@ char *top_sparkline(const double *values, size_t count, size_t columns) {
     return text;
 }
 
-// Means of equal parts, so that the whole stream fits.
+// Means of equal parts of the stream, so that all of it fits. An older point, the mean of many batches, may span several.
 static double *resample(const reef_point *points, size_t count, size_t parts) {
-    double *means = cli_alloc(parts, sizeof(*means));
-    for (size_t p = 0; p < parts; p++) {
-        size_t from = count * p / parts, to = count * (p + 1) / parts;
-        double sum = 0;
-        size_t finite = 0;
-        for (size_t i = from; i < to; i++) {
-            if (!isfinite((double)points[i].bits_per_byte)) continue;
-            sum += (double)points[i].bits_per_byte;
-            finite++;
+    double *means = cli_alloc(parts, sizeof(*means)), *weights = cli_alloc(parts, sizeof(*weights));
+    uint64_t all = 0, before = 0;
+    for (size_t i = 0; i < count; i++) all += cli_point_batches(&points[i]);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t batches = cli_point_batches(&points[i]), end = before + batches;
+        double loss = (double)points[i].bits_per_byte,
+               weight = isfinite(loss) ? (double)batches : 0;
+        for (uint64_t p = before * parts / all; weight > 0 && p <= (end - 1) * parts / all; p++) {
+            means[p] += weight * loss;
+            weights[p] += weight;
         }
-        means[p] = finite ? sum / (double)finite : NAN;
+        before = end;
     }
+    for (size_t p = 0; p < parts; p++) means[p] = weights[p] > 0 ? means[p] / weights[p] : NAN;
+    free(weights);
     return means;
 }
 

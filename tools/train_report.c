@@ -125,19 +125,20 @@ static json_t *figures_json(const train_record *record, const train_stream *stre
 
 // ---- the stream ----------------------------------------------------------------------------------
 
-// Mean loss of a file's batches before each was trained on. A batch counts where it ends.
+// Mean loss of a file's batches before each was trained on. A batch counts where it ends, and what is left of older
+// ones, means of several, where the last of them does.
 static double prequential(const train_stream *stream, const cli_points *points, size_t file) {
     uint64_t start = stream->base + stream->starts[file];
     uint64_t end = stream->base + stream->starts[file + 1];
-    double sum = 0;
-    size_t count = 0;
+    double sum = 0, count = 0;
     for (size_t i = 0; i < points->count; i++) {
         const reef_point *point = &points->points[i];
+        double batches = (double)cli_point_batches(point);
         if (point->stream_bytes <= start || point->stream_bytes > end) continue;
-        sum += (double)point->bits_per_byte;
-        count++;
+        sum += batches * (double)point->bits_per_byte;
+        count += batches;
     }
-    return count > 0 ? sum / (double)count : NAN;
+    return count > 0 ? sum / count : NAN;
 }
 
 static json_t *prequential_json(const train_stream *stream, const cli_points *points) {
