@@ -153,7 +153,7 @@ static void a_file_that_cannot_be_written_makes_no_pool(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "unmade"), *file = path_in(w->directory, "nowhere/new.ini"),
          *good = path_in(w->directory, "good.ini"), *odd = path_in(w->directory, "un;made"),
-         *inside = cli_format("%s/reef.ini", pool);
+         *blank = path_in(w->directory, "unmade "), *inside = cli_format("%s/reef.ini", pool);
     char name[200] = {0};
     memset(name, 'p', sizeof(name) - 1);
     char *long_pool = path_in(w->directory, name), *english = cli_format("%s/new.ini", w->english);
@@ -161,6 +161,7 @@ static void a_file_that_cannot_be_written_makes_no_pool(void **state) {
     no_file(english, pool, "cannot write", 74);
     no_file(good, odd, "does not fit into a configuration file", 64);
     no_file(good, long_pool, "does not fit into a configuration file", 64);
+    no_file(good, blank, "does not fit into a configuration file", 64);
     // The pool's own directory is there in time.
     json_decref(reef_json("init", pool, TINY_OPTIONS, "--config-out", inside, NULL));
     assert_int_equal(checked_settings(inside), 2);
@@ -168,6 +169,7 @@ static void a_file_that_cannot_be_written_makes_no_pool(void **state) {
     free(file);
     free(good);
     free(odd);
+    free(blank);
     free(inside);
     free(long_pool);
     free(english);

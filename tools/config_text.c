@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -84,8 +85,11 @@ static reef_status fail_write(const char *path, int code, reef_error *err) {
                      path, strerror(code));
 }
 
+// White space at the end of a line is none of the value.
 static reef_status check_pool(const char *full, reef_error *err) {
-    if (strlen(full) <= POOL_BYTES_MAX && !strpbrk(full, "\n;")) return REEF_OK;
+    size_t bytes = strlen(full);
+    bool ends = bytes > 0 && !isspace((unsigned char)full[bytes - 1]);
+    if (ends && bytes <= POOL_BYTES_MAX && !strpbrk(full, "\n;")) return REEF_OK;
     return reef_fail(
         err, REEF_INVALID,
         "the path %.120s does not fit into a configuration file; give it as reefd --pool", full);
