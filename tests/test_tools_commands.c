@@ -658,6 +658,7 @@ static void expect_mistake(const world *w, const mistake *m) {
     assert_int_equal(p.code, m->code);
     json_t *document = json_loads(p.out, 0, NULL);
     assert_true(json_is_string(json_object_get(json_object_get(document, "error"), "message")));
+    assert_int_equal(line_count(p.out), 1); // as those who read line by line expect
     json_decref(document);
     program_release(&p);
     assert_int_equal(count_files(w->directory), files);

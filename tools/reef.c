@@ -63,8 +63,8 @@ static bool asked_for_json(int argc, char **argv) {
     return false;
 }
 
-// One line for people; and, for programs, the document they were promised. What a message quotes may
-// hold anything, so neither sees it raw.
+// One line for people; and, for programs, the document they were promised, in one line too, as some read documents line
+// by line. What a message quotes may hold anything, so neither sees it raw.
 static void tell(const cli_call *cli, const reef_error *err, bool json) {
     char *message = cli_printable((const uint8_t *)err->message, strlen(err->message), false);
     fprintf(stderr, "reef%s%s: %s\n", cli->command ? " " : "",
@@ -72,7 +72,7 @@ static void tell(const cli_call *cli, const reef_error *err, bool json) {
     if (json && !cli->answered) {
         json_t *document = json_pack("{s:{s:s, s:s}}", "error", "status",
                                      reef_status_text(err->status), "message", message);
-        char *text = document ? json_dumps(document, JSON_INDENT(2)) : NULL;
+        char *text = document ? json_dumps(document, 0) : NULL;
         if (text) puts(text);
         free(text);
         json_decref(document);
