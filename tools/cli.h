@@ -289,6 +289,8 @@ REEF_MUST_CHECK reef_status cli_file_read(cli_file *file, const char *path, reef
 /** The same for a text to score: INVALID when there is nothing in it to predict. */
 REEF_MUST_CHECK reef_status cli_text_read(cli_file *file, const char *path, reef_error *err);
 void cli_file_release(cli_file *file); // accepts the zeroed file
+/** Say that a file could not be written, and why; `code` is an errno: FULL where the disk is full, otherwise IO. */
+REEF_MUST_CHECK reef_status cli_write_failed(const char *path, int code, reef_error *err);
 
 // ---- cli_tokens.c: bytes of text, or ids ---------------------------------------------------------
 

@@ -166,6 +166,11 @@ reef_status cli_text_read(cli_file *file, const char *path, reef_error *err) {
     return status;
 }
 
+reef_status cli_write_failed(const char *path, int code, reef_error *err) {
+    return reef_fail(err, code == ENOSPC ? REEF_FULL : REEF_IO, "cannot write %.160s: %s", path,
+                     strerror(code));
+}
+
 void cli_file_release(cli_file *file) {
     free(file->bytes);
     *file = (cli_file){0};

@@ -159,12 +159,11 @@ static forgetting_chart chart_of(const plot *p) {
 
 static reef_status write_svg(const forgetting_chart *chart, const char *path, reef_error *err) {
     FILE *out = fopen(path, "w");
-    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    if (!out) return cli_write_failed(path, errno, err);
     chart_forgetting_svg(out, chart);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
-    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
-                  : REEF_OK;
+    return failed ? cli_write_failed(path, errno, err) : REEF_OK;
 }
 
 static json_t *texts_json(char *const *texts, size_t count) {

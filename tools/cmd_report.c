@@ -454,7 +454,7 @@ static reef_status write_json(const json_t *document, const char *directory, ree
     char *path = cli_format("%s/report.json", directory);
     reef_status status = REEF_OK;
     if (json_dump_file(document, path, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
-        status = reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+        status = cli_write_failed(path, errno, err);
     free(path);
     return status;
 }
@@ -516,7 +516,7 @@ static reef_status write_svg(const report *r,
     }
     bool failed = !out || ferror(out) != 0;
     if (out) failed |= fclose(out) != 0;
-    if (failed) status = reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    if (failed) status = cli_write_failed(path, errno, err);
     free(path);
     return status;
 }

@@ -175,9 +175,7 @@ static reef_status write_results(const char *path, const json_t *document, reef_
     char *beside = cli_format("%s.part", path);
     bool failed = json_dump_file(document, beside, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0;
     if (!failed) failed = rename(beside, path) != 0;
-    reef_status status =
-        failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
-               : REEF_OK;
+    reef_status status = failed ? cli_write_failed(path, errno, err) : REEF_OK;
     if (failed) (void)unlink(beside);
     free(beside);
     return status;

@@ -81,8 +81,8 @@ static reef_status fail_write(const char *path, int code, reef_error *err) {
     if (code == EEXIST)
         return reef_fail(err, REEF_INVALID, "cannot write %.140s: it exists; choose another name",
                          path);
-    return reef_fail(err, code == ENOENT ? REEF_NOT_FOUND : REEF_IO, "cannot write %.160s: %s",
-                     path, strerror(code));
+    if (code != ENOENT) return cli_write_failed(path, code, err);
+    return reef_fail(err, REEF_NOT_FOUND, "cannot write %.160s: %s", path, strerror(code));
 }
 
 // White space at the end of a line is none of the value.

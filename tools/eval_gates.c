@@ -240,12 +240,11 @@ static reef_status write_svg(const gate_curve *curves,
                          "own and which are older",
                          path);
     FILE *out = fopen(path, "w");
-    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    if (!out) return cli_write_failed(path, errno, err);
     chart_gates_svg(out, curves, count);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
-    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
-                  : REEF_OK;
+    return failed ? cli_write_failed(path, errno, err) : REEF_OK;
 }
 
 static reef_status show(cli_call *cli,

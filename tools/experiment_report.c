@@ -175,8 +175,7 @@ static void draw(FILE *out,
 static reef_status close_file(FILE *out, const char *path, reef_error *err) {
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
-    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
-                  : REEF_OK;
+    return failed ? cli_write_failed(path, errno, err) : REEF_OK;
 }
 
 reef_status experiment_write_svg(const char *path,
@@ -186,7 +185,7 @@ reef_status experiment_write_svg(const char *path,
                                  const json_t *results,
                                  reef_error *err) {
     FILE *out = fopen(path, "w");
-    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    if (!out) return cli_write_failed(path, errno, err);
     draw(out, e, kind, cells, results);
     return close_file(out, path, err);
 }
@@ -257,7 +256,7 @@ reef_status experiment_write_csv(const char *path,
                                  const json_t *results,
                                  reef_error *err) {
     FILE *out = fopen(path, "w");
-    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    if (!out) return cli_write_failed(path, errno, err);
     fputs("system,size,tuning,budget,learning_rate,seed,side,heads,topk,batch_norm", out);
     for (size_t f = 0; f < FIGURE_COUNT; f++) fprintf(out, ",%s", figure_name(&e->first, f));
     for (size_t i = 0; i < e->set_count; i++) {

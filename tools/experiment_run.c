@@ -98,8 +98,7 @@ static reef_status write_whole(const char *path, const char *text, size_t bytes,
         failed = true;
         why = errno;
     }
-    reef_status status =
-        failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(why)) : REEF_OK;
+    reef_status status = failed ? cli_write_failed(path, why, err) : REEF_OK;
     if (failed) (void)unlink(beside);
     free(beside);
     return status;

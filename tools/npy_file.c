@@ -17,8 +17,7 @@
 #define HEADER_BYTES_MAX 192 // four dimensions of 64 bits
 
 static reef_status failed(const npy_file *file, reef_error *err) {
-    return reef_fail(err, errno == ENOSPC ? REEF_FULL : REEF_IO, "cannot write %.160s: %s",
-                     file->path, strerror(errno));
+    return cli_write_failed(file->path, errno, err);
 }
 
 reef_status npy_create(npy_file *file,

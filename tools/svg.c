@@ -103,10 +103,9 @@ reef_status svg_write(const char *path,
                       const void *context,
                       reef_error *err) {
     FILE *out = fopen(path, "w");
-    if (!out) return reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno));
+    if (!out) return cli_write_failed(path, errno, err);
     draw(out, context);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
-    return failed ? reef_fail(err, REEF_IO, "cannot write %.160s: %s", path, strerror(errno))
-                  : REEF_OK;
+    return failed ? cli_write_failed(path, errno, err) : REEF_OK;
 }
