@@ -701,7 +701,45 @@ static void grid_that_cannot_grow_says_so(void **state) {
     assert_int_equal(status_of(f).task, 0);
 }
 
+static void grid_keeps_within_the_bound_on_experts(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    f->config.experts_max = 2 * 50; // 36 + 16 are too many in each layer, 36 + 4 are 49
+    first_task(f, "grid");
+    assert_int_equal(gen_of(f)->info.side, 7);
+    feed_kind(f, 1, TASK_BYTES, 2);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_FULL);
+    assert_non_null(strstr(err.message, "experts_max 100"));
+    assert_int_equal(status_of(f).task, 1);
+    assert_int_equal(status_of(f).experts, 2 * 49);
+}
+
+static void grid_goes_on_training_where_its_policy_finds_no_room(void **state) {
+    lifelong *f = *state;
+    f->config.experts_max = 2 * 36;
+    f->config.boundary_bytes = 1280;
+    make_rival(f, "grid", "budget");
+    feed_kind(f, 0, 6401, 1);
+    assert_int_equal(status_of(f).task, 0);
+    assert_int_equal(status_of(f).experts, 2 * 36);
+    assert_int_equal(status_of(f).stream_bytes, 6400);
+    assert_true(f->trainer->full);
+}
+
 // ---- all of them ---------------------------------------------------------------------------------
+
+static void rivals_that_add_no_experts_have_boundaries_in_a_full_pool(void **state) {
+    (void)state;
+    for (size_t i = 0; RIVALS[i] != NULL; i++) {
+        void *own = NULL;
+        if (strcmp(RIVALS[i], "joint") == 0 || strcmp(RIVALS[i], "grid") == 0) continue;
+        setup(&own);
+        lifelong *f = own;
+        f->config.experts_max = 2 * 36;
+        first_task(f, RIVALS[i]);
+        lifelong_teardown(&own);
+    }
+}
 
 // The root after a stream with a change, fed in cuts of `cut` bytes, committed every third one, and with
 // `reopen` thrown away after every other commit and taken up from the pool.
@@ -829,6 +867,9 @@ int main(void) {
         cmocka_unit_test(grid_adds_as_many_experts_as_a_generation_would),
         STRATEGY_TEST(grid_trains_new_rows_and_sub_keys_only),
         STRATEGY_TEST(grid_that_cannot_grow_says_so),
+        STRATEGY_TEST(grid_keeps_within_the_bound_on_experts),
+        STRATEGY_TEST(grid_goes_on_training_where_its_policy_finds_no_room),
+        cmocka_unit_test(rivals_that_add_no_experts_have_boundaries_in_a_full_pool),
         cmocka_unit_test(the_stream_alone_decides_the_bits_of_every_strategy),
         cmocka_unit_test(snapshots_of_every_strategy_stay_what_they_were),
         STRATEGY_TEST(what_keeps_the_models_size_refuses_to_grow),

@@ -172,7 +172,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     reef_net *net = &trainer->net;
     reef_gen *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
     if (reef_strategy_is_rival(&trainer->strategy)) {
-        reef_status begun = reef_strategy_boundary(trainer, opening->reason, err);
+        reef_status begun = reef_strategy_boundary(trainer, opening, err);
         *out = (reef_sealing){.generation = reef_open_generation(trainer)->info.generation,
                               .task = trainer->strategy.task,
                               .loss_before = NAN,

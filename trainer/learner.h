@@ -333,7 +333,7 @@ bool reef_growth_gate_due(const reef_trainer *trainer);
 
 /** What generations' rivals do at a boundary, in memory: the next task begins. INVALID with `joint`. */
 REEF_MUST_CHECK reef_status reef_strategy_boundary(reef_trainer *trainer,
-                                                   const char *reason,
+                                                   const reef_opening *opening,
                                                    reef_error *err);
 /** Freeze in the open generation what the strategy does not train (any more). */
 void reef_strategy_freeze(reef_trainer *trainer);
@@ -383,7 +383,10 @@ REEF_MUST_CHECK reef_status reef_lwf_gradient(reef_trainer *trainer,
 REEF_MUST_CHECK reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err);
 REEF_MUST_CHECK reef_status reef_sparse_boundary(reef_trainer *trainer, reef_error *err);
 const uint8_t *reef_sparse_freeze(void *trainer, uint32_t l, const reef_expert_pairs *pairs);
-REEF_MUST_CHECK reef_status reef_grid_boundary(reef_trainer *trainer, reef_error *err);
+/** Grow by as many experts as a generation of that side would have. */
+REEF_MUST_CHECK reef_status reef_grid_boundary(reef_trainer *trainer,
+                                               uint32_t side_new,
+                                               reef_error *err);
 
 // state.c
 

@@ -55,12 +55,16 @@ uint64_t reef_policy_experts(const reef_trainer *trainer) {
     return count;
 }
 
-// Experts a layer that a boundary adds; UINT64_MAX when it cannot.
+// Experts a layer that a boundary adds; UINT64_MAX when it cannot. Of the rivals of generations only a grid grows,
+// and it says for itself which side is too large.
 static uint64_t added_experts(const reef_trainer *trainer, uint32_t side_new) {
     uint64_t side = reef_open_generation(trainer)->info.side;
-    if (!is(trainer->net.config.growth, "in_place")) return (uint64_t)side_new * side_new;
+    bool grid = trainer->strategy.kind == REEF_STRATEGY_GRID;
+    if (reef_strategy_is_rival(&trainer->strategy) && !grid) return 0;
+    if (!grid && !is(trainer->net.config.growth, "in_place")) return (uint64_t)side_new * side_new;
     uint64_t enlarged = reef_grid_side((uint32_t)side, side_new);
-    return enlarged > REEF_SIDE_MAX ? UINT64_MAX : enlarged * enlarged - side * side;
+    if (enlarged > REEF_SIDE_MAX && !grid) return UINT64_MAX;
+    return enlarged * enlarged - side * side;
 }
 
 static bool has_room(const reef_trainer *trainer, uint64_t experts) {
@@ -183,7 +187,7 @@ reef_status reef_policy_size(reef_trainer *trainer,
         .distance = NAN,
     };
     reef_status status = REEF_OK;
-    if (is(config->size_new, "auto")) {
+    if (is(config->size_new, "auto") && !reef_strategy_is_rival(&trainer->strategy)) {
         status = measure_distance(trainer, fresh, fresh_bytes, out, err);
         if (status == REEF_OK && !isnan(out->distance)) out->side = side_for(config, out->distance);
     }
@@ -226,9 +230,8 @@ reef_status reef_policy_boundary(reef_trainer *trainer,
     reef_sealing sealing;
     reef_status status = reef_policy_size(trainer, reason, fresh, fresh_bytes, &opening, err);
     if (status != REEF_OK) return status;
-    bool rival = reef_strategy_is_rival(&trainer->strategy); // decides for itself what grows
-    if (opening.side == 0 && !rival) return refuse(trainer, reason, err);
-    if (rival || !is(config->growth, "in_place"))
+    if (opening.side == 0) return refuse(trainer, reason, err);
+    if (reef_strategy_is_rival(&trainer->strategy) || !is(config->growth, "in_place"))
         return reef_growth_boundary(trainer, &opening, reef_gen_seal_dtype(config), &sealing, err);
     uint32_t side = reef_grid_side(reef_open_generation(trainer)->info.side, opening.side);
     status = reef_growth_enlarge(trainer, side, &opening, err);

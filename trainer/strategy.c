@@ -65,7 +65,7 @@ void reef_strategy_freeze(reef_trainer *trainer) {
 
 // ---- a boundary ----------------------------------------------------------------------------------
 
-static reef_status remember(reef_trainer *trainer, reef_error *err) {
+static reef_status remember(reef_trainer *trainer, const reef_opening *opening, reef_error *err) {
     switch (trainer->strategy.kind) {
     case REEF_STRATEGY_EWC:
         return reef_ewc_boundary(trainer, err);
@@ -74,14 +74,16 @@ static reef_status remember(reef_trainer *trainer, reef_error *err) {
     case REEF_STRATEGY_SPARSE_MEMORY:
         return reef_sparse_boundary(trainer, err);
     case REEF_STRATEGY_GRID:
-        return reef_grid_boundary(trainer, err);
+        return reef_grid_boundary(trainer, opening->side, err);
     default:
         return REEF_OK;
     }
 }
 
 // Memory only, as with generations: the next commit writes what it made.
-reef_status reef_strategy_boundary(reef_trainer *trainer, const char *reason, reef_error *err) {
+reef_status reef_strategy_boundary(reef_trainer *trainer,
+                                   const reef_opening *opening,
+                                   reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
     if (strategy->kind == REEF_STRATEGY_JOINT)
         return reef_fail(err, REEF_INVALID,
@@ -90,7 +92,7 @@ reef_status reef_strategy_boundary(reef_trainer *trainer, const char *reason, re
     double median, spread;
     reef_drift_level(&trainer->drift, &median, &spread);
     strategy->task++; // from here on, what the reservoir has is of earlier tasks
-    reef_status status = remember(trainer, err);
+    reef_status status = remember(trainer, opening, err);
     if (status != REEF_OK) {
         strategy->task--;
         // What it refuses it has not begun.
@@ -104,8 +106,8 @@ reef_status reef_strategy_boundary(reef_trainer *trainer, const char *reason, re
     reef_reservoir_rejuvenate(&trainer->reservoir);
     reef_drift_reset(&trainer->drift);
     return reef_state_event(trainer, err, "boundary",
-                            "\"reason\": \"%s\", \"task\": %u, \"bits_per_byte\": %.4f", reason,
-                            strategy->task, median);
+                            "\"reason\": \"%s\", \"task\": %u, \"bits_per_byte\": %.4f",
+                            opening->reason, strategy->task, median);
 }
 
 reef_status reef_strategy_sample(reef_trainer *trainer,

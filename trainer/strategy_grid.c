@@ -13,12 +13,11 @@ uint32_t reef_grid_side(uint32_t side, uint32_t side_new) {
     return (uint32_t)next;
 }
 
-reef_status reef_grid_boundary(reef_trainer *trainer, reef_error *err) {
+reef_status reef_grid_boundary(reef_trainer *trainer, uint32_t side_new, reef_error *err) {
     const reef_config *config = &trainer->net.config;
     uint32_t before = reef_open_generation(trainer)->info.side;
     size_t old = (size_t)before * before;
-    reef_status status =
-        reef_growth_enlarge(trainer, reef_grid_side(before, config->side_new), NULL, err);
+    reef_status status = reef_growth_enlarge(trainer, reef_grid_side(before, side_new), NULL, err);
     if (status != REEF_OK) return status;
     reef_gen *gen = reef_open_generation(trainer);
     reef_gen_average_adopt(gen, config); // what stands still is what is evaluated
