@@ -15,26 +15,17 @@ static uint32_t generation_count(const reef_pool *pool) {
                                  : reef_model_generation_count(pool->model);
 }
 
-// A state that was opened knows its own; of vector models the pool does.
-static reef_status find_generation(reef_pool *pool,
+// A state that was opened knows its own, whatever a writer has made of the pool since.
+static reef_status find_generation(const reef_pool *pool,
                                    uint32_t number,
                                    reef_generation *out,
                                    reef_error *err) {
-    reef_txn *txn = NULL;
     if (number >= generation_count(pool))
         return reef_fail(err, REEF_NOT_FOUND, "no generation %u: the state has 0 to %u", number,
                          generation_count(pool) - 1);
-    const reef_generation *known = pool->trainer != NULL
-                                       ? reef_trainer_generation(pool->trainer, number)
-                                       : reef_model_generation(pool->model, number);
-    if (known != NULL) {
-        *out = *known;
-        return REEF_OK;
-    }
-    reef_status status = begin(pool, &txn, err);
-    if (status == REEF_OK) status = reef_generation_read(txn, number, out, err);
-    reef_txn_abort(txn);
-    return status;
+    *out = pool->trainer != NULL ? *reef_trainer_generation(pool->trainer, number)
+                                 : *reef_model_generation(pool->model, number);
+    return REEF_OK;
 }
 
 reef_status reef_lib_read_commit(reef_pool *pool, reef_commit *out, reef_error *err) {

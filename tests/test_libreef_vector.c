@@ -6,6 +6,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -143,6 +144,33 @@ static void positions_count_examples(void **state) {
     reef_pool_close(pool);
 }
 
+static bool is_sealed(reef_pool *pool) {
+    reef_error err;
+    reef_generation_info first = {.size = sizeof first};
+    must(reef_pool_read_generation(pool, 0, &first, &err), &err);
+    return first.sealed;
+}
+
+static void a_state_keeps_its_generations_whatever_a_writer_does(void **state) {
+    char path[TEMP_DIR_BYTES];
+    reef_error err;
+    temp_dir_join(path, *state, "pool");
+    must(reef_pool_create_model(path, VECTORS, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    learn(pool, "first", 0, 0);
+    must(reef_pool_snapshot(pool, "open", &err), &err);
+    reef_pool *now = lib_pool_open(path, 0, NULL, 1);
+    must(reef_pool_seal(pool, 0, &err), &err);
+    reef_pool *then = lib_pool_open(path, 0, "open", 1), *later = lib_pool_open(path, 0, NULL, 1);
+    assert_false(is_sealed(now));
+    assert_false(is_sealed(then));
+    assert_true(is_sealed(later));
+    reef_pool_close(later);
+    reef_pool_close(then);
+    reef_pool_close(now);
+    reef_pool_close(pool);
+}
+
 static void examples_without_a_label_teach_no_class(void **state) {
     char path[TEMP_DIR_BYTES];
     reef_error err;
@@ -206,6 +234,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_DIRECTORY(a_model_of_vectors_learns_classes_and_keeps_them),
         TEST_IN_DIRECTORY(positions_count_examples),
+        TEST_IN_DIRECTORY(a_state_keeps_its_generations_whatever_a_writer_does),
         TEST_IN_DIRECTORY(examples_without_a_label_teach_no_class),
         TEST_IN_DIRECTORY(mistakes_are_told_and_nothing_is_taken),
     };

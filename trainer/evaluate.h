@@ -21,6 +21,7 @@ struct reef_model {
     reef_net *known;
     reef_commit commit;      // that it was read at
     reef_vector_net *vector; // NULL in a language model; else `net` is the configuration only
+    reef_generation *infos;  // (generations) of a vector model, as the state has them
     reef_layer *layer;       // NULL but of a layer by itself
     reef_net net;
     reef_pass pass;

@@ -19,11 +19,19 @@ static reef_status load_vector(reef_model *model,
                                reef_txn *txn,
                                const reef_as_of *chosen,
                                reef_error *err) {
-    uint32_t *records = calloc((size_t)chosen->last + 1, sizeof *records);
-    if (records == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
-    for (uint32_t g = 0; g <= chosen->last; g++) records[g] = reef_as_of_records(chosen, g);
-    reef_status status = reef_vector_net_load(&model->vector, txn, &model->net.config,
-                                              (size_t)chosen->last + 1, records, err);
+    size_t count = (size_t)chosen->last + 1;
+    uint32_t *records = calloc(count, sizeof *records);
+    model->infos = calloc(count, sizeof *model->infos);
+    reef_status status = REEF_OK;
+    if (records == NULL || model->infos == NULL)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
+        records[g] = reef_as_of_records(chosen, g);
+        status = reef_generation_read(txn, records[g], &model->infos[g], err);
+        model->infos[g].generation = g; // a snapshot's copy carries its own number
+    }
+    if (status == REEF_OK)
+        status = reef_vector_net_load(&model->vector, txn, &model->net.config, count, records, err);
     free(records);
     return status;
 }
@@ -121,6 +129,8 @@ static reef_status load_net(reef_model *model, const char *as_of, reef_error *er
     for (int i = 0; i < LOAD_ATTEMPTS_MAX && status == REEF_BUSY; i++) {
         reef_residency_let_go(&model->residency);
         reef_net_release(&model->net);
+        free(model->infos);
+        model->infos = NULL;
         status = load_once(model, as_of, err);
     }
     return status;
@@ -210,6 +220,7 @@ reef_status reef_model_reopen(reef_model **model,
 void reef_model_close(reef_model *model) {
     if (model == NULL) return;
     reef_vector_net_free(model->vector);
+    free(model->infos);
     reef_layer_free(model->layer);
     reef_pass_release(&model->pass);
     reef_residency_release(&model->residency);
@@ -245,5 +256,6 @@ uint64_t reef_model_parameter_count(const reef_model *model) {
 }
 
 const reef_generation *reef_model_generation(const reef_model *model, size_t g) {
+    if (model->vector != NULL) return g < model->vector->gen_count ? &model->infos[g] : NULL;
     return g < model->net.gen_count ? &model->net.gens[g]->info : NULL;
 }
