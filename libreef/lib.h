@@ -14,12 +14,14 @@
 
 #include "reef/reef.h"
 
+#include <locale.h>
 #include <pthread.h>
 #include <sys/types.h>
 
 struct reef_pool {
     pid_t pid;            // of the process that opened it
     pthread_mutex_t lock; // of one call at a time
+    locale_t caller;      // of the thread whose call it is
     reef_store *store;
     reef_trainer *trainer; // NULL where it was opened for reading
     reef_model *model; // the state that was opened; of a writer what was evaluated last, or NULL
@@ -27,6 +29,13 @@ struct reef_pool {
     uint64_t model_commit; // of a writer's model
     reef_config config;
 };
+
+/**
+ * Settings, events and states are text, whose numbers have a point whatever locale the program has chosen: for the
+ * thread's time in the library it is that of C. Returns the one before, which is to be given back.
+ */
+locale_t reef_lib_take_locale(void);
+void reef_lib_give_locale(locale_t before);
 
 /**
  * The calls on a pool take turns, and BLAS is theirs while they compute. INVALID, and nothing to leave, in a process that

@@ -16,6 +16,24 @@ const char *reef_library_version(void) {
     return REEF_VERSION_TEXT;
 }
 
+// ---- locale --------------------------------------------------------------------------------------
+
+static locale_t plain; // made once, for as long as the process lives
+
+static void make_plain(void) {
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+locale_t reef_lib_take_locale(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, make_plain);
+    return uselocale(plain); // without memory for it: none, which changes nothing
+}
+
+void reef_lib_give_locale(locale_t before) {
+    (void)uselocale(before);
+}
+
 // ---- structs of any version ----------------------------------------------------------------------
 
 static reef_status size_of(const void *theirs, const char *name, size_t *out, reef_error *err) {
@@ -97,9 +115,12 @@ reef_status reef_pool_create_layer(const char *path,
                                    reef_error *err) {
     reef_layer_options own;
     reef_config config;
+    locale_t before = reef_lib_take_locale();
     reef_status status = reef_lib_take(&own, sizeof own, options, "reef_layer_options", err);
     if (status == REEF_OK) status = layer_config(&config, &own, err);
-    return status == REEF_OK ? reef_pool_init(path, &config, err) : status;
+    if (status == REEF_OK) status = reef_pool_init(path, &config, err);
+    reef_lib_give_locale(before);
+    return status;
 }
 
 static reef_status set_text(reef_config *config, const char *setting, reef_error *err) {
@@ -115,12 +136,14 @@ static reef_status set_text(reef_config *config, const char *setting, reef_error
 
 reef_status reef_pool_create_model(const char *path, const char *const *settings, reef_error *err) {
     reef_config config;
+    reef_status status = REEF_OK;
+    locale_t before = reef_lib_take_locale();
     reef_config_default(&config);
-    for (; settings != NULL && *settings != NULL; settings++) {
-        reef_status status = set_text(&config, *settings, err);
-        if (status != REEF_OK) return status;
-    }
-    return reef_pool_init(path, &config, err);
+    for (; status == REEF_OK && settings != NULL && *settings != NULL; settings++)
+        status = set_text(&config, *settings, err);
+    if (status == REEF_OK) status = reef_pool_init(path, &config, err);
+    reef_lib_give_locale(before);
+    return status;
 }
 
 // ---- open and close ------------------------------------------------------------------------------
@@ -138,12 +161,14 @@ reef_status reef_lib_enter(reef_pool *pool, reef_error *err) {
             "it here as well",
             reef_store_path(pool->store), (long)pool->pid);
     pthread_mutex_lock(&pool->lock);
+    pool->caller = reef_lib_take_locale();
     reef_gemm_claim();
     return REEF_OK;
 }
 
 void reef_lib_leave(reef_pool *pool) {
     reef_gemm_give_back();
+    reef_lib_give_locale(pool->caller);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -185,10 +210,12 @@ reef_status reef_pool_open(reef_pool **out,
     pool->pid = getpid();
     pool->model_options =
         (reef_model_options){.threads = own.threads, .memory_bytes = own.memory_bytes};
+    locale_t before = reef_lib_take_locale();
     reef_gemm_claim();
     status = load(pool, path, &own, err);
     reef_lib_rest(pool);
     reef_gemm_give_back();
+    reef_lib_give_locale(before);
     if (status == REEF_OK) {
         *out = pool;
         pool = NULL; // the caller owns it now

@@ -3,9 +3,11 @@
 
 #include "lib_pool.h"
 
+#include <locale.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -335,6 +337,51 @@ static void a_text_goes_on_as_it_was_learned(void **state) {
 }
 
 // A program that was built with an older, shorter struct, and one that was built with a newer, longer one.
+// The locale of a program with decimal commas; false where this machine has no description of one.
+static bool take_commas(const char *directory) {
+    char command[2 * TEMP_DIR_BYTES];
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >'%s/log' 2>&1",
+             directory, directory);
+    (void)!system(command);
+    setenv("LOCPATH", directory, 1);
+    bool taken = setlocale(LC_ALL, "de_DE.UTF-8") != NULL;
+    unsetenv("LOCPATH");
+    return taken;
+}
+
+static double learn_and_ask(const char *path, const char *text, float *bits) {
+    reef_error err;
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    must(reef_pool_seal(pool, 0, &err), &err); // tells losses in an event
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    reef_pool_close(pool);
+    pool = lib_pool_open(path, 0, NULL, 1);
+    double loss = loss_of(pool, text, bits);
+    reef_pool_close(pool);
+    return loss;
+}
+
+static void a_program_with_decimal_commas_has_the_same_pools(void **state) {
+    WITHIN(*state, commas);
+    WITHIN(*state, points);
+    char text[TEXT_BYTES];
+    float bits[500], same[500];
+    make_text(text, "a reef of 3,000 corals. ");
+    double loss = learn_and_ask(points, text, bits);
+    if (!take_commas(*state)) {
+        print_message("there is no locale with decimal commas; skipped\n");
+        skip();
+    }
+    double other = learn_and_ask(commas, text, same);
+    assert_string_equal(localeconv()->decimal_point, ","); // as the program left it
+    setlocale(LC_ALL, "C");
+    assert_true(loss == other);
+    assert_memory_equal(bits, same, sizeof bits);
+}
+
 static void structs_may_be_older_or_newer(void **state) {
     char path[TEMP_DIR_BYTES];
     reef_error err;
@@ -474,6 +521,8 @@ int main(void) {
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_text_goes_on_as_it_was_learned, make_directory,
                                         remove_directory),
+        cmocka_unit_test_setup_teardown(a_program_with_decimal_commas_has_the_same_pools,
+                                        make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(structs_may_be_older_or_newer, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_forked_child_opens_the_pool_itself, make_directory,

@@ -56,6 +56,7 @@ need_test_packages() {
     need_command nc netcat-openbsd
     need_command curl curl
     need_command openssl openssl
+    need_file /usr/share/i18n/locales/de_DE locales
     need_command clang-format clang-format
 }
 
