@@ -14,14 +14,21 @@
 
 #include "reef/reef.h"
 
+#include <fenv.h>
 #include <locale.h>
 #include <pthread.h>
 #include <sys/types.h>
 
+/** What the library finds as its caller has it, and leaves so. */
+typedef struct reef_lib_caller {
+    locale_t locale;
+    fenv_t arithmetic;
+} reef_lib_caller;
+
 struct reef_pool {
-    pid_t pid;            // of the process that opened it
-    pthread_mutex_t lock; // of one call at a time
-    locale_t caller;      // of the thread whose call it is
+    pid_t pid;              // of the process that opened it
+    pthread_mutex_t lock;   // of one call at a time
+    reef_lib_caller caller; // of that call
     reef_store *store;
     reef_trainer *trainer; // NULL where it was opened for reading
     reef_model *model; // the state that was opened; of a writer what was evaluated last, or NULL
@@ -31,11 +38,12 @@ struct reef_pool {
 };
 
 /**
- * Settings, events and states are text, whose numbers have a point whatever locale the program has chosen: for the
- * thread's time in the library it is that of C. Returns the one before, which is to be given back.
+ * A program may have chosen another locale, in which numbers in text have no point, or left another arithmetic (which
+ * rounds otherwise, takes small values for zero, or traps): what is stored and computed would be other bits. For the
+ * thread's time in the library both are those that programs begin with, and the threads that it makes have them too.
  */
-locale_t reef_lib_take_locale(void);
-void reef_lib_give_locale(locale_t before);
+void reef_lib_take_caller(reef_lib_caller *out);
+void reef_lib_give_back(const reef_lib_caller *caller);
 
 /**
  * The calls on a pool take turns, and BLAS is theirs while they compute. INVALID, and nothing to leave, in a process that

@@ -16,7 +16,7 @@ const char *reef_library_version(void) {
     return REEF_VERSION_TEXT;
 }
 
-// ---- locale --------------------------------------------------------------------------------------
+// ---- locale and arithmetic -----------------------------------------------------------------------
 
 static locale_t plain; // made once, for as long as the process lives
 
@@ -24,14 +24,17 @@ static void make_plain(void) {
     plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-locale_t reef_lib_take_locale(void) {
+void reef_lib_take_caller(reef_lib_caller *out) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, make_plain);
-    return uselocale(plain); // without memory for it: none, which changes nothing
+    out->locale = uselocale(plain); // without memory for it: none, which changes nothing
+    (void)fegetenv(&out->arithmetic);
+    (void)fesetenv(FE_DFL_ENV);
 }
 
-void reef_lib_give_locale(locale_t before) {
-    (void)uselocale(before);
+void reef_lib_give_back(const reef_lib_caller *caller) {
+    (void)uselocale(caller->locale);
+    (void)fesetenv(&caller->arithmetic);
 }
 
 // ---- structs of any version ----------------------------------------------------------------------
@@ -115,11 +118,12 @@ reef_status reef_pool_create_layer(const char *path,
                                    reef_error *err) {
     reef_layer_options own;
     reef_config config;
-    locale_t before = reef_lib_take_locale();
+    reef_lib_caller caller;
+    reef_lib_take_caller(&caller);
     reef_status status = reef_lib_take(&own, sizeof own, options, "reef_layer_options", err);
     if (status == REEF_OK) status = layer_config(&config, &own, err);
     if (status == REEF_OK) status = reef_pool_init(path, &config, err);
-    reef_lib_give_locale(before);
+    reef_lib_give_back(&caller);
     return status;
 }
 
@@ -137,12 +141,13 @@ static reef_status set_text(reef_config *config, const char *setting, reef_error
 reef_status reef_pool_create_model(const char *path, const char *const *settings, reef_error *err) {
     reef_config config;
     reef_status status = REEF_OK;
-    locale_t before = reef_lib_take_locale();
+    reef_lib_caller caller;
+    reef_lib_take_caller(&caller);
     reef_config_default(&config);
     for (; status == REEF_OK && settings != NULL && *settings != NULL; settings++)
         status = set_text(&config, *settings, err);
     if (status == REEF_OK) status = reef_pool_init(path, &config, err);
-    reef_lib_give_locale(before);
+    reef_lib_give_back(&caller);
     return status;
 }
 
@@ -161,14 +166,14 @@ reef_status reef_lib_enter(reef_pool *pool, reef_error *err) {
             "it here as well",
             reef_store_path(pool->store), (long)pool->pid);
     pthread_mutex_lock(&pool->lock);
-    pool->caller = reef_lib_take_locale();
+    reef_lib_take_caller(&pool->caller);
     reef_gemm_claim();
     return REEF_OK;
 }
 
 void reef_lib_leave(reef_pool *pool) {
     reef_gemm_give_back();
-    reef_lib_give_locale(pool->caller);
+    reef_lib_give_back(&pool->caller);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -210,12 +215,13 @@ reef_status reef_pool_open(reef_pool **out,
     pool->pid = getpid();
     pool->model_options =
         (reef_model_options){.threads = own.threads, .memory_bytes = own.memory_bytes};
-    locale_t before = reef_lib_take_locale();
+    reef_lib_caller caller;
+    reef_lib_take_caller(&caller);
     reef_gemm_claim();
     status = load(pool, path, &own, err);
     reef_lib_rest(pool);
     reef_gemm_give_back();
-    reef_lib_give_locale(before);
+    reef_lib_give_back(&caller);
     if (status == REEF_OK) {
         *out = pool;
         pool = NULL; // the caller owns it now

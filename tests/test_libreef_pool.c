@@ -3,6 +3,7 @@
 
 #include "lib_pool.h"
 
+#include <fenv.h>
 #include <locale.h>
 #include <math.h>
 #include <setjmp.h>
@@ -382,6 +383,22 @@ static void a_program_with_decimal_commas_has_the_same_pools(void **state) {
     assert_memory_equal(bits, same, sizeof bits);
 }
 
+// As a library may leave it that was built with -ffast-math, or PyTorch after set_flush_denormal.
+static void a_program_that_rounds_otherwise_has_the_same_pools(void **state) {
+    WITHIN(*state, upward);
+    WITHIN(*state, nearest);
+    char text[TEXT_BYTES];
+    float bits[500], same[500];
+    make_text(text, "a reef of corals. ");
+    double loss = learn_and_ask(nearest, text, bits);
+    assert_int_equal(fesetround(FE_UPWARD), 0);
+    double other = learn_and_ask(upward, text, same);
+    assert_int_equal(fegetround(), FE_UPWARD); // as the program left it
+    fesetround(FE_TONEAREST);
+    assert_true(loss == other);
+    assert_memory_equal(bits, same, sizeof bits);
+}
+
 static void structs_may_be_older_or_newer(void **state) {
     char path[TEMP_DIR_BYTES];
     reef_error err;
@@ -522,6 +539,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_text_goes_on_as_it_was_learned, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_program_with_decimal_commas_has_the_same_pools,
+                                        make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(a_program_that_rounds_otherwise_has_the_same_pools,
                                         make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(structs_may_be_older_or_newer, make_directory,
                                         remove_directory),
