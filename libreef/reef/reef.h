@@ -11,7 +11,8 @@
  * a newer library reads and writes no more of them. Fields that are zero mean the default.
  *
  * Threads: any number of pools at once, and one call at a time on each pool (further ones wait). Results do not
- * depend on how many threads compute them.
+ * depend on how many threads compute them, nor on the locale, the rounding or the handling of denormal numbers that the
+ * calling thread has set; afterwards it has them as before.
  *
  * Processes: a pool is of the process that opened it. To a child of fork() every call on it says INVALID, and closing it
  * does nothing; the child opens it itself, and so do the workers of a data loader.
