@@ -1,5 +1,6 @@
 // A model that is read out of a pool while a trainer commits to it: no transaction keeps the trainer from reusing
 // pages for long, and what is computed is the same to the bit.
+#include "evaluate.h"
 #include "learner.h"
 #include "lifelong.h"
 
@@ -150,6 +151,30 @@ static void rows_in_place_are_found_anew_before_a_transaction_is_old(void **stat
     free(placed);
 }
 
+// Between the transaction that a model was loaded in, and the one in which its rows are found.
+static void generations_given_up_before_their_rows_are_found_are_told(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_store *store = NULL;
+    reef_model *model = NULL;
+    make_sealed(f);
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
+    ok(reef_store_open(&store, f->pool, NULL, &err), &err);
+    reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
+    ok(reef_model_open(&model, store, NULL, &little, &err), &err);
+    reef_residency_let_go(&model->residency);
+    reef_consolidation report = {0};
+    ok(reef_trainer_consolidate(f->trainer,
+                                &(reef_consolidation_options){.first = 1, .last = 2, .steps = 4},
+                                &report, &err),
+       &err);
+    reef_consolidation_release(&report);
+    // What reef_model_open takes as a reason to begin again.
+    assert_int_equal(reef_residency_hold(&model->residency, &model->net, true, &err), REEF_BUSY);
+    reef_model_close(model);
+    reef_store_close(store);
+}
+
 static void a_model_in_place_says_so_when_its_generations_are_given_up(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -192,6 +217,7 @@ int main(void) {
         EACH(a_model_is_copied_in_turns_to_the_same_bits),
         EACH(a_model_is_loaded_while_the_trainer_commits),
         EACH(rows_in_place_are_found_anew_before_a_transaction_is_old),
+        EACH(generations_given_up_before_their_rows_are_found_are_told),
         EACH(a_model_in_place_says_so_when_its_generations_are_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

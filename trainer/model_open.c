@@ -119,8 +119,8 @@ static reef_status load_once(reef_model *model, const char *as_of, reef_error *e
         status = reef_residency_decide(&model->residency, txn, &net->config, chosen.own, err);
     if (status == REEF_OK) status = load_generations(model, txn, &chosen, err);
     reef_txn_abort(txn);
-    // Sealed generations do not change any more: those of the next transaction are the same.
-    return status == REEF_OK ? reef_residency_hold(&model->residency, net, err) : status;
+    // Sealed generations do not change any more: those of the next transaction are the same, or given up.
+    return status == REEF_OK ? reef_residency_hold(&model->residency, net, true, err) : status;
 }
 
 // Again from the start when a generation was given up halfway: what it gave way to is there by then.

@@ -126,17 +126,20 @@ static reef_status check_same(const reef_residency *residency,
     return REEF_OK;
 }
 
-static reef_status begin(reef_residency *residency, reef_net *net, bool again, reef_error *err) {
+static reef_status begin(reef_residency *residency, reef_net *net, bool loaded, reef_error *err) {
     double start = residency->held_since = reef_seconds();
     reef_status status = reef_txn_begin(&residency->txn, residency->store, REEF_TXN_READ, err);
-    if (status == REEF_OK && again) status = check_same(residency, net, err);
+    if (status == REEF_OK && loaded) status = check_same(residency, net, err);
     if (status == REEF_OK) status = locate(residency, net, err);
     if (status != REEF_OK) reef_residency_let_go(residency);
     residency->hold_seconds = reef_seconds() - start;
     return status;
 }
 
-reef_status reef_residency_hold(reef_residency *residency, reef_net *net, reef_error *err) {
+reef_status reef_residency_hold(reef_residency *residency,
+                                reef_net *net,
+                                bool loaded,
+                                reef_error *err) {
     uint64_t bytes = 0;
     for (size_t g = 0; g < net->gen_count; g++)
         if (is_in_place(net->gens[g])) bytes += row_bytes(&net->config, &net->gens[g]->info);
@@ -146,7 +149,7 @@ reef_status reef_residency_hold(reef_residency *residency, reef_net *net, reef_e
     reef_status status = REEF_OK;
     if (residency->pager == NULL)
         status = reef_pager_new(&residency->pager, residency->memory_bytes, err);
-    return status == REEF_OK ? begin(residency, net, false, err) : status;
+    return status == REEF_OK ? begin(residency, net, loaded, err) : status;
 }
 
 reef_status reef_residency_renew(reef_residency *residency, reef_net *net, reef_error *err) {

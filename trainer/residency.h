@@ -39,15 +39,20 @@ REEF_MUST_CHECK reef_status reef_residency_decide(reef_residency *residency,
  * Bring the rows of `net` into reach for the time until reef_residency_let_go: decides anew, gives the
  * memory of sealed and stored generations back where they are now read in place, and finds those in the
  * map with a read transaction of its own. Does nothing while everything is in memory.
- * Errors: CORRUPT a block is missing or has another size; NO_MEMORY; IO.
+ *
+ * loaded  the net is as it was loaded from the pool, where it must still be so: a trainer makes its own
+ *
+ * Errors: CORRUPT a block is missing or has another size; BUSY a generation that was loaded is no longer in the pool;
+ * NO_MEMORY; IO.
  */
 REEF_MUST_CHECK reef_status reef_residency_hold(reef_residency *residency,
                                                 reef_net *net,
+                                                bool loaded,
                                                 reef_error *err);
 /**
  * Between two passes of a reader: when the transaction has been held for REEF_READ_MS_MAX, or was let go of, end it,
  * begin another and find all rows anew. (Where finding takes long, less often: it stays below a twentieth of the time.)
- * Errors: as reef_residency_hold, and BUSY a generation that was loaded is no longer in the pool.
+ * Errors: as reef_residency_hold.
  */
 REEF_MUST_CHECK reef_status reef_residency_renew(reef_residency *residency,
                                                  reef_net *net,

@@ -56,7 +56,7 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
 
 reef_status reef_trainer_hold_anew(reef_trainer *trainer, reef_error *err) {
     if (trainer->vector != NULL) return REEF_OK; // all in memory
-    reef_status status = reef_residency_hold(&trainer->residency, &trainer->net, err);
+    reef_status status = reef_residency_hold(&trainer->residency, &trainer->net, false, err);
     trainer->pass.pager = trainer->residency.pager;
     return status;
 }
