@@ -74,11 +74,14 @@ void training_serve(reef_training *training, reef_request *request) {
     uint64_t begin = uv_hrtime();
     request->waited_ms = (double)(begin - request->asked_ns) / 1e6;
     reef_status status = run_request(training, request, &request->error);
-    // What was accepted is neither written nor changed by a call.
+    // What was accepted is neither written nor changed by a call. One that failed may have come as far as a commit:
+    // that is known then, and is not taken for one of a later request.
     bool aside = request->kind == REEF_REQUEST_CALL;
-    if (status == REEF_OK && aside)
+    if (status != REEF_OK)
+        (void)!training_note_aside(training, NULL);
+    else if (aside)
         status = training_note_aside(training, &request->error);
-    else if (status == REEF_OK)
+    else
         status = training_note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6,
                                           &request->error);
     request->error.status = status;

@@ -291,6 +291,61 @@ static void commands_that_cannot_be_done_are_refused(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+// Bytes of standard input that were accepted, of the only source.
+static int64_t accepted(const sandbox *box) {
+    json_t *status = reefd_ask(box, STATUS);
+    int64_t cursor = count_in(json_array_get(json_object_get(status, "sources"), 0), "cursor");
+    json_decref(status);
+    return cursor;
+}
+
+static void say_line(const sandbox *box, int to) {
+    int64_t before = accepted(box);
+    assert_int_equal(write(to, "a line for the stream\n", 22), 22);
+    while (accepted(box) < before + 22) sleep_ms(2);
+}
+
+static int start_on_a_pipe(running *run) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    run->pid =
+        reefd_start(&run->box, ends[0],
+                    (const char *const[]){"--pool", run->box.pool, "--source", "-",
+                                          "--commit-steps", "0", "--commit-seconds", "0", NULL});
+    close(ends[0]);
+    reefd_await(&run->box, run->pid);
+    return ends[1];
+}
+
+// It commits first, and then finds that there is one of that name.
+static void what_a_refused_snapshot_committed_is_no_later_commit(void **state) {
+    running *run = *state;
+    const sandbox *box = &run->box;
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    sandbox_make_pool(box);
+    int to = start_on_a_pipe(run);
+    json_decref(reefd_ask(box, "{\"command\": \"snapshot\", \"name\": \"once\"}"));
+    say_line(box, to);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"once\"}"),
+                     REEF_INVALID);
+    json_t *status = reefd_ask(box, STATUS);
+    assert_int_equal(count_in(json_object_get(status, "last_commit"), "number"),
+                     pool_commit(box).number);
+    json_decref(status);
+    say_line(box, to);
+    json_decref(reefd_ask(box, "{\"command\": \"resume\"}"));
+    json_decref(reefd_ask(box, "{\"command\": \"commit\"}"));
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    close(to);
+    to = start_on_a_pipe(run);
+    assert_int_equal(accepted(box), 44);
+    close(to);
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+}
+
 static void another_process_evaluates_meanwhile(void **state) {
     running *run = *state;
     const sandbox *box = &run->box;
@@ -721,6 +776,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_stop_ends_a_pause, setup, teardown),
         cmocka_unit_test_setup_teardown(a_drain_waits_for_what_was_read, setup, teardown),
         cmocka_unit_test_setup_teardown(commands_that_cannot_be_done_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_a_refused_snapshot_committed_is_no_later_commit, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(another_process_evaluates_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(it_commits_by_time_while_it_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(a_loss_is_null_before_anything_was_measured, setup,
