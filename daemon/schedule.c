@@ -132,9 +132,16 @@ static void note_ended_lanes(reef_schedule *schedule) {
     }
 }
 
+// The place of the next decision of the run before, which may lie within a slice; UINT64_MAX when there is none.
+static uint64_t next_place(const reef_schedule *schedule) {
+    return all_applied(schedule) ? UINT64_MAX : schedule->after.items[schedule->applied].at;
+}
+
 static bool lend(reef_schedule *schedule, size_t lane, reef_schedule_next *next) {
     size_t count = reef_lanes_view(&schedule->lanes, lane, &next->bytes);
     if (!count) return false;
+    uint64_t place = next_place(schedule), at = schedule->turns.total;
+    if (place > at && place - at < count) count = (size_t)(place - at);
     next->kind = REEF_SCHEDULE_BYTES;
     next->lane = lane;
     next->count = reef_turns_share(&schedule->turns, next->bytes, count);
@@ -220,6 +227,10 @@ void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_
     note_empty_lanes(schedule, now_ns);
     apply_due(schedule);
     if (all_applied(schedule) && find_return(schedule, now_ns, next)) return;
+    if (next_place(schedule) < schedule->turns.total) { // it was passed by, out of turn
+        next->kind = REEF_SCHEDULE_FORGET;
+        return;
+    }
     size_t lane = reef_turns_lane(&schedule->turns);
     if (lane == REEF_TURN_NONE)
         forget_if_stuck(schedule, next);

@@ -326,6 +326,55 @@ static void decisions_survive_a_crash(void **state) {
     tear_down(&w);
 }
 
+// A lane is back while another one is in the middle of its slice. After a crash that one may have more at once, and the
+// same is decided at the same place all the same.
+static void a_decision_within_a_slice_survives_a_crash(void **state) {
+    world w;
+    set_up(&w, state, 2, NULL);
+    sit_out(&w);
+    train(&w, 0);
+    train(&w, 0);
+    write_in_pool(&w, true, NULL); // a commit; what follows is lost
+    give(&w, 0, "a line\n");
+    train(&w, 0);
+    give_slice(&w, 1);
+    decide(&w, 1, false);
+    reef_schedule_release(&w.schedule);
+
+    open_schedule(&w);
+    assert_int_equal(w.schedule.after.count, 1);
+    give(&w, 0, "a line\n");
+    for (int i = 0; i < 3; i++) give_slice(&w, 0);
+    give_slice(&w, 1);
+    train(&w, 0);
+    assert_int_equal(w.next.count, strlen("a line\n"));
+    train(&w, 0); // to the end of its slice
+    assert_int_equal(w.schedule.turns.decided, w.schedule.after.items[0].number);
+    train(&w, 1);
+    tear_down(&w);
+}
+
+// It was passed by, as when what cannot be read again was trained out of turn at a stop: who sits out is not kept waiting
+// for a place that does not come.
+static void a_decision_that_was_passed_by_is_forgotten(void **state) {
+    world w;
+    set_up(&w, state, 2, NULL);
+    sit_out(&w);
+    train(&w, 0);
+    write_in_pool(&w, true,
+                  &(reef_decision){
+                      .number = 2, .at = REEF_SLICE_BYTES, .out = false, .lane = w.inputs[1].name});
+    reef_schedule_release(&w.schedule);
+    open_schedule(&w);
+    assert_int_equal(w.schedule.after.count, 1);
+    give_slice(&w, 0);
+    give_slice(&w, 1);
+    assert_int_equal(find(&w), REEF_SCHEDULE_FORGET);
+    reef_schedule_forgot(&w.schedule);
+    decide(&w, 1, false);
+    tear_down(&w);
+}
+
 static void decisions_that_cannot_be_made_again_are_forgotten(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
@@ -483,6 +532,8 @@ int main(void) {
         in_a_pool(a_stream_that_cannot_go_on_is_decided_anew),
         in_a_pool(a_file_is_read_after_the_one_before_it),
         in_a_pool(decisions_survive_a_crash),
+        in_a_pool(a_decision_within_a_slice_survives_a_crash),
+        in_a_pool(a_decision_that_was_passed_by_is_forgotten),
         in_a_pool(decisions_that_cannot_be_made_again_are_forgotten),
         in_a_pool(files_are_a_lane_that_ends),
         in_a_pool(at_the_end_only_what_cannot_be_read_again_is_trained),
