@@ -18,13 +18,24 @@ static void name_lanes(reef_schedule *schedule) {
     }
 }
 
-// A pool that was trained on one lane may have stopped inside a vector's record: that goes first.
+// How much of a vector's record a lane has given already.
+static uint64_t begun_record(const reef_schedule *schedule, size_t lane) {
+    uint64_t begun = 0;
+    for (size_t i = 0; i < schedule->lanes.input_count; i++)
+        if (schedule->lanes.lane_of[i] == lane)
+            begun += schedule->lanes.inputs[i].offset % schedule->turns.record_bytes;
+    return begun % schedule->turns.record_bytes;
+}
+
+// A pool that was trained on one lane may have stopped inside a vector's record: that goes first. And a lane that was
+// trained alone, or went back to a snapshot, does not stand where it stood in its slice: slices end with a record.
 static void finish_record(reef_schedule *schedule) {
     reef_turns *turns = &schedule->turns;
-    for (size_t i = 0; turns->record_bytes && i < schedule->lanes.input_count; i++) {
-        uint64_t begun = schedule->lanes.inputs[i].offset % turns->record_bytes;
-        if (!begun || turns->current == schedule->lanes.lane_of[i]) continue;
-        reef_turns_give_to(turns, schedule->lanes.lane_of[i]);
+    for (size_t i = 0; turns->record_bytes && i < schedule->lanes.count; i++) {
+        uint64_t begun = begun_record(schedule, i);
+        bool current = turns->current == i;
+        if (current ? turns->given % turns->record_bytes == begun : begun == 0) continue;
+        reef_turns_give_to(turns, i);
         turns->given = begun;
     }
 }

@@ -222,6 +222,37 @@ static void a_record_that_was_begun_on_one_lane_goes_first(void **state) {
     tear_down(&w);
 }
 
+// A snapshot was restored, or the lane was read alone meanwhile: what it gave of its slice is not what the pool noted.
+static void a_slice_ends_with_a_record_wherever_its_lane_stands(void **state) {
+    static const struct {
+        uint64_t offset;
+        size_t share;
+    } CASES[] = {{730, 4100 - 730}, {800, 4100}, {850, 4100 - 50}};
+    world w = {0};
+    set_up(&w, state, 2, NULL);
+    reef_schedule_release(&w.schedule);
+    w.record_bytes = 100;
+    open_schedule(&w);
+    char text[731];
+    memset(text, 'x', 730);
+    text[730] = 0;
+    give(&w, 0, text);
+    train(&w, 0);
+    write_in_pool(&w, true, NULL);
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
+        reef_schedule_release(&w.schedule);
+        w.inputs[0].offset = CASES[i].offset;
+        open_schedule(&w);
+        give_slice(&w, 0);
+        give_slice(&w, 0);
+        give_slice(&w, 1);
+        assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
+        assert_int_equal(w.next.lane, 0);
+        assert_int_equal(w.next.count, CASES[i].share);
+    }
+    tear_down(&w);
+}
+
 static void whoever_has_something_is_back_when_nobody_else_takes_part(void **state) {
     world w;
     set_up(&w, state, 1, &FILE_KIND);
@@ -528,6 +559,7 @@ int main(void) {
         in_a_pool(a_line_that_has_begun_is_waited_for),
         in_a_pool(a_record_is_waited_for_however_long_it_takes),
         in_a_pool(a_record_that_was_begun_on_one_lane_goes_first),
+        in_a_pool(a_slice_ends_with_a_record_wherever_its_lane_stands),
         in_a_pool(whoever_has_something_is_back_when_nobody_else_takes_part),
         in_a_pool(a_stream_that_cannot_go_on_is_decided_anew),
         in_a_pool(a_file_is_read_after_the_one_before_it),
