@@ -94,11 +94,11 @@ reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err
     } else {
         return reef_fail(
             err, REEF_INVALID,
-            "unknown kind of source '%.*s' in '%.80s': known are file:PATH, - (standard input), "
+            "unknown kind of source '%.*s': known are file:PATH, - (standard input), "
             "follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, redis://HOST:PORT/STREAM and "
             "push:NAME, and for "
             "vectors idx:, npy:, csv: and jsonl:",
-            (int)scheme, spec, spec);
+            (int)(scheme < 40 ? scheme : 40), spec); // the rest of it may be a password
     }
     if (!*rest) return reef_fail(err, REEF_INVALID, "the source '%s' names no file", spec);
     reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, rest, strlen(rest));
