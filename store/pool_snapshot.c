@@ -282,6 +282,7 @@ reef_status reef_snapshot_make(
     REEF_FAIL_POINT(SNAPSHOT_BEGUN);
     bool changed = txn->hashed_changed; // copies are not in the root hash, so they are no change
     status = make_copies(txn, &snapshot, err);
+    if (status == REEF_OK) status = reef_places_keep(txn, snapshot.copy, err);
     REEF_FAIL_POINT(SNAPSHOT_COPIED);
     if (status == REEF_OK) status = snapshot_store(txn, &snapshot, err);
     REEF_FAIL_POINT(SNAPSHOT_STORED);
@@ -317,6 +318,7 @@ reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *er
     for (uint32_t g = snapshot.shared_count; status == REEF_OK && g < snapshot.sealed_count; g++)
         status = remove_copy(txn, reef_snapshot_records(&snapshot, g), err);
     if (status == REEF_OK && snapshot.copy != 0) status = remove_copy(txn, snapshot.copy, err);
+    if (status == REEF_OK) status = reef_places_drop(txn, snapshot.copy, err);
     if (status == REEF_OK) status = reef_record_remove(txn, &key, err);
     REEF_FAIL_POINT(SNAPSHOT_REMOVED);
     txn->hashed_changed = changed;

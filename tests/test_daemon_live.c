@@ -17,6 +17,7 @@
 
 #include "draw.h"
 #include "live_run.h"
+#include "reef_trainer.h"
 
 #define KILLS_FEW 25
 #define KILLS_MANY 200
@@ -175,11 +176,49 @@ static void a_log_that_is_not_there_does_not_end_the_daemon(void **state) {
     assert_true(reefd_said(&w->run.box, "is there"));
 }
 
+static void await_read(const world *w) {
+    reefd_await(&w->run.box, w->run.reefd);
+    for (int i = 0; live_cursor(&w->run) < w->run.written; i++) {
+        assert_true(i < 2000);
+        sleep_ms(10);
+    }
+}
+
+// A snapshot has the cursor of its time, and where in which file that was.
+static void a_restored_pool_reads_a_log_on_where_it_stood(void **state) {
+    world *w = *state;
+    char older[240];
+    snprintf(older, sizeof(older), "%s.1", w->log);
+    snprintf(w->run.source, sizeof(w->run.source), "follow:%s", w->log);
+    live_start(&w->run);
+    write_lines(w, 30, "");
+    await_read(w);
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    write_lines(w, 30, "");
+    await_read(w);
+    assert_int_equal(rename(w->log, older), 0);
+    write_lines(w, 30, "");
+    reef_commit whole = live_finish(&w->run);
+
+    reef_store *store = NULL;
+    reef_restoration done;
+    reef_error err;
+    assert_int_equal(
+        reef_store_open(&store, w->run.box.pool, &(reef_store_options){.write = true}, &err),
+        REEF_OK);
+    assert_int_equal(reef_pool_restore_in_place(store, "then", false, &done, &err), REEF_OK);
+    reef_store_close(store);
+    live_start(&w->run);
+    reef_commit again = live_finish(&w->run);
+    live_assert_same(&again, &whole);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_log_that_is_not_there_does_not_end_the_daemon),
         TEST(a_folder_that_grows_is_read),
+        TEST(a_restored_pool_reads_a_log_on_where_it_stood),
         TEST(kills_leave_no_trace_in_a_log_that_is_renamed),
         TEST(kills_leave_no_trace_in_a_log_that_is_packed),
         TEST(kills_leave_no_trace_in_a_log_that_is_copied),

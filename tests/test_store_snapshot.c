@@ -223,6 +223,72 @@ static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) 
     assert_int_equal(pool_check(f->store).snapshots, 0);
 }
 
+// ---- where live sources stand ---------------------------------------------------------------------
+
+static void stand(reef_store *store, const char *source, const char *where, uint64_t number) {
+    reef_error err;
+    const reef_key key = {.db = REEF_DB_JOURNAL, .name = source};
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    must(reef_record_put(txn, &key, REEF_JSON, where, strlen(where), &err), &err);
+    pool_commit(txn, number);
+}
+
+// NULL: nowhere.
+static void assert_stands(reef_store *store, const char *source, const char *where) {
+    reef_error err;
+    reef_view view;
+    const reef_key key = {.db = REEF_DB_JOURNAL, .name = source};
+    reef_txn *txn = pool_begin(store, REEF_TXN_READ);
+    reef_status status = reef_record_view(txn, &key, &view, &err);
+    assert_int_equal(status, where ? REEF_OK : REEF_NOT_FOUND);
+    if (where) assert_int_equal(view.bytes, strlen(where));
+    if (where) assert_memory_equal(view.data, where, view.bytes);
+    reef_txn_abort(txn);
+}
+
+static void live_sources_stand_where_they_stood(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    make_history(f->store);
+    stand(f->store, "dir:logs", "{\"begin\":1}", 9);
+    stand(f->store, "#0123456789abcdef-a/long/name", "{\"begin\":2}", 9);
+    stand(f->store, "turns", "{\"total\":3}", 9);
+    make_snapshot(f->store, "then", 9);
+    make_snapshot(f->store, "too", 9);
+    stand(f->store, "dir:logs", "{\"begin\":10}", 10);
+    stand(f->store, "#0123456789abcdef-a/long/name", "{\"begin\":20}", 10);
+    stand(f->store, "turns", "{\"total\":30}", 10);
+    stand(f->store, "redis://host/young", "{\"begin\":40}", 10);
+
+    restoring r = {.name = "then", .keep_as = "before"};
+    must(restore(&r, f->store, &err), &err);
+    assert_stands(f->store, "dir:logs", "{\"begin\":1}");
+    assert_stands(f->store, "#0123456789abcdef-a/long/name", "{\"begin\":2}");
+    assert_stands(f->store, "turns", "{\"total\":30}");
+    assert_stands(f->store, "redis://host/young", NULL);
+    r = (restoring){.name = "before", .keep_as = "again"};
+    must(restore(&r, f->store, &err), &err);
+    assert_stands(f->store, "dir:logs", "{\"begin\":10}");
+    assert_stands(f->store, "redis://host/young", "{\"begin\":40}");
+
+    // What was kept goes with its snapshot.
+    static const char *const NAMES[] = {"then", "too", "before", "again", "early"};
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
+        must(reef_snapshot_remove(txn, NAMES[i], &err), &err);
+    pool_commit(txn, 11);
+    assert_stands(f->store, "dir:logs", "{\"begin\":10}");
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    reef_cursor cursor;
+    size_t places = 0;
+    must(reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, NULL, 0, &err), &err);
+    for (; !cursor.done; places++) must(reef_cursor_next(&cursor, txn, &err), &err);
+    reef_cursor_close(&cursor);
+    reef_txn_abort(txn);
+    assert_int_equal(places, 4); // three sources and the turns
+    pool_check(f->store);
+}
+
 static void in_place_nothing_goes_that_another_snapshot_needs(void **state) {
     pool_fixture *f = *state;
     reef_error err;
@@ -575,6 +641,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         POOL_TEST(a_copy_is_restored_to_the_root_of_the_snapshot),
         POOL_TEST(in_place_the_state_before_is_kept_and_can_be_restored),
+        POOL_TEST(live_sources_stand_where_they_stood),
         POOL_TEST(in_place_nothing_goes_that_another_snapshot_needs),
         POOL_TEST(a_snapshot_that_is_not_what_it_was_is_not_restored),
         POOL_TEST(a_snapshot_of_the_first_kind_is_restored_without_moments),
