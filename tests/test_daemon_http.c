@@ -228,6 +228,23 @@ static void metrics_are_what_prometheus_takes(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+// As in status, where it is null: 0 would be the best loss that there is.
+static void before_anything_was_measured_there_is_no_loss(void **state) {
+    running *run = *state;
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    sandbox_make_pool(&run->box);
+    snprintf(run->box.text, sizeof(run->box.text), "push:web");
+    run_start(run, "0");
+    http_answer answer = get(run, "/metrics");
+    assert_int_equal(answer.code, 200);
+    assert_non_null(strstr(answer.body, "\nreef_loss NaN\n"));
+    http_answer_release(&answer);
+    kill(run->pid, SIGTERM);
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+}
+
 // ---- refusals ------------------------------------------------------------------------------------
 
 static void what_is_not_there_is_refused(void **state) {
@@ -406,6 +423,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(text_is_generated_by_its_seed, setup, teardown),
         cmocka_unit_test_setup_teardown(the_series_is_cut_into_as_many_points, setup, teardown),
         cmocka_unit_test_setup_teardown(metrics_are_what_prometheus_takes, setup, teardown),
+        cmocka_unit_test_setup_teardown(before_anything_was_measured_there_is_no_loss, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_body_that_is_too_long_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(hostile_clients_are_let_go, setup, teardown),
