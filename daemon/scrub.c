@@ -178,7 +178,7 @@ reef_status reef_scrubber_start(reef_scrubber *s,
 
 reef_status reef_scrubber_set_rate(reef_scrubber *s, uint64_t rate, reef_error *err) {
     uv_mutex_lock(&s->lock);
-    s->hurried = rate != s->view.rate;
+    s->hurried |= rate != s->view.rate; // until the thread has heard of it
     s->view.rate = rate;
     uv_cond_signal(&s->changed);
     uv_mutex_unlock(&s->lock);

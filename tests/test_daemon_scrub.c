@@ -3,6 +3,7 @@
 #include "reefd_run.h"
 
 #include "reef_store.h"
+#include "scrub.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -138,6 +139,44 @@ static void a_pass_is_told_and_kept_and_leaves_no_trace_in_the_result(void **sta
     finish(f);
 }
 
+static void nothing_waits(void *context) {
+    (void)context;
+}
+
+static void await_passes(reef_scrubber *scrubber, uint64_t least) {
+    reef_scrubber_view view = {0};
+    for (unsigned waited = 0; view.scrub.passes < least; waited += 5) {
+        assert_true(waited < WAIT_MS_MAX / 4);
+        sleep_ms(5);
+        reef_scrubber_view_read(scrubber, &view);
+    }
+}
+
+// A pause as the old rate made it, of an hour, ends with the first reload, whether or not another one follows at once.
+static void a_rate_that_is_told_twice_is_heard(void **state) {
+    feed *f = *state;
+    reef_error err;
+    reef_store *store = NULL;
+    reef_scrubber *scrubber = NULL;
+    reef_report report;
+    make_sealed(f, "0");
+    finish(f);
+    reef_report_init(&report, false, true);
+    assert_int_equal(
+        reef_store_open(&store, f->box.pool, &(reef_store_options){.write = true}, &err), REEF_OK);
+    assert_int_equal(reef_scrubber_new(&scrubber, store, 1, &report, &err), REEF_OK);
+    assert_int_equal(reef_scrubber_start(scrubber, nothing_waits, NULL, &err), REEF_OK);
+    await_passes(scrubber, 1);
+    sleep_ms(100); // it pauses
+    assert_int_equal(reef_scrubber_set_rate(scrubber, 1 << 30, &err), REEF_OK);
+    assert_int_equal(reef_scrubber_set_rate(scrubber, 1 << 30, &err), REEF_OK);
+    await_passes(scrubber, 2);
+    reef_scrubber_stop(scrubber);
+    reef_scrubber_free(scrubber);
+    reef_store_close(store);
+    reef_report_release(&report);
+}
+
 // Flip a bit of what a sealed record holds, in the file that the daemon has open.
 static void damage(const feed *f) {
     reef_error err;
@@ -223,6 +262,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_pass_is_told_and_kept_and_leaves_no_trace_in_the_result,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(a_rate_that_is_told_twice_is_heard, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_is_told_in_the_log_the_status_and_the_timeline,
                                         setup, teardown),
     };
