@@ -1,10 +1,12 @@
 // The settings of reefd, one row each; see options_private.h.
 #include "options_private.h"
 
+#include "redis_url.h"
 #include "report.h"
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COMMIT_RETRIES_MAX 10
@@ -104,13 +106,23 @@ const char *reef_setting_origin(const reef_options *options, size_t index, char 
     return out;
 }
 
+static json_t *shown_value(const reef_options *options, size_t index) {
+    json_t *value = reef_setting_value(options, index);
+    for (size_t i = 0; i < json_array_size(value); i++) { // of sources only
+        char *shown = reef_redis_url_mask(json_string_value(json_array_get(value, i)));
+        json_array_set_new(value, i, shown ? json_string(shown) : json_null());
+        free(shown);
+    }
+    return value;
+}
+
 json_t *reef_settings_json(const reef_options *options) {
     json_t *list = json_array();
     for (size_t i = 0; i < reef_setting_count(); i++) {
         char origin[ORIGIN_BYTES_MAX];
         json_array_append_new(
             list, json_pack("{s:s, s:o, s:o, s:b}", "name", reef_setting_name(i), "value",
-                            reef_setting_value(options, i), "origin",
+                            shown_value(options, i), "origin",
                             reef_json_text(reef_setting_origin(options, i, origin, sizeof(origin))),
                             "live", reef_setting_is_live(i)));
     }

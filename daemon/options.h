@@ -127,7 +127,7 @@ const char *reef_setting_origin(const reef_options *options,
                                 size_t setting,
                                 char *out,
                                 size_t room);
-/** All of them: `name`, `value`, `origin`, `live`. */
+/** All of them: `name`, `value` (without passwords), `origin`, `live`. */
 json_t *reef_settings_json(const reef_options *options);
 /** Take the settings that may change from `from`. */
 void reef_options_take_live(reef_options *options, const reef_options *from);

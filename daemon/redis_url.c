@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define DB_MAX 65535
+#define HIDDEN "***"
 #define SHAPE "redis://[[USER]:PASSWORD@]HOST[:PORT]/STREAM or redis:///PATH/OF/SOCKET/STREAM"
 
 static reef_status no_memory(reef_error *err) {
@@ -186,13 +187,34 @@ static reef_status complete_group(reef_redis_url *url, reef_error *err) {
     return url->consumer ? REEF_OK : no_memory(err);
 }
 
+// Behind the user and the password, or `at`. A password may hold an "@"; what ends it is the last one.
+static const char *behind_user(const char *at) {
+    const char *sign = at + strcspn(at, "/?");
+    while (sign > at && sign[-1] != '@') sign--;
+    return sign;
+}
+
+char *reef_redis_url_mask(const char *spec) {
+    char *text = strdup(spec);
+    const char *at = strncmp(spec, "redis://", 8) == 0 ? spec + 8 : NULL;
+    const char *host = at ? behind_user(at) : NULL;
+    const char *colon = at && host > at ? memchr(at, ':', (size_t)(host - at)) : NULL;
+    if (!text || !colon) return text;
+    size_t before = (size_t)(colon + 1 - spec), after = strlen(host - 1);
+    free(text);
+    text = malloc(before + strlen(HIDDEN) + after + 1);
+    if (!text) return NULL;
+    memcpy(text, spec, before);
+    memcpy(text + before, HIDDEN, strlen(HIDDEN));
+    memcpy(text + before + strlen(HIDDEN), host - 1, after + 1);
+    return text;
+}
+
 static reef_status parse(reef_redis_url *url, const char *rest, reef_error *err) {
     if (strncmp(rest, "//", 2) != 0)
         return reef_fail(err, REEF_INVALID, "a redis: source is not %s", SHAPE);
-    const char *at = rest + 2;
-    size_t bytes = strcspn(at, "?"), authority = strcspn(at, "/?");
-    const char *sign = at + authority; // a password may hold an "@"; what ends it is the last one
-    while (sign > at && sign[-1] != '@') sign--;
+    const char *at = rest + 2, *sign = behind_user(at);
+    size_t bytes = strcspn(at, "?");
     reef_status status = REEF_OK;
     if (sign > at) {
         status = take_user(url, at, (size_t)(sign - 1 - at), err);

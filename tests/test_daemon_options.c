@@ -2,6 +2,7 @@
 #include "options.h"
 #include "temp_dir.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -174,6 +175,34 @@ static void a_pattern_is_its_files_in_the_order_of_names(void **state) {
     temp_dir_remove(folder);
 }
 
+// What --check says may go into a log.
+static void settings_are_shown_without_passwords(void **state) {
+    (void)state;
+    reef_options options;
+    reef_error err;
+    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source",
+                           "redis://reef:secr:et@of@host:1/events?group=a:b@c", "--source",
+                           "redis://:secret@host/events", "--source", "redis://reef@host/events",
+                           "--source", "redis:///run/redis:1@2/events", "--source",
+                           "redis://host/a:b@c", "--source", "file:a:b@c"),
+                     REEF_OK);
+    json_t *settings = reef_settings_json(&options), *sources = NULL, *one;
+    size_t i;
+    json_array_foreach(settings, i, one) if (strcmp(json_string_value(json_object_get(one, "name")),
+                                                    "source") == 0) sources =
+        json_object_get(one, "value");
+    const char *const expected[] = {"redis://reef:***@host:1/events?group=a:b@c",
+                                    "redis://:***@host/events",
+                                    "redis://reef@host/events",
+                                    "redis:///run/redis:1@2/events",
+                                    "redis://host/a:b@c",
+                                    "file:a:b@c"};
+    assert_int_equal(json_array_size(sources), 6);
+    for (i = 0; i < 6; i++)
+        assert_string_equal(json_string_value(json_array_get(sources, i)), expected[i]);
+    json_decref(settings);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_have_their_documented_defaults),
@@ -182,6 +211,7 @@ int main(void) {
         cmocka_unit_test(help_and_version_need_nothing_else),
         cmocka_unit_test(what_is_refused_is_named),
         cmocka_unit_test(too_many_sources_are_refused),
+        cmocka_unit_test(settings_are_shown_without_passwords),
         cmocka_unit_test(a_pattern_is_its_files_in_the_order_of_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
