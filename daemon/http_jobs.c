@@ -103,7 +103,9 @@ reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err
         return reef_fail(err, REEF_INVALID,
                          "the body has %zu lines, of which at most %d are scored at once", lines,
                          LINES_MAX);
-    reef_status status = model_of(serving, job, false, &model, err);
+    uint64_t per_byte;
+    reef_status status = reef_job_count(job, "per_byte", 0, 0, 1, &per_byte, err);
+    if (status == REEF_OK) status = model_of(serving, job, false, &model, err);
     if (status != REEF_OK) return status;
     float *bits = malloc(job->body_bytes * sizeof(*bits));
     if (!bits)
@@ -116,7 +118,7 @@ reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err
         json_object_set_new(job->result, "bits", reef_json_number(score.bits));
         json_object_set_new(job->result, "bits_per_byte", reef_json_number(score.bits_per_byte));
         json_object_set_new(job->result, "records", records_json(job->body, job->body_bytes, bits));
-        if (json_object_get(job->arguments, "per_byte"))
+        if (per_byte)
             json_object_set_new(job->result, "surprise", surprise_json(job->body_bytes, bits));
     }
     free(bits);

@@ -132,6 +132,10 @@ static void scores_are_those_of_the_committed_state(void **state) {
         sum += json_number_value(json_object_get(json_array_get(records, i), "bits"));
     assert_near(sum - (double)bits[0], score.bits, 1e-6); // the first byte is not counted
     json_decref(answer);
+    answer = json_of(post(run, "/v1/score?per_byte=0", "", TEXT), 200);
+    assert_null(json_object_get(answer, "surprise"));
+    json_decref(answer);
+    json_decref(json_of(post(run, "/v1/score?per_byte=yes", "", TEXT), 400));
 
     // Now is the last commit that there is, and moves on with training.
     json_t *now = json_of(post(run, "/v1/score", "", TEXT), 200);
