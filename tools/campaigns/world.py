@@ -136,9 +136,11 @@ class World:
         self.keeps = bool(getattr(given, "directory", None))
         self.directory = pathlib.Path(given.directory if self.keeps else tempfile.mkdtemp(prefix="reef-campaign-"))
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.token_file = self.directory / "campaign-token"
+        if any(self.directory.iterdir()) and not self.token_file.exists():
+            raise Problem(f"{self.directory} is not empty, and no campaign made it: choose another --directory")
         self.daemons = []
         self.token = secrets.token_hex(16)  # who sends it may push
-        self.token_file = self.directory / "token"
         self.token_file.touch(0o600)
         self.token_file.write_text(self.token + "\n")
         self.words = self.say("--help") + self.say("--pool", self.directory / "none", "--source", "unknown:kind")
