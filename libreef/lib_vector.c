@@ -80,6 +80,8 @@ reef_status reef_pool_learn(reef_pool *pool,
     status = reef_lib_check_writer(pool, "learn examples", err);
     if (status == REEF_OK) status = check_kind(pool, "learn examples", err);
     if (status == REEF_OK) status = check_examples(rows, pool->config.inputs, vectors, labels, err);
+    if (status == REEF_OK && labels != NULL)
+        status = reef_trainer_check_labels(pool->trainer, rows, labels, err);
     if (status == REEF_OK) status = feed(pool, source, rows, vectors, labels, err);
     reef_lib_leave(pool);
     return status;

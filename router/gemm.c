@@ -25,11 +25,33 @@ static void set_up_blas(void) {
 static pthread_mutex_t alone_mutex = PTHREAD_MUTEX_INITIALIZER;
 static size_t alone_count; // claims that are not given back
 static int threads_before; // the first of them
+static bool claim_is_left; // by threads that a fork left behind, with BLAS as they had it
+
+static void before_fork(void) {
+    pthread_mutex_lock(&alone_mutex);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&alone_mutex);
+}
+
+static void in_child(void) {
+    if (alone_count > 0) claim_is_left = true;
+    alone_count = 0;
+    pthread_mutex_unlock(&alone_mutex);
+}
+
+static void heed_forks(void) {
+    (void)pthread_atfork(before_fork, after_fork, in_child); // without memory for it: not heeded
+}
 
 void reef_gemm_claim(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, heed_forks);
     pthread_mutex_lock(&alone_mutex);
     if (alone_count++ == 0) {
-        threads_before = openblas_get_num_threads();
+        if (!claim_is_left) threads_before = openblas_get_num_threads();
+        claim_is_left = false;
         if (threads_before != 1) openblas_set_num_threads(1);
     }
     pthread_mutex_unlock(&alone_mutex);

@@ -6,8 +6,11 @@
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -530,6 +533,85 @@ static void a_forked_child_opens_the_pool_itself(void **state) {
     reef_pool_close(pool);
 }
 
+typedef struct busy {
+    atomic_bool done;
+    const char *path;
+    reef_pool *pool; // NULL: pools are opened and closed
+} busy;
+
+static void *keep_busy(void *context) {
+    busy *b = context;
+    reef_error err;
+    uint64_t position;
+    while (!atomic_load(&b->done)) {
+        if (b->pool != NULL)
+            must(reef_pool_cursor(b->pool, "text", &position, &err), &err);
+        else
+            reef_pool_close(lib_pool_open(b->path, 0, NULL, 1));
+    }
+    return NULL;
+}
+
+// A child has no threads but the one that forked, so nobody gives back what the others held just then.
+static void a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none(void **state) {
+    WITHIN(*state, path);
+    WITHIN(*state, other);
+    reef_error err;
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    must(reef_pool_create_model(other, SMALL, &err), &err);
+    busy work[2] = {{.path = other}, {.path = path, .pool = lib_pool_open(path, 1, NULL, 1)}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, keep_busy, &work[i]), 0);
+    int ended = 0;
+    for (int i = 0; i < 30 && ended == 0; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            const reef_pool_options reading = {.size = sizeof reading, .threads = 1};
+            reef_pool *own;
+            (void)alarm(60);
+            bool opened = reef_pool_open(&own, path, &reading, &err) == REEF_OK;
+            _exit(opened ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &ended, 0), child);
+    }
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&work[i].done, true);
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    reef_pool_close(work[1].pool);
+    assert_int_equal(ended, 0); // of the last child: neither a failure nor the alarm
+}
+
+// The lock of the writer is the parent's alone: it ends with the parent, whatever its children do.
+static void a_child_keeps_no_pool_from_the_next_writer(void **state) {
+    WITHIN(*state, path);
+    reef_error err;
+    int ends[2], begun[2], ended;
+    char byte = 0;
+    must(reef_pool_create_model(path, SMALL, &err), &err);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(pipe(begun), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) { // a writer that is killed, and leaves a child that goes on
+        (void)lib_pool_open(path, 1, NULL, 1);
+        if (fork() == 0) {
+            (void)close(ends[1]);
+            (void)alarm(60);
+            if (write(begun[1], &byte, 1) == 1) (void)!read(ends[0], &byte, 1);
+            _exit(0); // when the test is over
+        }
+        (void)!read(begun[0], &byte, 1);
+        (void)raise(SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_true(WIFSIGNALED(ended));
+    reef_pool_close(lib_pool_open(path, 1, NULL, 1));
+    for (int i = 0; i < 2; i++) (void)(close(ends[i]) + close(begun[i]));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_learns_its_text_and_keeps_it, make_directory,
@@ -555,6 +637,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(structs_may_be_older_or_newer, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_forked_child_opens_the_pool_itself, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(
+            a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none, make_directory,
+            remove_directory),
+        cmocka_unit_test_setup_teardown(a_child_keeps_no_pool_from_the_next_writer, make_directory,
                                         remove_directory),
         cmocka_unit_test(statuses_have_their_numbers_and_words),
         cmocka_unit_test_setup_teardown(mistakes_are_told, make_directory, remove_directory),

@@ -227,6 +227,42 @@ static void mistakes_are_told_and_nothing_is_taken(void **state) {
     reef_pool_close(other);
 }
 
+// One label more than a pool can meet, at the end of rows that are many batches.
+static void a_label_too_many_is_told_before_the_first_row(void **state) {
+    enum { LABELS = 1024 };
+    char path[TEMP_DIR_BYTES];
+    reef_error err;
+    static float vectors[(LABELS + 1) * D];
+    static int32_t labels[LABELS + 1];
+    uint64_t cursor = 9;
+    size_t count = 0;
+    temp_dir_join(path, *state, "pool");
+    must(reef_pool_create_model(path, VECTORS, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    draw(LABELS + 1, 7, 0, 0, vectors, labels);
+    for (int32_t i = 0; i <= LABELS; i++) labels[i] = 3 * i;
+    assert_int_equal(reef_pool_learn(pool, "s", LABELS + 1, vectors, labels, &err), REEF_FULL);
+    assert_non_null(strstr(err.message, "label 3072 would be the pool's class number 1025"));
+    must(reef_pool_cursor(pool, "s", &cursor, &err), &err);
+    assert_int_equal(cursor, 0);
+    // Also with some that wait for a batch, some that are known, and some without one.
+    must(reef_pool_learn(pool, "s", 11, vectors, labels, &err), &err);
+    assert_int_equal(reef_pool_learn(pool, "s", LABELS + 1, vectors, labels, &err), REEF_FULL);
+    assert_int_equal(reef_pool_learn(pool, "s", LABELS - 10, vectors, labels + 11, &err),
+                     REEF_FULL);
+    must(reef_pool_learn(pool, "s", 700, vectors, labels, &err), &err);
+    assert_int_equal(reef_pool_learn(pool, "s", LABELS - 10, vectors, labels + 11, &err),
+                     REEF_FULL);
+    must(reef_pool_cursor(pool, "s", &cursor, &err), &err);
+    assert_int_equal(cursor, 711);
+    labels[LABELS] = -1;
+    for (int again = 0; again < 2; again++)
+        must(reef_pool_learn(pool, "s", LABELS + 1, vectors, labels, &err), &err);
+    must(reef_pool_classes(pool, NULL, 0, &count, &err), &err);
+    assert_int_equal(count, LABELS);
+    reef_pool_close(pool);
+}
+
 #define TEST_IN_DIRECTORY(name)                                                                    \
     cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
 
@@ -237,6 +273,7 @@ int main(void) {
         TEST_IN_DIRECTORY(a_state_keeps_its_generations_whatever_a_writer_does),
         TEST_IN_DIRECTORY(examples_without_a_label_teach_no_class),
         TEST_IN_DIRECTORY(mistakes_are_told_and_nothing_is_taken),
+        TEST_IN_DIRECTORY(a_label_too_many_is_told_before_the_first_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

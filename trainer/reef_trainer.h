@@ -91,6 +91,19 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_learn_rest(reef_trainer *trainer,
                                                              reef_error *err);
 
+/**
+ * Whether a vector model has room for the classes of examples that come next, beside those it knows and those that wait
+ * for a whole batch. Of others than vector models nothing may be asked.
+ *
+ * labels  (count) negative: has none
+ *
+ * Errors: FULL a label would be one class more than a pool can have.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_check_labels(const reef_trainer *trainer,
+                                                               size_t count,
+                                                               const int32_t *labels,
+                                                               reef_error *err);
+
 /** One LMDB transaction with everything that changed. Never changes the mathematics. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
                                                          reef_commit *out,

@@ -47,24 +47,51 @@ static reef_status too_many_classes(int32_t label, reef_error *err) {
                      REEF_CLASS_COUNT_MAX + 1, REEF_CLASS_COUNT_MAX);
 }
 
+// Labels that are no classes of the model yet.
+typedef struct fresh_labels {
+    const reef_vector_net *net;
+    int32_t labels[REEF_CLASS_COUNT_MAX];
+    size_t count;
+} fresh_labels;
+
+// False when there is no room for it.
+static bool note(fresh_labels *fresh, int32_t label) {
+    const reef_vector_net *net = fresh->net;
+    size_t place;
+    if (label < 0 || is_among(net->labels, net->class_count, label, &place) ||
+        is_among(fresh->labels, fresh->count, label, &place))
+        return true;
+    if (net->class_count + fresh->count == REEF_CLASS_COUNT_MAX) return false;
+    fresh->labels[fresh->count++] = label;
+    return true;
+}
+
+// Those are no more than the records before it, so most of the time nothing has to be looked for.
 reef_status reef_vector_label_check(const reef_vector_net *net,
                                     const uint8_t *records,
                                     size_t at,
                                     reef_error *err) {
-    size_t each = reef_vector_record_bytes(&net->config), fresh_count = 0, place;
-    size_t room = REEF_CLASS_COUNT_MAX - net->class_count;
-    int32_t fresh[REEF_CLASS_COUNT_MAX], label = record_label(records + at * each);
-    if (at < room || label < 0 || is_among(net->labels, net->class_count, label, &place))
-        return REEF_OK;
-    for (size_t i = 0; i < at && fresh_count < room; i++) {
-        int32_t other = record_label(records + i * each);
-        if (other == label) return REEF_OK;
-        if (other < 0 || is_among(net->labels, net->class_count, other, &place) ||
-            is_among(fresh, fresh_count, other, &place))
-            continue;
-        fresh[fresh_count++] = other;
-    }
-    return fresh_count < room ? REEF_OK : too_many_classes(label, err);
+    size_t each = reef_vector_record_bytes(&net->config);
+    if (net->class_count + at < REEF_CLASS_COUNT_MAX) return REEF_OK;
+    fresh_labels fresh = {.net = net};
+    for (size_t i = 0; i < at; i++) (void)note(&fresh, record_label(records + i * each));
+    int32_t label = record_label(records + at * each);
+    return note(&fresh, label) ? REEF_OK : too_many_classes(label, err);
+}
+
+reef_status reef_trainer_check_labels(const reef_trainer *trainer,
+                                      size_t count,
+                                      const int32_t *labels,
+                                      reef_error *err) {
+    const reef_vector_net *net = &trainer->vector->net;
+    size_t each = reef_vector_record_bytes(&net->config), waiting = trainer->carry_bytes / each;
+    if (net->class_count + waiting + count <= REEF_CLASS_COUNT_MAX) return REEF_OK;
+    fresh_labels fresh = {.net = net};
+    for (size_t i = 0; i < waiting; i++)
+        (void)note(&fresh, record_label(trainer->carry + i * each));
+    for (size_t i = 0; i < count; i++)
+        if (!note(&fresh, labels[i])) return too_many_classes(labels[i], err);
+    return REEF_OK;
 }
 
 // Class of a label, the next new one when it was never seen.

@@ -407,7 +407,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_generate(reef_pool *pool,
  * vectors  (rows, inputs) row-major
  * labels   (rows) 0 or more; -1: has none, and is only looked at; NULL: none has
  *
- * Errors: INVALID another kind of model, a value that is not finite, a label below -1; then nothing was taken.
+ * Errors: INVALID another kind of model, a value that is not finite, a label below -1; FULL more labels than the 1,024 that a
+ * pool can meet. With these nothing was taken.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_learn(reef_pool *pool,
                                                      const char *source,
