@@ -254,13 +254,39 @@ static reef_status open_existing(reef_environment **out,
     return status;
 }
 
+// Around fork() no other thread holds the list: a child that opens a pool would wait for it for ever.
+static void before_fork(void) {
+    pthread_mutex_lock(&list_mutex);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&list_mutex);
+}
+
+// The child forgets, without touching their files, what the parent has open.
+static void in_child(void) {
+    for (reef_environment *e = list; e != NULL; e = e->next) {
+        // Only the descriptor: the lock is the open file's, and stays with the parent's copy of it.
+        if (e->writer_fd >= 0) close(e->writer_fd);
+        e->writer_fd = -1;
+    }
+    list = NULL; // leaked on purpose: LMDB must not be closed by a process that did not open it
+    pthread_mutex_unlock(&list_mutex);
+}
+
+static void heed_forks(void) {
+    (void)pthread_atfork(before_fork, after_fork, in_child); // without memory for it: not heeded
+}
+
 reef_status reef_environment_open(reef_environment **out,
                                   const char *path,
                                   const reef_environment_options *options,
                                   reef_error *err) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int writer_fd = -1;
     reef_environment *environment = NULL;
     *out = NULL;
+    (void)pthread_once(&once, heed_forks);
     if (options->create) { // before the list is locked: no write transaction runs under its mutex
         reef_status status = reef_pool_create(path, &writer_fd, err);
         if (status != REEF_OK) return status;
@@ -298,23 +324,6 @@ MDB_env *reef_environment_lmdb(const reef_environment *environment) {
 
 MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db) {
     return environment->dbis[db];
-}
-
-void reef_environment_fork_lock(void) {
-    pthread_mutex_lock(&list_mutex);
-}
-
-void reef_environment_fork_unlock(void) {
-    pthread_mutex_unlock(&list_mutex);
-}
-
-void reef_environment_forget_inherited(void) {
-    for (reef_environment *e = list; e != NULL; e = e->next) {
-        // Only the descriptor: the lock is the open file's, and stays with the parent's copy of it.
-        if (e->writer_fd >= 0) close(e->writer_fd);
-        e->writer_fd = -1;
-    }
-    list = NULL; // leaked on purpose: LMDB must not be closed by a process that did not open it
 }
 
 // ---- transactions --------------------------------------------------------------------------------

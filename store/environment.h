@@ -54,10 +54,4 @@ reef_status reef_environment_fail(const reef_environment *environment,
                                   const char *doing,
                                   reef_error *err);
 
-/** Run in a forked child first: forget, without touching their files, what the parent has open. */
-void reef_environment_forget_inherited(void);
-/** Around fork(), so that no other thread holds the list of environments just then. */
-void reef_environment_fork_lock(void);
-void reef_environment_fork_unlock(void);
-
 #endif

@@ -598,8 +598,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore_plan(reef_txn *txn,
  * generations, and where it is exact also moments, usage and reservoir, so that the root hash is that of
  * the commit the snapshot is of (CORRUPT when it is not; commit with the snapshot's step and stream_bytes).
  * Where it is not, the open generation has neither moments nor usage, and the reservoir is left alone.
- * Live sources stand where they stood. Meta, timeline, series and the rest of the journal stay as they are (see
- * reef_journal_move). The snapshot itself stays.
+ * Live sources stand where they stood, and whose turn it was has it again. Meta, timeline, series and the rest of
+ * the journal stay as they are (see reef_journal_move). The snapshot itself stays.
  *
  * keep_as  keep the present state as a snapshot of that name, with copies of the sealed generations that go;
  *          NULL: not at all, and snapshots that need one of these are removed

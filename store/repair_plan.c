@@ -6,7 +6,7 @@
 // (snapshot_copy.c draws where).
 //
 // A snapshot can be restored when nothing of its state is damaged: the sealed generations that it shares with
-// the pool, its copies, and their records.
+// the pool, its copies, their records, and where live sources stood.
 #include "check.h"
 
 #include <stdio.h>
@@ -77,10 +77,16 @@ static const reef_snapshot *owner_of(const plan *p, uint32_t number, uint32_t *g
 
 // ---- what is sound -------------------------------------------------------------------------------
 
+// The number of the generation or copy that a record goes with; 0 also for those that go with none.
+static uint32_t number_of(const reef_key *key) {
+    return reef_places_has(key) ? reef_places_copy(key) : key->generation;
+}
+
 static bool is_damaged(const plan *p, uint32_t number) {
     for (size_t i = 0; i < p->check->damaged_count; i++) {
         const reef_key *key = &p->check->damaged[i].key;
-        if (reef_db_by_generation(key->db) && key->generation == number) return true;
+        bool goes = reef_db_by_generation(key->db) || reef_places_copy(key) > 0;
+        if (goes && number_of(key) == number) return true;
     }
     return false;
 }
@@ -121,6 +127,8 @@ static bool restore_mends(const reef_snapshot *snapshot, const reef_key *key) {
         return key->generation >= snapshot->shared_count;
     case REEF_DB_RESERVOIR:
         return snapshot->exact;
+    case REEF_DB_JOURNAL:
+        return reef_places_has(key) && reef_places_copy(key) == 0;
     default:
         return false;
     }
@@ -237,7 +245,7 @@ static void plan_record(const plan *p, const reef_damaged *damaged) {
     r.key = damaged->key;
     if (r.key.name != NULL) r.key.name = r.name;
     r.generation = r.key.generation;
-    const reef_snapshot *owner = owner_of(p, r.key.generation, &r.generation);
+    const reef_snapshot *owner = owner_of(p, number_of(&r.key), &r.generation);
     if (owner != NULL) memcpy(r.snapshot, owner->name, sizeof(r.snapshot));
     r.sealed = owner != NULL ||
                (reef_db_by_generation(r.key.db) && r.key.generation < p->check->txn->sealed_count);

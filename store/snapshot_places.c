@@ -1,28 +1,41 @@
-// Where live sources stood at a snapshot: copies of their records in the journal.
+// Where live sources stood at a snapshot, and whose turn it was: copies of these records of the journal.
 //
-//   NAME, sequence 0   where the next byte of a source lies, as of the last commit
-//   NAME, sequence C   the same, as of the snapshot whose copy of the open generation has the number C
+//   NAME,  sequence 0          where the next byte of a source lies, as of the last commit
+//   NAME,  sequence C          the same, as of the snapshot whose copy of the open generation has the number C
+//   turns, sequence 0          whose turn it was at the last commit
+//   turns, sequence 1, 2, ...  decisions after it; no state has them
+//   turns, sequence 2^63 + C   whose turn it was at the snapshot
 //
-// Without them a restored state would have the cursor of its time and the place of a later one. The records of the
-// turns, and of sources that are pushed into, are others (journal.c), and left alone.
+// Without them a restored state would have the cursors of its time and the places and turns of a later one, and would
+// not make the stream that followed again. The records of sources that are pushed into are others (journal.c), and left
+// alone.
 #include "store_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define TURNS_NAME "turns"
+#define TURNS_KEPT (UINT64_C(1) << 63) // no pool lives for so many decisions
 
 static reef_key place_key(const char *source, uint64_t sequence) {
     return (reef_key){.db = REEF_DB_JOURNAL, .name = source, .sequence = sequence};
 }
 
-static bool has_place(const char *name) {
-    return strcmp(name, TURNS_NAME) != 0 &&
-           strncmp(name, REEF_PUSH_PREFIX, strlen(REEF_PUSH_PREFIX)) != 0;
+static bool is_turns(const char *name) {
+    return strcmp(name, TURNS_NAME) == 0;
 }
 
-// The next source that has a record, from `from` on, which is moved behind all of its records. Every step seeks anew: a
-// write moves cursors.
+static uint64_t kept_at(const char *name, uint32_t copy) {
+    return is_turns(name) ? TURNS_KEPT + copy : copy;
+}
+
+bool reef_places_has(const reef_key *key) {
+    return key->db == REEF_DB_JOURNAL && key->name != NULL &&
+           strncmp(key->name, REEF_PUSH_PREFIX, strlen(REEF_PUSH_PREFIX)) != 0;
+}
+
+// The next source that has a place, or the turns, from `from` on, which is moved behind all of its records. Every step
+// seeks anew: a write moves cursors.
 static reef_status next_source(reef_txn *txn,
                                reef_key_bytes *from,
                                char name[REEF_NAME_BYTES_MAX + 1],
@@ -30,9 +43,9 @@ static reef_status next_source(reef_txn *txn,
                                reef_error *err) {
     reef_status status = REEF_OK;
     *found = true;
+    reef_key key = {0};
     do {
         reef_cursor cursor;
-        reef_key key = {0};
         status = reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, from->data, from->bytes, err);
         *found = status == REEF_OK && !cursor.done;
         if (*found)
@@ -40,19 +53,17 @@ static reef_status next_source(reef_txn *txn,
                                      name, err);
         reef_cursor_close(&cursor);
         if (!*found || status != REEF_OK) return status;
-        const reef_key last = place_key(name, UINT64_MAX);
-        status = reef_key_encode(&last, from, err);
+        key = place_key(name, UINT64_MAX);
+        status = reef_key_encode(&key, from, err);
         from->data[from->bytes++] = 0; // the least key that is greater
-    } while (status == REEF_OK && !has_place(name));
+    } while (status == REEF_OK && !reef_places_has(&key));
     return status;
 }
 
+// Damaged or not: it is in the way of nothing.
 static reef_status remove_place(reef_txn *txn, const char *source, uint64_t at, reef_error *err) {
     const reef_key key = place_key(source, at);
-    reef_view view;
-    reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
-    return status == REEF_OK ? reef_record_remove(txn, &key, err) : status;
+    return reef_record_remove(txn, &key, err);
 }
 
 static reef_status copy_place(
@@ -88,18 +99,49 @@ static reef_status of_all(reef_txn *txn, uint32_t copy, place_step step, reef_er
     return status;
 }
 
-static reef_status keep(reef_txn *txn, const char *source, uint32_t copy, reef_error *err) {
-    return copy_place(txn, source, 0, copy, err);
+static reef_status keep(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
+    return copy_place(txn, name, 0, kept_at(name, copy), err);
 }
 
-static reef_status drop(reef_txn *txn, const char *source, uint32_t copy, reef_error *err) {
-    return remove_place(txn, source, copy, err);
+static reef_status drop(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
+    return remove_place(txn, name, kept_at(name, copy), err);
 }
 
-// A source that the snapshot does not know was never read then, and has no place.
-static reef_status go_back(reef_txn *txn, const char *source, uint32_t copy, reef_error *err) {
-    reef_status status = remove_place(txn, source, 0, err);
-    return status == REEF_OK ? copy_place(txn, source, copy, 0, err) : status;
+// Of the run whose state is given up.
+static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
+    for (;;) {
+        reef_cursor cursor;
+        reef_key_bytes encoded;
+        char name[REEF_NAME_BYTES_MAX + 1];
+        reef_key key = place_key(TURNS_NAME, 1);
+        reef_status status = reef_key_encode(&key, &encoded, err);
+        if (status == REEF_OK)
+            status =
+                reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, encoded.data, encoded.bytes, err);
+        if (status != REEF_OK) return status;
+        bool found = !cursor.done;
+        if (found)
+            status = reef_key_decode(REEF_DB_JOURNAL, cursor.key.mv_data, cursor.key.mv_size, &key,
+                                     name, err);
+        reef_cursor_close(&cursor);
+        if (!found || status != REEF_OK) return status;
+        if (!is_turns(name) || key.sequence >= TURNS_KEPT) return REEF_OK;
+        status = remove_place(txn, name, key.sequence, err);
+        if (status != REEF_OK) return status;
+    }
+}
+
+// What the snapshot does not know was not there then: a source that was never read, and turns before there were any.
+static reef_status go_back(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
+    reef_status status = remove_place(txn, name, 0, err);
+    if (status == REEF_OK && is_turns(name)) status = forget_decisions(txn, err);
+    return status == REEF_OK ? copy_place(txn, name, kept_at(name, copy), 0, err) : status;
+}
+
+uint32_t reef_places_copy(const reef_key *key) {
+    if (!reef_places_has(key)) return 0;
+    uint64_t kept = is_turns(key->name) ? TURNS_KEPT : 0;
+    return key->sequence >= kept ? (uint32_t)(key->sequence - kept) : 0;
 }
 
 reef_status reef_places_keep(reef_txn *txn, uint32_t copy, reef_error *err) {

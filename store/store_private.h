@@ -115,12 +115,16 @@ REEF_MUST_CHECK reef_status reef_generation_copy_back(reef_txn *txn,
                                                       uint32_t copy,
                                                       uint32_t generation,
                                                       reef_error *err);
-/** Where live sources stand, for the snapshot with this copy of the open generation; 0: nothing. */
+/** Where live sources stand, and whose turn it is: for the snapshot with this copy of the open generation; 0: none. */
 REEF_MUST_CHECK reef_status reef_places_keep(reef_txn *txn, uint32_t copy, reef_error *err);
 /** The snapshot goes. */
 REEF_MUST_CHECK reef_status reef_places_drop(reef_txn *txn, uint32_t copy, reef_error *err);
 /** They stand where the snapshot has them; those that it does not have stand nowhere. */
 REEF_MUST_CHECK reef_status reef_places_restore(reef_txn *txn, uint32_t copy, reef_error *err);
+/** Whether a record is one of those: of the journal, and not of a source that is pushed into. */
+bool reef_places_has(const reef_key *key);
+/** The copy whose snapshot such a record belongs to; 0: to none. */
+uint32_t reef_places_copy(const reef_key *key);
 /** reef_snapshot_create that shares at most `shared_max` sealed generations and copies the others. */
 REEF_MUST_CHECK reef_status reef_snapshot_make(
     reef_txn *txn, const char *name, uint32_t shared_max, reef_snapshot *out, reef_error *err);

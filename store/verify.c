@@ -114,7 +114,6 @@ static void child_run(int fd,
     memset(&f, 0, sizeof(f));
     f.kind = RESULT;
     child_signals();
-    reef_environment_forget_inherited();
     f.status = work(path, &here, &f.report, &reason);
     memcpy(f.text, reason.message, sizeof(f.text));
     _exit(write_all(fd, &f, sizeof(f)) ? 0 : 1);
@@ -181,9 +180,7 @@ reef_status reef_verify_in_child(const char *path,
     uint64_t damaged = 0;
     *report = (reef_check_report){0};
     if (pipe(ends) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
-    reef_environment_fork_lock();
     pid_t child = fork();
-    reef_environment_fork_unlock(); // in the child too: it has this thread, and the lock with it
     if (child == 0) {
         close(ends[0]);
         child_run(ends[1], path, work, options);

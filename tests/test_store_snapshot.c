@@ -225,25 +225,37 @@ static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) 
 
 // ---- where live sources stand ---------------------------------------------------------------------
 
-static void stand(reef_store *store, const char *source, const char *where, uint64_t number) {
+static void note(
+    reef_store *store, const char *name, uint64_t sequence, const char *what, uint64_t number) {
     reef_error err;
-    const reef_key key = {.db = REEF_DB_JOURNAL, .name = source};
+    const reef_key key = {.db = REEF_DB_JOURNAL, .name = name, .sequence = sequence};
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    must(reef_record_put(txn, &key, REEF_JSON, where, strlen(where), &err), &err);
+    must(reef_record_put(txn, &key, REEF_JSON, what, strlen(what), &err), &err);
     pool_commit(txn, number);
 }
 
-// NULL: nowhere.
-static void assert_stands(reef_store *store, const char *source, const char *where) {
+static void stand(reef_store *store, const char *source, const char *where, uint64_t number) {
+    note(store, source, 0, where, number);
+}
+
+// NULL: there is no such record.
+static void assert_noted(reef_store *store,
+                         const char *name,
+                         uint64_t sequence,
+                         const char *where) {
     reef_error err;
     reef_view view;
-    const reef_key key = {.db = REEF_DB_JOURNAL, .name = source};
+    const reef_key key = {.db = REEF_DB_JOURNAL, .name = name, .sequence = sequence};
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
     reef_status status = reef_record_view(txn, &key, &view, &err);
     assert_int_equal(status, where ? REEF_OK : REEF_NOT_FOUND);
     if (where) assert_int_equal(view.bytes, strlen(where));
     if (where) assert_memory_equal(view.data, where, view.bytes);
     reef_txn_abort(txn);
+}
+
+static void assert_stands(reef_store *store, const char *source, const char *where) {
+    assert_noted(store, source, 0, where);
 }
 
 static void live_sources_stand_where_they_stood(void **state) {
@@ -259,17 +271,21 @@ static void live_sources_stand_where_they_stood(void **state) {
     stand(f->store, "#0123456789abcdef-a/long/name", "{\"begin\":20}", 10);
     stand(f->store, "turns", "{\"total\":30}", 10);
     stand(f->store, "redis://host/young", "{\"begin\":40}", 10);
+    for (uint64_t number = 7; number < 10; number++) // after the commit
+        note(f->store, "turns", number, "{\"at\":31}", 10);
 
     restoring r = {.name = "then", .keep_as = "before"};
     must(restore(&r, f->store, &err), &err);
     assert_stands(f->store, "dir:logs", "{\"begin\":1}");
     assert_stands(f->store, "#0123456789abcdef-a/long/name", "{\"begin\":2}");
-    assert_stands(f->store, "turns", "{\"total\":30}");
+    assert_stands(f->store, "turns", "{\"total\":3}");
+    for (uint64_t number = 7; number < 10; number++) assert_noted(f->store, "turns", number, NULL);
     assert_stands(f->store, "redis://host/young", NULL);
     r = (restoring){.name = "before", .keep_as = "again"};
     must(restore(&r, f->store, &err), &err);
     assert_stands(f->store, "dir:logs", "{\"begin\":10}");
     assert_stands(f->store, "redis://host/young", "{\"begin\":40}");
+    assert_stands(f->store, "turns", "{\"total\":30}");
 
     // What was kept goes with its snapshot.
     static const char *const NAMES[] = {"then", "too", "before", "again", "early"};

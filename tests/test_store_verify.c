@@ -618,6 +618,72 @@ static void usage_of_a_shared_generation_is_mended_by_no_snapshot(void **state) 
     assert_string_equal(found.repair.restore, "");
 }
 
+static void make_places(reef_txn *txn) {
+    reef_snapshot snapshot;
+    reef_error err;
+    put_filled(txn, &(reef_key){.db = REEF_DB_JOURNAL, .name = "dir:logs"}, SMALL, 61);
+    put_filled(txn, &(reef_key){.db = REEF_DB_JOURNAL, .name = "turns"}, SMALL, 62);
+    must(reef_snapshot_create(txn, "later", &snapshot, &err), &err);
+}
+
+static void change_places(reef_txn *txn) {
+    put_filled(txn, &(reef_key){.db = REEF_DB_JOURNAL, .name = "dir:logs"}, SMALL, 71);
+    put_filled(txn, &(reef_key){.db = REEF_DB_JOURNAL, .name = "turns"}, SMALL, 72);
+}
+
+static void remove_later(reef_txn *txn) {
+    reef_error err;
+    must(reef_snapshot_remove(txn, "later", &err), &err);
+}
+
+static void restore_later(reef_txn *txn) {
+    reef_error err;
+    reef_restore_plan restored;
+    must(reef_snapshot_restore(txn, "later", NULL, &restored, &err), &err);
+}
+
+// Where a live source stands, and whose turn it is: a snapshot that has it brings it back, one that has lost it can
+// still be let go of.
+static void places_are_mended_by_a_snapshot_that_has_them(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    go_on(f, make_places);
+    go_on(f, change_places);
+    assert_true(flip(f, 71, 50, 0) > 0);
+    assert_true(flip(f, 72, 50, 0) > 0);
+    plan(f, NULL, &found);
+    assert_int_equal(found.repairs, 2);
+    assert_string_equal(found.repair.snapshot, "");
+    assert_string_equal(found.repair.restore, "later");
+    go_on(f, restore_later);
+    verify(f, (reef_check_options){0}, &found);
+    assert_int_equal(found.damages, 0);
+}
+
+static void a_snapshot_that_has_lost_a_place_can_be_let_go_of(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    go_on(f, make_places);
+    go_on(f, change_places);
+    for (uint64_t seed = 61; seed <= 62; seed++) {
+        assert_true(flip(f, seed, 50, 0) > 0);
+        plan(f, NULL, &found);
+        assert_int_equal(found.repairs, 1);
+        assert_string_equal(found.repair.snapshot, "later");
+        assert_string_equal(found.repair.restore, "");
+        assert_true(flip(f, 99, 100, 1) > 0);
+        plan(f, "generation 1, ", &found);
+        assert_string_equal(found.repair.restore, "kept");
+        assert_true(flip(f, 99, 100, 1) > 0); // whole again
+        if (seed == 61) assert_true(flip(f, seed, 50, 0) > 0);
+    }
+    go_on(f, remove_later);
+    verify(f, (reef_check_options){0}, &found);
+    assert_int_equal(found.damages, 0);
+}
+
 static void put_many(reef_txn *txn) {
     for (uint32_t b = 0; b <= REEF_DAMAGED_MAX; b++)
         put_filled(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = 1, .block = b}, SMALL, 33);
@@ -807,6 +873,8 @@ int main(void) {
         POOL_TEST(the_newest_sound_snapshot_is_restored),
         POOL_TEST(a_snapshot_whose_copy_is_damaged_is_not_restored),
         POOL_TEST(usage_of_a_shared_generation_is_mended_by_no_snapshot),
+        POOL_TEST(places_are_mended_by_a_snapshot_that_has_them),
+        POOL_TEST(a_snapshot_that_has_lost_a_place_can_be_let_go_of),
         POOL_TEST(with_more_findings_than_are_kept_nothing_is_said_to_be_whole),
         POOL_TEST(without_meta_nothing_is_whole_but_scrubs_are_not_needed),
         POOL_TEST(a_snapshot_that_is_not_exact_mends_no_reservoir),
