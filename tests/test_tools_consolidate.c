@@ -249,6 +249,55 @@ static void a_report_knows_what_was_given_up(void **state) {
     free(out);
 }
 
+// Marks in a stream, and two of the generations between them consolidated before the same command comes again.
+static void training_keeps_what_was_measured_of_generations_that_are_no_more(void **state) {
+    const world *w = *state;
+    char *pool = cli_format("%s/marked", w->directory),
+         *marked = cli_format("%s/text4", w->directory);
+    char *results = cli_format("%s/results", w->directory), *eval = cli_format("one=%s", w->text);
+    char text[TEXT_BYTES];
+    FILE *file = fopen(marked, "w");
+    assert_non_null(file);
+    for (int kind = 0; kind < 4; kind++) {
+        fill(text, sizeof text, kind);
+        assert_true(fprintf(file, "%s\n%s", text, kind < 3 ? "===\n" : "") > 0);
+    }
+    assert_int_equal(fclose(file), 0);
+    program p;
+    reef(&p, "init", pool, "--layers", "1", "--d-model", "8", "--attention-heads", "1", "--context",
+         "16", "--batch", "4", "--rehearse", "0", "--heads", "1", "--topk", "1", "--d-key", "4",
+         "--side", "3", "--side-new", "3", "--reservoir-bytes", "8192", "--reservoir-window", "64",
+         "--boundaries", "given", "--boundary-mark", "===", NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    json_t *said[3];
+    for (int i = 0; i < 3; i++) {
+        reef(&p, "train", pool, marked, "--eval", eval, "--results", results, "--cost-repeats", "1",
+             "--json", NULL);
+        said[i] = parse(&p);
+        assert_true(json_is_true(json_object_get(said[i], "finished")));
+        if (i > 0) continue;
+        reef(&p, "consolidate", pool, "--generations", "1-2", "--steps", "5", "--yes", NULL);
+        assert_int_equal(p.code, 0);
+        program_release(&p);
+    }
+    for (int i = 1; i < 3; i++) {
+        const json_t *before = json_object_get(json_object_get(said[0], "measured"), "sealed");
+        const json_t *now = json_object_get(json_object_get(said[i], "measured"), "sealed");
+        assert_int_equal(json_array_size(now), 3);
+        for (size_t g = 0; g < 2; g++)
+            assert_true(json_equal(json_array_get(now, g), json_array_get(before, g)));
+        assert_false(json_equal(json_array_get(now, 2), json_array_get(before, 2)));
+        assert_true(
+            json_equal(json_object_get(said[i], "matrix"), json_object_get(said[0], "matrix")));
+    }
+    for (int i = 0; i < 3; i++) json_decref(said[i]);
+    free(eval);
+    free(results);
+    free(marked);
+    free(pool);
+}
+
 static void refused(const world *w, const char *range, int code, const char *words) {
     program p;
     reef(&p, "consolidate", w->pool, "--generations", range, "--yes", NULL);
@@ -324,6 +373,7 @@ int main(void) {
         TEST(it_wants_a_yes),
         TEST(with_a_yes_it_is_done_and_other_commands_know),
         TEST(a_report_knows_what_was_given_up),
+        TEST(training_keeps_what_was_measured_of_generations_that_are_no_more),
         TEST(mistakes_are_named),
         TEST(a_snapshot_is_in_the_way),
         TEST(a_writer_is_in_the_way),

@@ -375,6 +375,36 @@ static void the_loss_of_a_file_stays_when_more_is_read(void **state) {
     free(text);
 }
 
+static void other_files_of_the_pool_are_not_taken_for_these(void **state) {
+    world *w = *state;
+    json_decref(reef_json("train", w->box.pool, w->part, NULL));
+    // Behind others: the file is placed, and taken up with its results it stays so.
+    json_t *first = reef_json("train", w->box.pool, w->words, "--results", w->results, NULL);
+    const json_t *loss = json_array_get(json_object_get(first, "prequential"), 0);
+    assert_true(json_real_value(loss) > 0);
+    json_t *again = reef_json("train", w->box.pool, w->words, "--results", w->results, NULL);
+    assert_true(
+        json_equal(json_object_get(again, "prequential"), json_object_get(first, "prequential")));
+    assert_true(
+        json_equal(json_object_get(again, "boundaries"), json_object_get(first, "boundaries")));
+    json_decref(again);
+    // With others behind it too nothing says where it lies; what comes now does.
+    json_decref(reef_json("train", w->box.pool, w->figures, NULL));
+    for (int results = 0; results < 2; results++) {
+        again = reef_json("train", w->box.pool, w->words, results ? "--results" : NULL, w->results,
+                          NULL);
+        assert_true(json_is_null(json_array_get(json_object_get(again, "prequential"), 0)));
+        assert_int_equal(json_array_size(json_object_get(again, "boundaries")), 0);
+        json_decref(again);
+    }
+    again = reef_json("train", w->box.pool, w->words, w->held_words, NULL);
+    const json_t *losses = json_object_get(again, "prequential");
+    assert_true(json_is_null(json_array_get(losses, 0)));
+    assert_true(json_real_value(json_array_get(losses, 1)) > 0);
+    json_decref(again);
+    json_decref(first);
+}
+
 // ---- vectors -------------------------------------------------------------------------------------
 
 // Points of two classes around centres of their own, the label last.
@@ -565,6 +595,7 @@ int main(void) {
         EACH(points_inside_a_file_are_states_of_their_own),
         EACH(boundaries_and_losses_are_placed_in_the_files),
         EACH(the_loss_of_a_file_stays_when_more_is_read),
+        EACH(other_files_of_the_pool_are_not_taken_for_these),
         EACH(vectors_are_trained_and_measured_alike),
         EACH(eval_matrix_names_both_definitions),
         EACH(forgetting_is_plotted_from_pool_and_results),

@@ -394,6 +394,21 @@ static void text_and_vectors_are_not_mixed_up(void **state) {
     free(other);
 }
 
+static void a_layer_by_itself_is_called_so(void **state) {
+    const world *w = *state;
+    char *layer = cli_format("%s/layer", w->directory);
+    must(REEF_BINARY, "init", layer, "--model", "layer", "--d-model", "8", "--d-key", "4", "--topk",
+         "2", "--side", "3", NULL);
+    program p;
+    for (int i = 0; i < 2; i++) {
+        reef(&p, i ? "eval" : "predict", layer, w->test, NULL);
+        if (p.code != 64 || !strstr(p.err, "holds a layer by itself") || strstr(p.err, "language"))
+            fail_msg("exit %d: %s", p.code, p.err);
+        program_release(&p);
+    }
+    free(layer);
+}
+
 // ---- real images ---------------------------------------------------------------------------------
 
 // Two digits after two others, single pass: told apart in all of them.
@@ -438,6 +453,7 @@ int main(void) {
         cmocka_unit_test(eval_prints_a_table),
         cmocka_unit_test(the_matrix_has_the_accuracies_of_every_state),
         cmocka_unit_test(predict_says_what_eval_counts),
+        cmocka_unit_test(a_layer_by_itself_is_called_so),
         cmocka_unit_test(a_new_pool_knows_no_class),
         cmocka_unit_test(commands_that_look_at_a_pool_work),
         cmocka_unit_test(seal_speaks_of_examples),

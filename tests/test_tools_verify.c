@@ -318,16 +318,19 @@ static void the_state_before_is_restored_by_the_plans_command(void **state) {
 // Names may hold any bytes, and JSON may not.
 static void a_plans_command_can_be_had_for_a_pool_of_any_name(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "odd '%\xff\n\\"), *restored = cli_format("%s.restored", pool);
-    const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1};
-    damage(pool, &key);
-    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
-    run_command(only_repair(found));
-    expect_sound(restored);
-    assert_int_equal(json_array_size(json_object_get(found, "whole")), 1);
-    json_decref(found);
-    free(restored);
-    free(pool);
+    static const char *const NAMES[] = {"odd '%\xff\n\\", "line\n"};
+    for (size_t i = 0; i < 2; i++) {
+        char *pool = pool_new(w, NAMES[i]), *restored = cli_format("%s.restored", pool);
+        const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1};
+        damage(pool, &key);
+        json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
+        run_command(only_repair(found));
+        expect_sound(restored);
+        assert_int_equal(json_array_size(json_object_get(found, "whole")), 1);
+        json_decref(found);
+        free(restored);
+        free(pool);
+    }
 }
 
 static void a_snapshot_that_is_damaged_is_let_go_by_the_plans_command(void **state) {

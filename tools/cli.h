@@ -322,7 +322,7 @@ REEF_MUST_CHECK reef_status cli_examples_read(cli_file *file,
                                               const char *path,
                                               const reef_config *config,
                                               reef_error *err);
-/** INVALID unless the pool has a vector model, or with false a language model; the message ends with `instead`. */
+/** INVALID unless the pool has a vector model, or with false any other; the message ends with `instead`. */
 REEF_MUST_CHECK reef_status cli_pool_wants(const cli_pool *pool,
                                            bool vectors,
                                            const char *instead,

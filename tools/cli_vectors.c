@@ -9,6 +9,8 @@
 #include <string.h>
 
 #define EXAMPLES_AT_ONCE 512
+#define LAYER                                                                                      \
+    "holds a layer by itself; what it is for is up to the program that uses it through libreef"
 
 reef_status cli_vectors_read(cli_file *file,
                              const char *spec,
@@ -49,6 +51,8 @@ reef_status cli_examples_read(cli_file *file,
         return status == REEF_OK ? cli_tokens_check(file, config, err) : status;
     }
     *file = (cli_file){0};
+    if (reef_config_is_layer(config))
+        return reef_fail(err, REEF_INVALID, "'%.100s' holds vectors, but the pool " LAYER, path);
     return reef_fail(
         err, REEF_INVALID,
         "'%.100s' holds vectors, but the pool has a language model: give the path of a "
@@ -61,6 +65,9 @@ reef_status cli_pool_wants(const cli_pool *pool,
                            const char *instead,
                            reef_error *err) {
     if (reef_config_is_vector(&pool->config) == vectors) return REEF_OK;
+    if (vectors && reef_config_is_layer(&pool->config))
+        return reef_fail(err, REEF_INVALID, "this command is for vector models, but %.100s " LAYER,
+                         reef_store_path(pool->store));
     return reef_fail(err, REEF_INVALID,
                      "this command is for %s models, but %.100s has a %s model: %s",
                      vectors ? "vector" : "language", reef_store_path(pool->store),

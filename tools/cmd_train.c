@@ -165,7 +165,9 @@ static reef_status open_trainer(train *t, reef_error *err) {
         &t->trainer, t->pool.store,
         &(reef_trainer_options){.threads = t->cli->threads, .memory_bytes = t->cli->memory_bytes},
         err);
-    return status == REEF_OK ? train_stream_seek(&t->stream, t->trainer, err) : status;
+    if (status == REEF_OK) status = train_stream_seek(&t->stream, t->trainer, err);
+    if (status == REEF_OK) train_record_place(&t->record, &t->stream);
+    return status;
 }
 
 // ---- results that are kept -----------------------------------------------------------------------
@@ -308,7 +310,11 @@ static reef_status measure(train *t, const char *as_of, eval_score *scores, reef
     return status;
 }
 
+// Of one that was consolidated meanwhile no state is left: then what was measured before stays.
 static reef_status measure_sealed(train *t, uint32_t generation, double *values, reef_error *err) {
+    if (generation < t->pool.generation_count &&
+        reef_generation_is_empty(&t->pool.generations[generation]))
+        return REEF_OK;
     eval_score *scores = cli_alloc(t->set.count, sizeof(*scores));
     char *as_of = cli_format("%" PRIu32, generation);
     reef_status status = measure(t, as_of, scores, err);

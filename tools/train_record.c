@@ -94,8 +94,10 @@ json_t *train_record_json(const train_record *record) {
                                         "then", reals_json(one->then, record->domain_count), "now",
                                         reals_json(one->now, record->domain_count)));
     }
-    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "first_generation",
-                     (json_int_t)record->first_generation, "seconds", cli_real(record->seconds),
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "first_generation",
+                     (json_int_t)record->first_generation, "stream_base",
+                     (json_int_t)record->stream_base, "placed_from",
+                     (json_int_t)record->placed_from, "seconds", cli_real(record->seconds),
                      "seconds_measuring", cli_real(record->seconds_measuring), "points", points,
                      "sealed", sealed);
 }
@@ -149,12 +151,25 @@ reef_status train_record_restore(train_record *record, const json_t *measured, r
             record, (uint32_t)json_integer_value(json_object_get(object, "generation")),
             (uint64_t)json_integer_value(json_object_get(object, "at")));
         reals_read(json_object_get(object, "then"), sealed->then, record->domain_count);
+        reals_read(json_object_get(object, "now"), sealed->now, record->domain_count);
     }
     record->first_generation =
         (uint32_t)json_integer_value(json_object_get(measured, "first_generation"));
+    record->stream_base = (uint64_t)json_integer_value(json_object_get(measured, "stream_base"));
+    record->placed_from = (uint64_t)json_integer_value(json_object_get(measured, "placed_from"));
     record->seconds = json_number_value(json_object_get(measured, "seconds"));
     record->seconds_measuring = json_number_value(json_object_get(measured, "seconds_measuring"));
     return REEF_OK;
+}
+
+void train_record_place(train_record *record, const train_stream *stream) {
+    // Nothing but these files is in the pool, or nothing of them: both are as an earlier run said, or need no such word.
+    bool plain = stream->base == 0 || stream->at == 0;
+    if (plain)
+        record->placed_from = 0;
+    else if (record->stream_base != stream->base)
+        record->placed_from = stream->at;
+    record->stream_base = stream->base;
 }
 
 json_t *train_plan_json(const train_stream *stream,

@@ -31,7 +31,10 @@ typedef struct train_record {
     train_sealed *sealed; // by generation, which is counted from `first_generation`
     size_t sealed_count;
     uint32_t first_generation; // that was open when training began
-    double seconds;            // of training, measuring excluded, in earlier runs too
+    uint64_t stream_base;      // where the files begin in the pool's stream, and
+    uint64_t
+        placed_from; // the position in them from which on that is known: 0 or where a run went on
+    double seconds;  // of training, measuring excluded, in earlier runs too
     double seconds_measuring;
 } train_record;
 
@@ -51,6 +54,11 @@ json_t *train_record_json(const train_record *record);
 REEF_MUST_CHECK reef_status train_record_restore(train_record *record,
                                                  const json_t *measured,
                                                  reef_error *err);
+/**
+ * Now that it is known where the pool stands: place the files in its stream. What was read before this run lies right
+ * before what comes, unless other files have been trained since; then nothing says where it lies.
+ */
+void train_record_place(train_record *record, const train_stream *stream);
 
 /** The whole document; see `reef train --help`. */
 typedef struct train_outcome {

@@ -126,8 +126,12 @@ static json_t *figures_json(const train_record *record, const train_stream *stre
 // ---- the stream ----------------------------------------------------------------------------------
 
 // Mean loss of a file's batches before each was trained on. A batch counts where it ends, and what is left of older
-// ones, means of several, where the last of them does.
-static double prequential(const train_stream *stream, const cli_points *points, size_t file) {
+// ones, means of several, where the last of them does. NaN where it is not known which batches are the file's.
+static double prequential(const train_record *record,
+                          const train_stream *stream,
+                          const cli_points *points,
+                          size_t file) {
+    if (stream->starts[file] < record->placed_from) return NAN;
     uint64_t start = stream->base + stream->starts[file];
     uint64_t end = stream->base + stream->starts[file + 1];
     double sum = 0, count = 0;
@@ -141,10 +145,12 @@ static double prequential(const train_stream *stream, const cli_points *points, 
     return count > 0 ? sum / count : NAN;
 }
 
-static json_t *prequential_json(const train_stream *stream, const cli_points *points) {
+static json_t *prequential_json(const train_record *record,
+                                const train_stream *stream,
+                                const cli_points *points) {
     json_t *array = json_array();
     for (size_t i = 0; i < stream->count; i++)
-        json_array_append_new(array, cli_real(prequential(stream, points, i)));
+        json_array_append_new(array, cli_real(prequential(record, stream, points, i)));
     return array;
 }
 
@@ -158,8 +164,11 @@ static size_t nearest_start(const train_stream *stream, uint64_t position) {
 
 // Boundaries in these files: what the timeline says of them, and how far after the beginning of which
 // file they lie (before it when negative).
-static json_t *boundaries_json(const train_stream *stream, const json_t *events) {
+static json_t *boundaries_json(const train_record *record,
+                               const train_stream *stream,
+                               const json_t *events) {
     json_t *array = json_array();
+    uint64_t from = stream->base + record->placed_from;
     size_t index;
     const json_t *event;
     json_array_foreach((json_t *)events, index, event) {
@@ -167,7 +176,7 @@ static json_t *boundaries_json(const train_stream *stream, const json_t *events)
         const json_t *reason = json_object_get(event, "reason");
         uint64_t at = (uint64_t)json_integer_value(json_object_get(event, "stream_bytes"));
         bool opens = kind && (strcmp(kind, "open") == 0 || strcmp(kind, "boundary") == 0);
-        if (!opens || !reason || at < stream->base) continue;
+        if (!opens || !reason || at < from) continue;
         uint64_t position = at - stream->base;
         size_t file = nearest_start(stream, position);
         json_array_append_new(
@@ -207,8 +216,8 @@ json_t *train_document(const train_record *record,
         "{s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "finished", outcome->finished, "measure",
         eval_measure_name(&pool->config), "plan", train_plan_json(stream, set, record), "matrix",
         matrix_values_json(&r.matrix), "figures", figures_json(record, stream, &r), "prequential",
-        prequential_json(stream, &outcome->points), "boundaries",
-        boundaries_json(stream, outcome->events), "asof_forgetting",
+        prequential_json(record, stream, &outcome->points), "boundaries",
+        boundaries_json(record, stream, outcome->events), "asof_forgetting",
         cli_real(asof_forgetting(record)));
     json_t *rest = json_pack(
         "{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}",

@@ -197,10 +197,11 @@ static bool is_printable(const char *text) {
     return same;
 }
 
-// What neither JSON nor a terminal takes as it is, in a form that any shell reads back.
+// What neither JSON nor a terminal takes as it is, in a form that any shell reads back. Of what a command says shells
+// leave line ends at the end out; behind them stands a slash, as these are paths of directories.
 static char *printed(const char *text) {
     static const char BEGIN[] = "\"$(printf '", END[] = "')\"";
-    char *out = cli_alloc(4 * strlen(text) + sizeof(BEGIN) + sizeof(END), 1);
+    char *out = cli_alloc(4 * strlen(text) + sizeof(BEGIN) + sizeof(END) + 1, 1);
     char *at = stpcpy(out, BEGIN);
     for (const char *c = text; *c; c++) {
         if (strchr(PLAIN, *c) && (c > text || *c != '-'))
@@ -208,6 +209,7 @@ static char *printed(const char *text) {
         else
             at += sprintf(at, "\\%03o", (unsigned)(uint8_t)*c);
     }
+    if (text[strlen(text) - 1] == '\n') *at++ = '/';
     strcpy(at, END);
     return out;
 }
