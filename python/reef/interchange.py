@@ -147,7 +147,8 @@ def _write_directory(path, arrays, metadata):
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     beside = path.rstrip("/") + ".part"
-    shutil.rmtree(beside, ignore_errors=True)  # of one that was killed
+    if os.path.isdir(beside) and all(name == _METADATA or name.endswith(".npy") for name in os.listdir(beside)):
+        shutil.rmtree(beside)  # of one that was killed; anything else is somebody's
     os.mkdir(beside)
     try:
         for name, array in arrays.items():
@@ -319,7 +320,7 @@ def import_peer(path, state, *, topk, heads, score="softmax", activation=None, q
         layer.commit()
     except BaseException:  # a pool of what was drawn by chance is not what was asked for
         layer.close()
-        shutil.rmtree(path)
+        shutil.rmtree(os.path.realpath(path), ignore_errors=True)  # where it is a link, what it leads to
         raise
     return layer
 

@@ -72,6 +72,15 @@ def test_what_cannot_be_written_as_a_whole_is_not_there_and_harms_nothing(tmp_pa
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
+def test_a_directory_of_somebody_is_not_taken_for_what_a_writer_left(tmp_path):
+    mine = tmp_path / "arrays.part"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError):
+        interchange.write_arrays(tmp_path / "arrays", {"a": np.ones(9)})
+    assert (mine / "notes.txt").read_text() == "mine" and not (tmp_path / "arrays").exists()
+
+
 def test_safetensors_are_what_the_format_says(tmp_path):
     path = tmp_path / "file.safetensors"
     interchange.write_arrays(path, {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "none": np.zeros((0, 4))},
@@ -243,6 +252,11 @@ def test_an_unknown_order_of_queries_and_other_shapes_are_refused(tmp_path):
         keys = {"sub_keys_a": np.zeros((side, width)), "sub_keys_b": np.zeros((side, width + 1))}
         other = {**{name: value for name, value in state.items() if name != "keys"}, **keys}
         interchange.import_peer(tmp_path / "pool", other, topk=2, heads=2)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    with pytest.raises(reef.InvalidError, match="sub_keys_b has shape"):
+        interchange.import_peer(tmp_path / "link", other, topk=2, heads=2)
+    assert not (tmp_path / "there").exists()
     assert not (tmp_path / "pool").exists()
     w_query = []
     for number, order in enumerate(("half, head", "head,half", None)):
