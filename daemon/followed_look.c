@@ -71,15 +71,16 @@ static reef_look check_known(reef_followed *set, reef_part *part, const reef_sig
     int code = reef_part_open(part, dirfd(set->open));
     if (code == ENOENT || code == ESTALE) return REEF_LOOK_AGAIN;
     if (!code) code = is_cut(part) ? ENODATA : reef_part_check_head(part);
-    if (code == ENODATA) {
+    bool lost = code == ENODATA;
+    if (!code && part->packed && !part->looked && !part->old) code = reef_part_measure(part);
+    if (lost) {
         lose(set, part);
-    } else if (code) {
+    } else if (code && code != ENODATA) {
         reef_followed_denied(set, sight->name, code);
         if (part->packed) reef_part_shut(part); // its stream keeps the error
         part->looked = false;                   // look again once it can be read
     } else {
-        if (part->packed && !part->looked && !part->old && !reef_part_measure(part))
-            say_broken(set, part);
+        if (code) say_broken(set, part);
         if (!part->packed && sight->size > part->offset) part->old = false; // written to after all
         part->looked = true;
         if (!part->packed)
@@ -137,9 +138,18 @@ static bool may_have(const reef_followed *set,
     return reef_name_is_kin(name, part->sight.name) && (is_lost(part) || reef_name_is_packed(name));
 }
 
-static bool has_bytes(reef_part *file, const reef_part *part) {
-    return reef_part_has_head_of(file, part) && (!file->packed || reef_part_measure(file)) &&
-           file->size >= part->offset && (part->fd < 0 || file->size >= part->size);
+// 0, ENODATA when it has not, or the errno of a read.
+static int check_bytes(reef_part *file, const reef_part *part) {
+    if (!reef_part_has_head_of(file, part)) return ENODATA;
+    int code = file->packed ? reef_part_measure(file) : 0;
+    if (code) return code;
+    bool has = file->size >= part->offset && (part->fd < 0 || file->size >= part->size);
+    return has ? 0 : ENODATA;
+}
+
+// Not because of what the file is, or of who may read it.
+static bool may_pass(int code) {
+    return code == EIO || code == ETIMEDOUT || code == EMFILE || code == ENFILE || code == ENOMEM;
 }
 
 // Plain files first: a packed one that is still being made stands beside its plain original.
@@ -150,12 +160,16 @@ static bool find_bytes(reef_followed *set, reef_part *part, reef_listing *list) 
             if (!may_have(set, part, list, i)) continue;
             reef_part file;
             int code = reef_followed_open_unknown(set, &file, &list->items[i]);
-            if (!code && has_bytes(&file, part)) {
+            if (!code) {
+                code = check_bytes(&file, part);
+                if (may_pass(code)) reef_followed_denied(set, file.sight.name, code);
+            }
+            if (!code) {
                 move_into(set, part, &file);
                 list->taken[i] = true;
                 return true;
             }
-            if (code == EIO) part->missed_ms = set->now_ms; // it may be this one
+            if (may_pass(code)) part->missed_ms = set->now_ms; // it may be this one
             reef_part_release(&file);
         }
     return false;

@@ -97,7 +97,12 @@ static verdict judge(reef_followed *set, reef_part *file) {
     mind->alone = !twin;
     if (mind->broken) return NEVER;
     if (!reef_followed_settled(set, mind->still_ms, &file->sight)) return LATER;
-    if (file->packed && !reef_part_measure(file)) {
+    int code = file->packed ? reef_part_measure(file) : 0;
+    if (code && code != ENODATA) {
+        reef_followed_denied(set, file->sight.name, code);
+        return LATER;
+    }
+    if (code) {
         mind->broken = true;
         reef_followed_say(set, "source_broken",
                           "'%.100s' of '%.100s' does not unpack to its end, and is not read",

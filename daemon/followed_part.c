@@ -93,30 +93,32 @@ ssize_t reef_part_read(reef_part *part, uint8_t *at, size_t room, uint64_t from)
     return (ssize_t)done;
 }
 
-bool reef_part_measure(reef_part *part) {
+// What does not unpack is another file, or broken; what cannot be read may be neither.
+static int zip_error(reef_part *part) {
+    int code = Z_OK, error = errno;
+    (void)gzerror(part->zip, &code);
+    return code == Z_ERRNO && error ? error : ENODATA;
+}
+
+int reef_part_measure(reef_part *part) {
     uint8_t block[BLOCK_BYTES];
     uint64_t size = 0;
     ssize_t count = 0;
+    errno = 0;
     do {
         count = read_zip(part, block, sizeof(block), size);
         if (count <= 0) break;
         part->last_byte = block[count - 1];
         size += (uint64_t)count;
     } while (size < REEF_UNPACK_BYTES_MAX);
-    int code = Z_OK;
+    int code = Z_OK, failed = count < 0 ? zip_error(part) : 0;
     (void)gzerror(part->zip, &code);
     // A file that was cut reads as one that ends, with this code; one that is not packed is read as it is.
     bool whole = count == 0 && (code == Z_OK || code == Z_STREAM_END) && !gzdirect(part->zip);
     gzclearerr(part->zip);
+    if (failed && failed != ENODATA) return failed; // its size is not known
     part->size = size;
-    return whole;
-}
-
-// What does not unpack is another file; what cannot be read may be the same.
-static int zip_error(reef_part *part) {
-    int code = Z_OK, error = errno;
-    (void)gzerror(part->zip, &code);
-    return code == Z_ERRNO && error ? error : ENODATA;
+    return whole ? 0 : ENODATA;
 }
 
 int reef_part_hash(reef_part *part, uint32_t count, uint64_t *hash) {

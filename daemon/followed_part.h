@@ -55,8 +55,11 @@ int reef_part_open(reef_part *part, int folder);
 void reef_part_shut(reef_part *part);
 /** Up to `room` bytes from `from` on; 0 at the end, -1 when it cannot be read. */
 ssize_t reef_part_read(reef_part *part, uint8_t *at, size_t room, uint64_t from);
-/** A packed file's size and last byte, by unpacking all of it. False when it is cut, broken or too large. */
-bool reef_part_measure(reef_part *part);
+/**
+ * A packed file's size and last byte, by unpacking all of it. 0, ENODATA when it is cut, broken or too large, or the
+ * errno of a read.
+ */
+int reef_part_measure(reef_part *part);
 /** XXH3 of the first `count` bytes. 0, ENODATA when it has fewer, or the errno of a read. */
 int reef_part_hash(reef_part *part, uint32_t count, uint64_t *hash);
 /** Make the fingerprint `count` bytes long. False when the file does not begin with what it covered so far. */

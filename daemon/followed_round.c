@@ -130,16 +130,19 @@ static void plan(reef_followed *set) {
     set->failed = false;
     for (size_t i = 0; i < set->count; i++) {
         reef_part *part = &set->parts[i];
+        // How much a packed file has is not known before it could be read to its end.
+        bool unknown = part->packed && part->listed && !part->looked && !part->old;
         plan_part(set, i);
         reef_followed_grow_head(set, part, part->size);
-        retire(set, i);
+        if (!unknown) retire(set, i);
         reef_followed_spare(part, &open);
-        if (hold || !part->head_bytes) { // without a fingerprint it could be exchanged unseen
+        // Without a fingerprint it could be exchanged unseen.
+        if (hold || unknown || !part->head_bytes) {
             part->upto = part->offset;
             part->newline = false;
         }
         bool missed = part->fd < 0 && part->missed_ms;
-        hold |= !set->folder_kind && (part->upto < part->size || missed) && !part->old;
+        hold |= !set->folder_kind && (part->upto < part->size || missed || unknown) && !part->old;
     }
 }
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define BODY_ROOM_FIRST 4096
 
@@ -127,7 +128,10 @@ void reef_http_respond(reef_http_request *request,
     if (response) add_headers(response, code, type);
     if (!request->deferred) return; // on_request sends it
     request->deferred = false;
-    if (request->peer) request->peer->waits_for_us = false;
+    if (request->peer) {
+        request->peer->waits_for_us = false;
+        request->peer->deferred = NULL;
+    }
     MHD_resume_connection(request->connection);
     reef_http_run(request->http);
 }
@@ -211,7 +215,10 @@ static enum MHD_Result on_request(void *context,
     }
     http->options.handle(http->options.context, request);
     if (!request->deferred) return send_answer(request);
-    if (request->peer) request->peer->waits_for_us = true;
+    if (request->peer) {
+        request->peer->waits_for_us = true;
+        request->peer->deferred = request;
+    }
     MHD_suspend_connection(connection);
     return MHD_YES;
 }
@@ -231,6 +238,7 @@ static void on_completed(void *context,
     if (request->peer) {
         request->peer->since_ms = reef_http_now_ms(http);
         request->peer->waits_for_us = false;
+        request->peer->deferred = NULL;
     }
     free(request->body);
     free(request);
@@ -265,14 +273,27 @@ static void on_connection(void *context,
     *socket_context = NULL;
 }
 
+static int socket_of(const reef_http_connection *peer) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(peer->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info ? info->connect_fd : -1;
+}
+
+// While a request is deferred MHD does not read its connection.
+static bool has_hung_up(const reef_http_connection *peer) {
+    char byte;
+    ssize_t got = recv(socket_of(peer), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 void reef_http_tick(reef_http *http) {
     uint64_t now = reef_http_now_ms(http);
     for (reef_http_connection *peer = http->connections; peer; peer = peer->next) {
+        if (peer->deferred && has_hung_up(peer))
+            http->options.hung_up(http->options.context, peer->deferred);
         bool idle = peer->waits_for_us || (peer->stream && reef_http_stream_is_idle(peer->stream));
         if (idle || now - peer->since_ms <= REEF_HTTP_PHASE_MS_MAX) continue;
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(peer->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        if (info) (void)shutdown(info->connect_fd, SHUT_RDWR);
+        (void)shutdown(socket_of(peer), SHUT_RDWR);
     }
     reef_http_run(http);
 }
@@ -293,7 +314,7 @@ bool reef_http_has_token(const reef_http_request *request) {
     const reef_http *http = request->http;
     const char *given = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
                                                     MHD_HTTP_HEADER_AUTHORIZATION);
-    if (!http->token.count || !given || strncmp(given, "Bearer ", 7) != 0) return false;
+    if (!http->token.count || !given || strncasecmp(given, "Bearer ", 7) != 0) return false;
     given += 7;
     // Every byte is looked at, whatever the ones before it were.
     size_t bytes = strlen(given);

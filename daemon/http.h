@@ -48,6 +48,7 @@ typedef struct reef_http_request {
     void *routes;
     void *work; // what a deferred request waits for
     void (*forget)(void *work);
+    void (*hung_up)(void *work); // or NULL
     reef_http_connection *peer;
     reef_http_stream *stream; // its answer, where it is one
 } reef_http_request;
@@ -60,6 +61,11 @@ typedef struct reef_http_options {
     void (*handle)(void *context, reef_http_request *request);
     /** The client of a deferred request went away; its answer must not be sent any more. */
     void (*forget)(void *context, reef_http_request *request);
+    /**
+     * The client of a deferred request has closed its side: work that was not begun need not be. It is answered all
+     * the same, as it may still listen. Called at any tick until then.
+     */
+    void (*hung_up)(void *context, reef_http_request *request);
     void *context;
 } reef_http_options;
 

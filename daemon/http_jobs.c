@@ -139,8 +139,11 @@ static reef_status parse_body(reef_job *job, json_t **out, reef_error *err) {
     json_error_t why;
     *out = json_loadb((const char *)job->body, job->body_bytes, JSON_REJECT_DUPLICATES, &why);
     if (json_is_object(*out)) return REEF_OK;
-    reef_status status = reef_fail(err, REEF_INVALID, "the body is no JSON object%s%s",
-                                   *out ? "" : ": ", *out ? "" : why.text);
+    reef_status status =
+        reef_fail(err, REEF_INVALID, "the body is no JSON object%s%s", *out ? "" : ": ",
+                  *out              ? ""
+                  : job->body_bytes ? why.text
+                                    : "it is empty");
     json_decref(*out);
     *out = NULL;
     return status;

@@ -284,6 +284,11 @@ static void forget_job(void *work) {
     atomic_store(&job->abandoned, true);
 }
 
+static void drop_job(void *work) {
+    reef_job *job = work;
+    atomic_store(&job->unwanted, true);
+}
+
 static void on_stream_gone(void *owner) {
     reef_job *job = owner;
     job->stream = NULL;
@@ -376,6 +381,7 @@ typedef struct query {
     json_t *arguments;
     const char *allowed, *unknown;
     const char *broken; // whose value is not UTF-8
+    const char *twice;
 } query;
 
 static bool is_allowed(const char *allowed, const char *name) {
@@ -393,6 +399,8 @@ static enum MHD_Result on_query(void *context,
     query *all = context;
     if (!is_allowed(all->allowed, name))
         all->unknown = name;
+    else if (json_object_get(all->arguments, name))
+        all->twice = name;
     else if (json_object_set_new(all->arguments, name, json_string(value ? value : "")))
         all->broken = name;
     return MHD_YES;
@@ -408,6 +416,9 @@ static reef_status take_query(reef_http_request *request,
     if (all.unknown)
         return reef_fail(err, REEF_INVALID, "'%.40s' in the query is not known; %s takes %s",
                          all.unknown, request->path, allowed && *allowed ? allowed : "none");
+    if (all.twice)
+        return reef_fail(err, REEF_INVALID, "%s stands twice in the query; give it once",
+                         all.twice);
     if (all.broken) return reef_fail(err, REEF_INVALID, "%s in the query is not UTF-8", all.broken);
     const char *as_of = json_string_value(json_object_get(all.arguments, "as_of"));
     if (as_of && strlen(as_of) > REEF_NAME_BYTES_MAX)
@@ -437,6 +448,7 @@ static void submit(reef_routes *routes, reef_http_request *request, const route 
     request->deferred = true;
     request->work = job;
     request->forget = forget_job;
+    request->hung_up = drop_job;
 }
 
 // ---- which route ---------------------------------------------------------------------------------
@@ -507,6 +519,13 @@ static bool may_ask(const route *found, reef_http_request *request) {
     return !needs || reef_http_has_token(request);
 }
 
+// Nothing is unpacked here, and packed bytes would be taken for text.
+static bool is_packed(const reef_http_request *request) {
+    const char *how = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
+                                                  MHD_HTTP_HEADER_CONTENT_ENCODING);
+    return how && *how && strcasecmp(how, "identity") != 0;
+}
+
 void reef_routes_handle(void *context, reef_http_request *request) {
     reef_routes *routes = context;
     bool path_known;
@@ -522,6 +541,9 @@ void reef_routes_handle(void *context, reef_http_request *request) {
     else if (!may_ask(found, request))
         refuse(routes, request, MHD_HTTP_UNAUTHORIZED,
                "this needs the token of --http-token: Authorization: Bearer TOKEN");
+    else if (is_packed(request))
+        refuse(routes, request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+               "a body with a Content-Encoding, such as gzip, is not taken: send it as it is");
     else if (found->handle)
         found->handle(routes, request);
     else
@@ -532,4 +554,9 @@ void reef_routes_forget(void *context, reef_http_request *request) {
     (void)context;
     if (request->work) request->forget(request->work);
     request->work = NULL;
+}
+
+void reef_routes_hung_up(void *context, reef_http_request *request) {
+    (void)context;
+    if (request->work && request->hung_up) request->hung_up(request->work);
 }

@@ -28,6 +28,7 @@ typedef struct reef_routes {
 /** For reef_http_options: `context` is a reef_routes. */
 void reef_routes_handle(void *context, reef_http_request *request);
 void reef_routes_forget(void *context, reef_http_request *request);
+void reef_routes_hung_up(void *context, reef_http_request *request);
 /** Send the answers that the serving thread has ready. */
 void reef_routes_answer(reef_routes *routes);
 /** Send what is sent without being asked for; call at a steady pace. */

@@ -62,7 +62,7 @@ static const reef_input_kind *live_kind(const char *spec, size_t scheme) {
     return NULL;
 }
 
-static reef_status open_live(reef_input *input, size_t scheme, reef_error *err) {
+static reef_status read_live_spec(reef_input *input, size_t scheme, reef_error *err) {
     size_t bytes = 0;
     reef_status status = take_weight(input, &bytes, err);
     if (status != REEF_OK) return status;
@@ -72,14 +72,18 @@ static reef_status open_live(reef_input *input, size_t scheme, reef_error *err) 
     if (!*input->rest)
         return reef_fail(err, REEF_INVALID, "the source '%s' names nothing after its colon",
                          input->spec);
-    return input->kind->open(input, input->rest, err);
+    return REEF_OK;
 }
 
-reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err) {
+// Kind, name and weight; `*rest` is what the kind makes something of.
+static reef_status read_spec(reef_input *input,
+                             const char *spec,
+                             const char **rest,
+                             reef_error *err) {
     *input = (reef_input){.spec = spec, .label = spec, .weight = 1, .bytes = REEF_BYTES_UNKNOWN};
     size_t scheme = scheme_length(spec);
     const reef_input_kind *live = live_kind(spec, scheme);
-    const char *rest = spec;
+    *rest = spec;
     if (!strcmp(spec, "-")) {
         input->kind = &reef_input_stream;
         input->label = "standard input";
@@ -87,10 +91,12 @@ reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err
         input->kind = &reef_input_vectors;
     } else if (live) {
         input->kind = live;
-        return open_live(input, scheme, err);
+        reef_status status = read_live_spec(input, scheme, err);
+        *rest = input->rest;
+        return status;
     } else if (!scheme || (scheme == 4 && !strncmp(spec, "file", 4))) {
         input->kind = &reef_input_file;
-        input->label = rest = scheme ? spec + 5 : spec;
+        input->label = *rest = scheme ? spec + 5 : spec;
     } else {
         return reef_fail(
             err, REEF_INVALID,
@@ -100,9 +106,29 @@ reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err
             "vectors idx:, npy:, csv: and jsonl:",
             (int)(scheme < 40 ? scheme : 40), spec); // the rest of it may be a password
     }
-    if (!*rest) return reef_fail(err, REEF_INVALID, "the source '%s' names no file", spec);
-    reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, rest, strlen(rest));
-    return input->kind->open(input, rest, err);
+    if (!**rest) return reef_fail(err, REEF_INVALID, "the source '%s' names no file", spec);
+    reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, *rest, strlen(*rest));
+    return REEF_OK;
+}
+
+static reef_status check_rest(const reef_input *input, const char *rest, reef_error *err) {
+    return input->kind->check_spec ? input->kind->check_spec(input, rest, err) : REEF_OK;
+}
+
+reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err) {
+    const char *rest = NULL;
+    reef_status status = read_spec(input, spec, &rest, err);
+    if (status == REEF_OK) status = check_rest(input, rest, err);
+    return status == REEF_OK ? input->kind->open(input, rest, err) : status;
+}
+
+reef_status reef_input_check_spec(const char *spec, reef_error *err) {
+    reef_input input;
+    const char *rest = NULL;
+    reef_status status = read_spec(&input, spec, &rest, err);
+    if (status == REEF_OK) status = check_rest(&input, rest, err);
+    reef_input_close(&input);
+    return status;
 }
 
 void reef_input_close(reef_input *input) {

@@ -40,6 +40,8 @@ typedef struct reef_input_kind {
     bool promised;      // all up to `bytes` was acknowledged to its sender: a drain waits for it
     /** `rest` is the spec after the colon, without a weight; borrowed from the command line. Sets `state`. */
     reef_status (*open)(reef_input *input, const char *rest, reef_error *err);
+    /** INVALID when `rest` can name nothing, whatever there is: it is looked at alone. NULL: any text will do. */
+    reef_status (*check_spec)(const reef_input *input, const char *rest, reef_error *err);
     /** INVALID when a pool with this configuration cannot be trained on it. */
     reef_status (*check)(reef_input *input, const reef_config *config, reef_error *err);
     /** Sets `offset` and, where it is known, `bytes`. CORRUPT when what it had is gone. */
@@ -120,6 +122,8 @@ void reef_input_warn(reef_input *input, const char *event, const char *format, .
  * reef_input_close also after an error.
  */
 REEF_MUST_CHECK reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err);
+/** What reef_input_open says of the text alone: nothing is opened. */
+REEF_MUST_CHECK reef_status reef_input_check_spec(const char *spec, reef_error *err);
 /** Go on after `place`; see reef_input_kind. */
 REEF_MUST_CHECK reef_status reef_input_seek(reef_input *input,
                                             const reef_input_place *place,

@@ -1,6 +1,7 @@
 // Sources that are read from files, to their end: text, and vectors as the bytes of their records.
 #include "input.h"
 #include "reef_vectors.h"
+#include "vector_spec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,6 +115,14 @@ bool reef_input_vectors_is_spec(const char *spec) {
     return reef_vectors_is_spec(spec);
 }
 
+static reef_status vectors_check_spec(const reef_input *input, const char *spec, reef_error *err) {
+    (void)input;
+    reef_vector_spec parts = {0};
+    reef_status status = reef_vector_spec_parse(&parts, spec, err);
+    reef_vector_spec_release(&parts);
+    return status;
+}
+
 static reef_status vectors_open(reef_input *input, const char *spec, reef_error *err) {
     reef_vectors *vectors = NULL;
     reef_status status = reef_vectors_open(&vectors, spec, 0, err);
@@ -148,6 +157,7 @@ static void vectors_close(reef_input *input) {
 
 const reef_input_kind reef_input_vectors = {.scheme = "vectors",
                                             .again = true,
+                                            .check_spec = vectors_check_spec,
                                             .open = vectors_open,
                                             .check = vectors_check,
                                             .seek = file_seek,

@@ -16,8 +16,12 @@ static reef_lane *add_lane(reef_lanes *lanes, bool live) {
     return lane;
 }
 
-static reef_status put_in_lane(reef_lanes *lanes, size_t source, reef_error *err) {
-    bool live = lanes->inputs[source].kind->live;
+static reef_status put_in_lane(reef_lanes *lanes,
+                               size_t source,
+                               size_t record_bytes,
+                               reef_error *err) {
+    const reef_input *input = &lanes->inputs[source];
+    bool live = input->kind->live;
     reef_lane *lane = NULL;
     for (size_t i = 0; !live && i < lanes->count; i++)
         if (!lanes->lanes[i].live) lane = &lanes->lanes[i];
@@ -25,8 +29,10 @@ static reef_status put_in_lane(reef_lanes *lanes, size_t source, reef_error *err
         lane = add_lane(lanes, live);
         lane->sources = calloc(live ? 1 : lanes->input_count, sizeof(*lane->sources));
         if (!lane->sources) return reef_fail(err, REEF_NO_MEMORY, "no memory for a lane");
+        size_t unit = input->kind->promised && record_bytes ? record_bytes : 1;
         reef_status status =
-            reef_ring_init(&lane->ring, live ? REEF_LIVE_BYTES_HIGH : REEF_QUEUE_BYTES_HIGH, err);
+            reef_ring_init(&lane->ring, live ? REEF_LIVE_BYTES_HIGH : REEF_QUEUE_BYTES_HIGH, unit,
+                           input->offset % unit, err);
         if (status != REEF_OK) return status;
     }
     lanes->lane_of[source] = (size_t)(lane - lanes->lanes);
@@ -37,6 +43,7 @@ static reef_status put_in_lane(reef_lanes *lanes, size_t source, reef_error *err
 reef_status reef_lanes_init(reef_lanes *lanes,
                             const reef_input *inputs,
                             size_t input_count,
+                            size_t record_bytes,
                             reef_error *err) {
     size_t room = input_count + 1; // never a request for nothing
     *lanes = (reef_lanes){.inputs = inputs, .input_count = input_count};
@@ -48,7 +55,7 @@ reef_status reef_lanes_init(reef_lanes *lanes,
     reef_status status = REEF_OK;
     for (size_t i = 0; i < input_count && status == REEF_OK; i++) {
         lanes->ends[i] = NOT_ENDED;
-        status = put_in_lane(lanes, i, err);
+        status = put_in_lane(lanes, i, record_bytes, err);
     }
     return status;
 }
@@ -129,6 +136,12 @@ static uint64_t last_kept_position(const reef_lanes *lanes, const reef_lane *lan
 void reef_lanes_stop(reef_lanes *lanes) {
     for (size_t i = 0; i < lanes->count; i++)
         lanes->lanes[i].until = last_kept_position(lanes, &lanes->lanes[i]);
+}
+
+void reef_lanes_keep_line(reef_lanes *lanes, size_t index) {
+    reef_lane *lane = &lanes->lanes[index];
+    uint64_t end = reef_ring_after(&lane->ring, '\n');
+    if (end > lane->until) lane->until = end;
 }
 
 // ---- taking --------------------------------------------------------------------------------------

@@ -45,10 +45,16 @@ typedef struct reef_lanes {
     uint64_t *ends;  // (input_count) position in the lane where it ended, or UINT64_MAX
 } reef_lanes;
 
-/** Release also after an error. */
+/**
+ * Release also after an error. Of sources that are pushed into only whole records are lent: a snapshot inside one could
+ * not be gone on with, as what waits after its restore is another (trainer/pushed.c).
+ *
+ * record_bytes  of a vector's record, 0 for text; inputs stand at their `offset`
+ */
 REEF_MUST_CHECK reef_status reef_lanes_init(reef_lanes *lanes,
                                             const reef_input *inputs,
                                             size_t input_count,
+                                            size_t record_bytes,
                                             reef_error *err);
 void reef_lanes_release(reef_lanes *lanes);
 
@@ -63,6 +69,8 @@ void reef_lanes_fill(reef_lanes *lanes, size_t source, size_t count, uint64_t be
 void reef_lanes_end(reef_lanes *lanes, size_t source);
 /** From here on only bytes that cannot be read again are lent, and those before them in their lane. */
 void reef_lanes_stop(reef_lanes *lanes);
+/** After reef_lanes_stop: the line that the head of a lane stands in is lent as well, where all of it is here. */
+void reef_lanes_keep_line(reef_lanes *lanes, size_t lane);
 
 // ---- taking --------------------------------------------------------------------------------------
 

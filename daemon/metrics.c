@@ -1,5 +1,8 @@
 // Metrics for Prometheus; see metrics.h. Names end in their unit, base units only; nothing is labelled by
 // expert, and no text of the stream is shown. Labels are few: sources, states of experts, phases of a step.
+//
+// A counter begins at 0 with the process, or counts what is committed: one that fell to the last commit after a crash
+// would be taken for one that began anew, and all that was ever trained would count once more.
 #include "metrics.h"
 
 #include "push.h"
@@ -51,10 +54,10 @@ static void labelled(FILE *out, const char *name, const char *label, const char 
 static void write_sources(FILE *out, const reef_monitor *monitor) {
     static const char *const READ = "reef_source_read_bytes_total";
     static const char *const LAG = "reef_source_lag_bytes";
-    head(out, READ, "counter", "Bytes of a source that were accepted, since ever.");
+    head(out, READ, "counter", "Bytes of a source that are in a commit, since ever.");
     for (size_t i = 0; i < monitor->source_count; i++) {
         labelled(out, READ, "source", monitor->sources[i].name);
-        fprintf(out, "%" PRIu64 "\n", monitor->progress[i].cursor);
+        fprintf(out, "%" PRIu64 "\n", monitor->progress[i].committed);
     }
     head(out, LAG, "gauge", "Bytes of a source that are there and not accepted yet.");
     for (size_t i = 0; i < monitor->source_count; i++) {
@@ -235,11 +238,14 @@ static void write_http(FILE *out, size_t connections, const uint64_t answers[6])
 static void write_training(FILE *out, const reef_monitor *monitor, const reef_training_view *view) {
     const reef_trainer_status *status = &view->trainer;
     bool vectors = monitor->record_bytes > 0;
-    counter(out, "reef_steps_total", "Training steps, since the pool was made.", status->step);
-    counter(out, "reef_stream_bytes_total", "Bytes of the stream that were dealt with.",
-            status->stream_bytes);
-    counter(out, "reef_skipped_bytes_total", "Bytes recognised as an older domain and not trained.",
-            status->skipped_bytes);
+    const reef_trainer_status *committed = &view->committed;
+    counter(out, "reef_steps_total",
+            "Training steps that are in a commit, since the pool was made.", committed->step);
+    counter(out, "reef_stream_bytes_total", "Bytes of the stream that were dealt with, likewise.",
+            committed->stream_bytes);
+    counter(out, "reef_skipped_bytes_total",
+            "Bytes recognised as an older domain and not trained, likewise.",
+            committed->skipped_bytes);
     gauge(out, "reef_carried_bytes", "Bytes accepted and not trained yet.",
           (double)status->carried_bytes);
     gauge(out, "reef_queue_bytes", "Bytes read and not accepted yet.", (double)view->queue_bytes);

@@ -185,6 +185,10 @@ double reef_monitor_resident_bytes(void) {
     return fields == 2 ? (double)resident * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
 }
 
+static json_t *bytes_json(double bytes) {
+    return isnan(bytes) ? json_null() : json_integer((json_int_t)bytes);
+}
+
 json_t *reef_monitor_status(reef_monitor *monitor) {
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
@@ -212,9 +216,8 @@ json_t *reef_monitor_status(reef_monitor *monitor) {
     json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
     json_object_set_new(object, "commit_error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());
-    json_object_set_new(object, "pool_file_bytes",
-                        reef_json_number(reef_monitor_file_bytes(monitor)));
-    json_object_set_new(object, "resident_bytes", reef_json_number(reef_monitor_resident_bytes()));
+    json_object_set_new(object, "pool_file_bytes", bytes_json(reef_monitor_file_bytes(monitor)));
+    json_object_set_new(object, "resident_bytes", bytes_json(reef_monitor_resident_bytes()));
     json_object_set_new(object, "scrub", scrub_json(monitor));
     return object;
 }

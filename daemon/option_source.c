@@ -1,5 +1,8 @@
-// The sources that reefd was given; see options_private.h. Whether one can be read is for input.c to say.
+// The sources that reefd was given; see options_private.h. A misspelt one is told here; whether one can be read, when
+// it is opened.
 #include "options_private.h"
+
+#include "input.h"
 
 #include <glob.h>
 #include <limits.h>
@@ -81,6 +84,7 @@ reef_status option_add_source(reef_options *options,
                               const char *text,
                               bool first,
                               reef_error *err) {
-    return strncmp(text, "glob:", 5) == 0 ? add_pattern(options, text + 5, first, err)
-                                          : add_source(options, text, first, err);
+    if (strncmp(text, "glob:", 5) == 0) return add_pattern(options, text + 5, first, err);
+    reef_status status = reef_input_check_spec(text, err);
+    return status == REEF_OK ? add_source(options, text, first, err) : status;
 }

@@ -25,12 +25,16 @@ static bool is_name(const char *name) {
     return name[0] && strspn(name, SIGNS) == strlen(name) && strlen(name) <= NAME_BYTES_MAX;
 }
 
+static reef_status push_check_spec(const reef_input *input, const char *rest, reef_error *err) {
+    if (is_name(rest)) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "'%.80s' cannot be pushed into: a name has 1 to %zu letters, digits, and "
+                     "signs of '._-'",
+                     input->spec, (size_t)NAME_BYTES_MAX);
+}
+
 static reef_status push_open(reef_input *input, const char *rest, reef_error *err) {
-    if (!is_name(rest))
-        return reef_fail(err, REEF_INVALID,
-                         "'%.80s' cannot be pushed into: a name has 1 to %zu letters, digits, and "
-                         "signs of '._-'",
-                         input->spec, (size_t)NAME_BYTES_MAX);
+    (void)rest;
     push_source *source = calloc(1, sizeof(*source));
     if (!source) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
     input->state = source;
@@ -173,6 +177,7 @@ const reef_input_kind reef_input_push = {.scheme = "push",
                                          .live = true,
                                          .again = true,
                                          .promised = true,
+                                         .check_spec = push_check_spec,
                                          .open = push_open,
                                          .check = push_check,
                                          .seek = push_seek,

@@ -20,6 +20,14 @@
 
 // ---- opening -------------------------------------------------------------------------------------
 
+static reef_status on_check_spec(const reef_input *input, const char *rest, reef_error *err) {
+    (void)input;
+    reef_redis_url url;
+    reef_status status = reef_redis_url_parse(&url, rest, err);
+    if (status == REEF_OK) reef_redis_url_release(&url);
+    return status;
+}
+
 static reef_status on_open(reef_input *input, const char *rest, reef_error *err) {
     reef_redis *redis = calloc(1, sizeof(*redis));
     if (!redis) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
@@ -300,6 +308,7 @@ static json_t *on_status(const reef_input *input) {
 const reef_input_kind reef_redis_kind = {.scheme = "redis",
                                          .live = true,
                                          .again = true,
+                                         .check_spec = on_check_spec,
                                          .open = on_open,
                                          .check = on_check,
                                          .seek = on_seek,

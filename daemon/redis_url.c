@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define DB_MAX 65535
 #define HIDDEN "***"
@@ -75,8 +76,7 @@ static reef_status take_host(reef_redis_url *url, const char *at, size_t bytes, 
     char *rest = NULL;
     long number = strtol(url->port, &rest, 10);
     if (*rest || rest == url->port || number < 1 || number > 65535)
-        return reef_fail(err, REEF_INVALID, "the port '%.20s' of a redis: source is none",
-                         url->port);
+        return reef_fail(err, REEF_INVALID, "the port of a redis: source is none: give %s", SHAPE);
     return REEF_OK;
 }
 
@@ -117,8 +117,10 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
     }
     value = value_of(at, bytes, "db");
     if (value && take_db(url, value, end)) return REEF_OK;
-    value = value_of(at, bytes, "format");
+    if (!value) value = value_of(at, bytes, "format");
     if (value && take_format(url, value, end)) return REEF_OK;
+    const char *sign = value ? NULL : memchr(at, '=', bytes);
+    if (sign) bytes = (size_t)(sign - at); // what follows may be a password
     return reef_fail(err, REEF_INVALID,
                      "'%.*s' is no option of a redis: source: known are field=NAME, label=NAME, "
                      "format=json|f32, db=N, group=NAME, consumer=NAME, weight=N",
@@ -194,22 +196,6 @@ static const char *behind_user(const char *at) {
     return sign;
 }
 
-char *reef_redis_url_mask(const char *spec) {
-    char *text = strdup(spec);
-    const char *at = strncmp(spec, "redis://", 8) == 0 ? spec + 8 : NULL;
-    const char *host = at ? behind_user(at) : NULL;
-    const char *colon = at && host > at ? memchr(at, ':', (size_t)(host - at)) : NULL;
-    if (!text || !colon) return text;
-    size_t before = (size_t)(colon + 1 - spec), after = strlen(host - 1);
-    free(text);
-    text = malloc(before + strlen(HIDDEN) + after + 1);
-    if (!text) return NULL;
-    memcpy(text, spec, before);
-    memcpy(text + before, HIDDEN, strlen(HIDDEN));
-    memcpy(text + before + strlen(HIDDEN), host - 1, after + 1);
-    return text;
-}
-
 static reef_status parse(reef_redis_url *url, const char *rest, reef_error *err) {
     if (strncmp(rest, "//", 2) != 0)
         return reef_fail(err, REEF_INVALID, "a redis: source is not %s", SHAPE);
@@ -252,4 +238,38 @@ void reef_redis_url_release(reef_redis_url *url) {
     free(url->consumer);
     free(url->clean);
     *url = (reef_redis_url){.db = 0};
+}
+
+// ---- without the password ------------------------------------------------------------------------
+
+// As reefd takes it, with a weight (input.c).
+static bool is_good(const char *rest) {
+    reef_redis_url url = {.db = 0};
+    size_t place = strcspn(rest, "?");
+    char *text = strndup(rest, place);
+    bool good = text && parse(&url, text, NULL) == REEF_OK;
+    for (const char *at = rest + place; good && *at;) {
+        size_t bytes = strcspn(++at, "&");
+        good = value_of(at, bytes, "weight") || take_option(&url, at, bytes, NULL) == REEF_OK;
+        at += bytes;
+    }
+    reef_redis_url_release(&url);
+    free(text);
+    return good;
+}
+
+static char *join(const char *before, size_t bytes, const char *after) {
+    size_t room = bytes + strlen(HIDDEN) + strlen(after) + 1;
+    char *text = malloc(room);
+    if (text) snprintf(text, room, "%.*s%s%s", (int)bytes, before, HIDDEN, after);
+    return text;
+}
+
+char *reef_redis_url_mask(const char *spec) {
+    size_t scheme = strcspn(spec, ":/") + 1;
+    if (strncasecmp(spec, "redis", 5) != 0 || spec[scheme - 1] != ':') return strdup(spec);
+    if (strncmp(spec, "redis:", 6) != 0 || !is_good(spec + scheme)) return join(spec, scheme, "");
+    const char *at = spec + scheme + 2, *host = behind_user(at);
+    const char *colon = host > at ? memchr(at, ':', (size_t)(host - at)) : NULL;
+    return colon ? join(spec, (size_t)(colon + 1 - spec), host - 1) : strdup(spec);
 }

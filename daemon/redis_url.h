@@ -36,7 +36,10 @@ REEF_MUST_CHECK reef_status reef_redis_url_parse(reef_redis_url *url,
                                                  const char *rest,
                                                  reef_error *err);
 void reef_redis_url_release(reef_redis_url *url);
-/** A source with "***" for the password, if it has one; the caller's. NULL without memory. */
+/**
+ * A source with "***" for the password, if it has one, and for all of a Redis URL that is none: it cannot be said where
+ * the password is in it. The caller's; NULL without memory.
+ */
 char *reef_redis_url_mask(const char *spec);
 
 #endif

@@ -266,6 +266,7 @@ static reef_status open_http(reef_daemon *daemon, reef_error *err) {
                                                              .token_file = options->http_token,
                                                              .handle = reef_routes_handle,
                                                              .forget = reef_routes_forget,
+                                                             .hung_up = reef_routes_hung_up,
                                                              .context = &daemon->routes},
                                         err);
     if (status == REEF_OK)

@@ -1,16 +1,19 @@
 // One ring of bytes; see ring.h. The memory is one read larger than the high-water mark, so that a
-// read which starts just below the mark always fits.
+// read which starts just below the mark always fits, and holds whole units, so that none lies across its end.
 #include "ring.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 static size_t room_of(const reef_ring *ring) {
-    return ring->high + REEF_READ_BYTES_MAX;
+    size_t least = ring->high + REEF_READ_BYTES_MAX;
+    return (least + ring->unit - 1) / ring->unit * ring->unit;
 }
 
-reef_status reef_ring_init(reef_ring *ring, size_t high, reef_error *err) {
-    *ring = (reef_ring){.high = high};
+reef_status reef_ring_init(
+    reef_ring *ring, size_t high, size_t unit, uint64_t begin, reef_error *err) {
+    *ring = (reef_ring){.high = high > unit ? high : unit, .unit = unit, .head = begin};
+    ring->tail = begin;
     ring->bytes = malloc(room_of(ring));
     if (!ring->bytes)
         return reef_fail(err, REEF_NO_MEMORY, "no %zu bytes for the input queue", room_of(ring));
@@ -43,12 +46,19 @@ void reef_ring_fill(reef_ring *ring, size_t count) {
     assert(reef_ring_count(ring) <= room_of(ring));
 }
 
+uint64_t reef_ring_after(const reef_ring *ring, uint8_t byte) {
+    for (uint64_t at = ring->head; at < ring->tail; at++)
+        if (ring->bytes[at % room_of(ring)] == byte) return at + 1;
+    return ring->head;
+}
+
 size_t reef_ring_view(const reef_ring *ring, uint64_t end, const uint8_t **at) {
     assert(end >= ring->head);
     size_t index = (size_t)(ring->head % room_of(ring));
     *at = ring->bytes + index;
     size_t waiting = smaller(end - ring->head, reef_ring_count(ring));
-    return smaller(waiting, room_of(ring) - index);
+    size_t count = smaller(waiting, room_of(ring) - index), part = (index + count) % ring->unit;
+    return count > part ? count - part : 0;
 }
 
 void reef_ring_take(reef_ring *ring, size_t count) {

@@ -28,7 +28,7 @@ static uint64_t begun_record(const reef_schedule *schedule, size_t lane) {
 }
 
 // A pool that was trained on one lane may have stopped inside a vector's record: that goes first. And a lane that was
-// trained alone, or went back to a snapshot, does not stand where it stood in its slice: slices end with a record.
+// trained alone does not stand where it stood in its slice: slices end with a record.
 static void finish_record(reef_schedule *schedule) {
     reef_turns *turns = &schedule->turns;
     for (size_t i = 0; turns->record_bytes && i < schedule->lanes.count; i++) {
@@ -48,7 +48,7 @@ reef_status reef_schedule_init(reef_schedule *schedule,
                                double patience_s,
                                reef_error *err) {
     *schedule = (reef_schedule){.patience_ns = (uint64_t)(patience_s * NS_PER_SECOND)};
-    reef_status status = reef_lanes_init(&schedule->lanes, inputs, count, err);
+    reef_status status = reef_lanes_init(&schedule->lanes, inputs, count, record_bytes, err);
     if (status != REEF_OK) return status;
     size_t lanes = schedule->lanes.count;
     schedule->turn_lanes = calloc(lanes + 1, sizeof(*schedule->turn_lanes));
@@ -159,14 +159,24 @@ static bool lend(reef_schedule *schedule, size_t lane, reef_schedule_next *next)
     return true;
 }
 
-static void lend_what_is_kept(reef_schedule *schedule, reef_schedule_next *next) {
+// The first lane that has something that cannot be read again.
+static size_t kept_lane(reef_schedule *schedule) {
     const uint8_t *bytes = NULL;
-    for (size_t i = 0; i < schedule->lanes.count; i++) {
-        if (!reef_lanes_view(&schedule->lanes, i, &bytes)) continue;
-        reef_turns_give_to(&schedule->turns, i);
-        (void)lend(schedule, i, next);
-        return;
+    for (size_t i = 0; i < schedule->lanes.count; i++)
+        if (reef_lanes_view(&schedule->lanes, i, &bytes)) return i;
+    return REEF_TURN_NONE;
+}
+
+// Whoever is in the middle of a line finishes it, so that it and what is kept do not become one.
+static void lend_what_is_kept(reef_schedule *schedule, reef_schedule_next *next) {
+    size_t kept = kept_lane(schedule), current = schedule->turns.current;
+    if (kept == REEF_TURN_NONE) return;
+    if (current != REEF_TURN_NONE && schedule->turn_lanes[current].partial) {
+        reef_lanes_keep_line(&schedule->lanes, current);
+        if (lend(schedule, current, next)) return;
     }
+    reef_turns_give_to(&schedule->turns, kept);
+    (void)lend(schedule, kept, next);
 }
 
 static void set_deadline(reef_schedule_next *next, uint64_t deadline_ns) {

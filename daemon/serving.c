@@ -169,7 +169,12 @@ static void write_text(reef_job *job) {
 static void serving_main(void *argument) {
     reef_serving *serving = argument;
     for (reef_job *job; (job = next_job(serving)) != NULL;) {
-        job->error.status = job->run(serving, job, &job->error);
+        job->error.status =
+            atomic_load(&job->unwanted)
+                ? reef_fail(&job->error, REEF_BUSY,
+                            "the connection was closed by its client before the question's turn "
+                            "came; leave it open until the answer")
+                : job->run(serving, job, &job->error);
         if (!job->on_done) write_text(job);
         uv_mutex_lock(&serving->lock);
         serving->current = NULL;

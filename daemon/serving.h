@@ -49,6 +49,7 @@ struct reef_job {
         *pending; // what was emitted and not taken yet; under the serving's lock while the job runs
     size_t pending_bytes, pending_room;
     atomic_bool abandoned; // nobody waits for more of it
+    atomic_bool unwanted;  // its client hung up: it is not begun any more
     // the loop's own
     void *owner;  // who waits for it; NULL when they went away
     void *stream; // where what was emitted goes, once it does

@@ -147,6 +147,7 @@ void reef_training_view_read(reef_training *training,
     for (size_t i = 0; progress && i < training->options.source_count; i++)
         progress[i] =
             (reef_progress){.cursor = training->cursors[i],
+                            .committed = training->committed[i],
                             .loss = training->losses[i],
                             .ended = reef_lanes_has_ended(&schedule->lanes, i),
                             .sits_out = schedule->turn_lanes[schedule->lanes.lane_of[i]].out};
@@ -186,6 +187,11 @@ static bool drain_is_due(const reef_training *training) {
            (training->paused || training->stopping || training_is_drained(training, drain));
 }
 
+reef_request *training_take_request(reef_training *training, bool only_drains) {
+    if (training->requests && !only_drains) return take_first(&training->requests);
+    return drain_is_due(training) ? take_first(&training->drains) : NULL;
+}
+
 // What would be trained now, or decided so that something can be.
 static bool find_stream(reef_training *training, reef_schedule_next *next) {
     *next = (reef_schedule_next){.deadline_ns = UINT64_MAX};
@@ -198,14 +204,9 @@ static bool find_work(reef_training *training, work *found) {
     *found = (work){0};
     bool stream = find_stream(training, &found->next);
     // After a request a step goes first, so that clients who ask without pause cannot stop training.
-    if (training->requests && !(training->served && stream)) {
+    found->request = training_take_request(training, training->served && stream);
+    if (found->request) {
         found->kind = WORK_REQUEST;
-        found->request = take_first(&training->requests);
-        return true;
-    }
-    if (drain_is_due(training)) {
-        found->kind = WORK_REQUEST;
-        found->request = take_first(&training->drains);
         return true;
     }
     if (training->options.scrubber && reef_scrubber_waits(training->options.scrubber)) {
@@ -345,6 +346,7 @@ static void training_free(reef_training *training) {
     free(training->places);
     free(training->settled);
     free(training->cursors);
+    free(training->committed);
     free(training->losses);
     free(training);
 }
@@ -359,11 +361,13 @@ static reef_status training_new(reef_training **out,
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
         abort(); // out of kernel memory
     training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));
+    training->committed = calloc(options->source_count + 1, sizeof(*training->committed));
     training->losses = calloc(options->source_count + 1, sizeof(*training->losses));
     training->places = calloc(options->source_count + 1, sizeof(*training->places));
     training->settled = calloc(options->source_count + 1, sizeof(*training->settled));
     reef_status status =
-        training->cursors && training->losses && training->places && training->settled
+        training->cursors && training->committed && training->losses && training->places &&
+                training->settled
             ? reef_schedule_init(&training->schedule, options->store, options->sources,
                                  options->source_count, options->record_bytes, options->patience_s,
                                  err)
@@ -385,12 +389,14 @@ reef_status reef_training_start(reef_training **out,
     if (status != REEF_OK) return status;
 
     for (size_t i = 0; i < options->source_count; i++)
-        training->cursors[i] = reef_trainer_cursor(options->trainer, options->sources[i].name);
+        training->cursors[i] = training->committed[i] =
+            reef_trainer_cursor(options->trainer, options->sources[i].name);
     reef_trainer_on_commit(options->trainer, training_write_places, training);
     training->committed_ns = uv_hrtime();
     training->compacting = true; // what the run before left
     training->view.state = REEF_STATE_WAITING;
     reef_trainer_status_read(options->trainer, &training->view.trainer);
+    training->view.committed = training->view.trainer;
     status = training_read_commit(options->store, &training->view.last.commit, err);
     if (status == REEF_OK) {
         int code = uv_thread_create(&training->thread, training_main, training);

@@ -149,6 +149,7 @@ typedef struct reef_commit_times {
 typedef struct reef_training_view {
     reef_training_state state;
     reef_trainer_status trainer;
+    reef_trainer_status committed; // as it was at the last commit, which is what a crash leaves
     reef_commit_view last;
     reef_commit_times commits;
     uint64_t queue_bytes;
@@ -161,9 +162,10 @@ typedef struct reef_training_view {
 
 /** One source as the trainer sees it. */
 typedef struct reef_progress {
-    uint64_t cursor; // bytes accepted
-    bool ended;      // all of it was accepted
-    bool sits_out;   // it had nothing for too long; others go on
+    uint64_t cursor;    // bytes accepted
+    uint64_t committed; // of these, bytes that are in a commit
+    bool ended;         // all of it was accepted
+    bool sits_out;      // it had nothing for too long; others go on
     reef_source_loss loss;
 } reef_progress;
 

@@ -50,6 +50,8 @@ void training_settle(reef_training *training) {
 }
 
 static void note_commit(reef_training *training, const reef_commit *commit, double ms) {
+    reef_trainer_status status;
+    reef_trainer_status_read(training->options.trainer, &status);
     training->committed_ns = uv_hrtime();
     training->commit_steps = 0;
     training->dirty = false;
@@ -57,6 +59,9 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     training_settle(training);
     uv_mutex_lock(&training->lock);
     training->view.last = (reef_commit_view){.commit = *commit, .ms = ms};
+    training->view.committed = status;
+    memcpy(training->committed, training->cursors,
+           training->options.source_count * sizeof(*training->committed));
     count_commit(&training->view.commits, ms / 1e3);
     training->view.advances++;
     training->view.failing[0] = 0;
@@ -87,19 +92,37 @@ bool training_worth_retrying(reef_status status) {
            status == REEF_BUSY;
 }
 
-// Returns false when a stop cut the pause short: then the next try is the last.
-bool training_pause_for(reef_training *training, uint64_t seconds) {
-    uint64_t deadline = uv_hrtime() + seconds * NS_PER_SECOND;
+// Wait, at most for a request where `request` is not NULL. Returns false when a stop cut the pause short.
+static bool wait_until(reef_training *training, uint64_t deadline, reef_request **request) {
+    bool cut = false;
     uv_mutex_lock(&training->lock);
-    uint64_t now = uv_hrtime();
-    while (now < deadline && (!training->stopping || training->stop_seen)) {
+    for (uint64_t now = uv_hrtime(); now < deadline; now = uv_hrtime()) {
+        cut = training->stopping && !training->stop_seen;
+        if (cut) break;
+        if (request && (*request = training_take_request(training, false))) break;
         (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
-        now = uv_hrtime();
     }
-    bool cut = now < deadline;
     if (cut) training->stop_seen = true;
     uv_mutex_unlock(&training->lock);
     return !cut;
+}
+
+void training_pause_for(reef_training *training, uint64_t seconds) {
+    (void)wait_until(training, uv_hrtime() + seconds * NS_PER_SECOND, NULL);
+}
+
+// The pause between two tries. Who asks for something meanwhile is answered, with the same error where it takes room;
+// where a commit that was asked for goes through the pause is over. Returns false when a stop cut it short: then
+// the next try is the last.
+static bool serve_for(reef_training *training, uint64_t seconds) {
+    uint64_t deadline = uv_hrtime() + seconds * NS_PER_SECOND;
+    for (;;) {
+        reef_request *request = NULL;
+        if (!wait_until(training, deadline, &request)) return false;
+        if (!request) return true;
+        training_serve(training, request);
+        if (!training->dirty) return true;
+    }
 }
 
 static void note_failure(reef_training *training, const reef_error *err) {
@@ -109,10 +132,11 @@ static void note_failure(reef_training *training, const reef_error *err) {
 }
 
 reef_status training_commit(reef_training *training, reef_error *err) {
-    uint32_t retries = training->options.commit_retries;
     bool waited = true;
     for (uint32_t attempt = 0;; attempt++) {
-        reef_status status = training_commit_once(training, err);
+        // Whoever asked for a commit in the pause may have had it.
+        bool done = attempt > 0 && !training->dirty;
+        reef_status status = done ? REEF_OK : training_commit_once(training, err);
         if (status == REEF_OK) {
             if (attempt)
                 reef_report_warning(training->options.report, "commit_recovered",
@@ -120,14 +144,16 @@ reef_status training_commit(reef_training *training, reef_error *err) {
             return REEF_OK;
         }
         note_failure(training, err);
-        if (!training_worth_retrying(status) || attempt == retries || !waited) return status;
+        uint32_t retries =
+            training->options.commit_retries; // a reload in the pause may have changed it
+        if (!training_worth_retrying(status) || attempt >= retries || !waited) return status;
         uint64_t seconds = 1u << attempt;
         reef_report_warning(
             training->options.report, "commit_failed",
             "%s; nothing committed is lost, the rest is kept in memory: trying again in %" PRIu64
             " s (%" PRIu32 " of %" PRIu32 ")",
             err->message, seconds, attempt + 1, retries);
-        waited = training_pause_for(training, seconds);
+        waited = serve_for(training, seconds);
     }
 }
 

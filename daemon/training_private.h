@@ -36,6 +36,7 @@ struct reef_training {
     uv_cond_t changed;     // something below changed that the trainer may wait for
     reef_schedule schedule;
     uint64_t *cursors;        // (sources) bytes accepted
+    uint64_t *committed;      // (sources) of these, in the last commit of training
     settled_place *settled;   // (sources) in the last commit, and not told yet
     reef_source_loss *losses; // (sources) before training on them
     reef_request *requests;   // first come first
@@ -67,6 +68,8 @@ typedef struct work {
 
 void training_append(reef_request **list, reef_request *request);
 bool training_is_drained(const reef_training *training, const reef_request *request);
+/** What is to be served now, or NULL; under the lock. */
+reef_request *training_take_request(reef_training *training, bool only_drains);
 void training_set_paused(reef_training *training, bool paused);
 void training_set_state(reef_training *training, reef_training_state state);
 
@@ -78,7 +81,8 @@ void training_advance(reef_training *training);
 void training_settle(reef_training *training);
 REEF_MUST_CHECK reef_status training_commit_once(reef_training *training, reef_error *err);
 bool training_worth_retrying(reef_status status);
-bool training_pause_for(reef_training *training, uint64_t seconds);
+/** Let time pass, but for a stop. */
+void training_pause_for(reef_training *training, uint64_t seconds);
 REEF_MUST_CHECK reef_status training_commit(reef_training *training, reef_error *err);
 REEF_MUST_CHECK reef_status training_read_commit(reef_store *store,
                                                  reef_commit *commit,

@@ -89,7 +89,8 @@ void training_serve(reef_training *training, reef_request *request) {
     if (training_worth_retrying(status) && !aside) training->dirty = true;
     training_refresh(training);
     uv_mutex_lock(&training->lock);
-    training->view.advances += status == REEF_OK;
+    // While commits fail only one that goes through is progress: whoever asks then is answered, and no more.
+    training->view.advances += status == REEF_OK && !training->view.failing[0];
     request->trainer = training->view.trainer;
     request->last = training->view.last;
     training_append(&training->answered, request);
@@ -150,7 +151,7 @@ void training_decide(reef_training *training, const reef_schedule_next *next) {
     if (status != REEF_OK) {
         reef_report_warning(training->options.report, "turn_failed",
                             "whose turn it is could not be written: %s; trying again", err.message);
-        (void)training_pause_for(training, DECISION_RETRY_SECONDS);
+        training_pause_for(training, DECISION_RETRY_SECONDS);
         return;
     }
     if (next->kind == REEF_SCHEDULE_FORGET)

@@ -124,7 +124,9 @@ static void status_has_every_field(void **state) {
                                          "suspicious",
                                          "experts",
                                          "dirty_since_step",
-                                         "experts_open"};
+                                         "experts_open",
+                                         "pool_file_bytes",
+                                         "resident_bytes"};
     static const char *const NUMBERS[] = {
         "uptime_s",        "bytes_per_s",      "learning_rate",     "bits_per_byte",
         "seconds_router",  "seconds_forward",  "seconds_update",    "seconds_commit",

@@ -94,26 +94,56 @@ static void a_full_disk_ends_it_and_loses_nothing_committed(void **state) {
     pool_check(&small->disk);
 }
 
-static void room_that_comes_back_in_time_saves_the_run(void **state) {
-    small_disk *small = *state;
-    if (!small->disk.directory[0]) skip();
-    reef_commit whole = uninterrupted(small);
-    (void)pool_commit(&small->disk); // the first one to open a pool makes its lock file
-    fill_disk(small);
-    pid_t pid = start_on(small, "5");
-    reefd_await(&small->disk, pid);
+static void wait_until_commits_fail(const small_disk *small) {
     for (bool failing = false; !failing; sleep_ms(2)) {
         json_t *status =
             reefd_ask(&small->disk, "{\"command\": \"status\"}"); // answered while commits fail
         failing = json_is_string(json_object_get(status, "commit_error"));
         json_decref(status);
     }
+}
+
+// A daemon whose commits fail, and that tries for half a minute.
+static pid_t start_on_a_full_disk(small_disk *small) {
+    (void)pool_commit(&small->disk); // the first one to open a pool makes its lock file
+    fill_disk(small);
+    pid_t pid = start_on(small, "5");
+    reefd_await(&small->disk, pid);
+    wait_until_commits_fail(small);
+    return pid;
+}
+
+static void room_that_comes_back_in_time_saves_the_run(void **state) {
+    small_disk *small = *state;
+    if (!small->disk.directory[0]) skip();
+    reef_commit whole = uninterrupted(small);
+    pid_t pid = start_on_a_full_disk(small);
     assert_int_equal(unlink(small->filler), 0);
     assert_int_equal(reefd_wait(pid), 0);
     assert_true(reefd_said(&small->box, "the commit went through"));
     reef_commit after = pool_commit(&small->disk);
     assert_memory_equal(after.root, whole.root, REEF_HASH_BYTES);
     assert_int_equal(after.step, whole.step);
+    pool_check(&small->disk);
+}
+
+// The longest pauses between two tries are minutes: nobody waits for them who asks for something.
+static void commands_are_answered_while_commits_fail(void **state) {
+    static const char COMMIT[] = "{\"command\": \"commit\"}";
+    small_disk *small = *state;
+    if (!small->disk.directory[0]) skip();
+    reef_commit whole = uninterrupted(small);
+    pid_t pid = start_on_a_full_disk(small);
+    assert_int_equal(reefd_refuses(&small->disk, COMMIT), REEF_FULL);
+    assert_int_equal(reefd_refuses(&small->disk, "{\"command\": \"pause\"}"), REEF_FULL);
+    json_decref(reefd_ask(&small->disk, "{\"command\": \"resume\"}"));
+    assert_false(reefd_said(&small->box, "the commit went through"));
+    // Once there is room whoever asks for a commit ends the pause.
+    assert_int_equal(unlink(small->filler), 0);
+    json_decref(reefd_ask(&small->disk, COMMIT));
+    assert_int_equal(reefd_wait(pid), 0);
+    assert_true(reefd_said(&small->box, "the commit went through"));
+    assert_memory_equal(pool_commit(&small->disk).root, whole.root, REEF_HASH_BYTES);
     pool_check(&small->disk);
 }
 
@@ -219,6 +249,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_full_disk_ends_it_and_loses_nothing_committed, setup_disk,
                                         teardown_disk),
         cmocka_unit_test_setup_teardown(room_that_comes_back_in_time_saves_the_run, setup_disk,
+                                        teardown_disk),
+        cmocka_unit_test_setup_teardown(commands_are_answered_while_commits_fail, setup_disk,
                                         teardown_disk),
         cmocka_unit_test_setup_teardown(a_pause_that_cannot_commit_pauses_nothing, setup_disk,
                                         teardown_disk),

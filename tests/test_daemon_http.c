@@ -23,6 +23,8 @@
 #define UNREAD_ANSWERS_MAX                                                                         \
     1000 // of more than a thousand bytes; without a bound it is several thousand
 #define SCORED_LINES_MAX 65536
+#define QUESTIONS_THAT_WAIT 40
+#define PATIENCE_S 120
 #define LIMIT_S 15 // by when every connection that does nothing useful is closed
 
 static void assert_near(double a, double b, double most) {
@@ -70,7 +72,8 @@ static void commands_need_the_token_and_are_done(void **state) {
     assert_code(post(run, "/v1/command", "Authorization: Bearer " TOKEN "x\r\n", SNAPSHOT), 401);
     assert_code(post(run, "/v1/command", "Authorization: Bearer 0123\r\n", SNAPSHOT), 401);
     assert_code(post(run, "/v1/command", "Authorization: Basic " TOKEN "\r\n", SNAPSHOT), 401);
-    json_t *snapshot = json_of(post(run, "/v1/command", BEARER, SNAPSHOT), 200);
+    json_t *snapshot =
+        json_of(post(run, "/v1/command", "Authorization: bearer " TOKEN "\r\n", SNAPSHOT), 200);
     assert_string_equal(json_string_value(json_object_get(snapshot, "name")), "over-http");
     json_decref(snapshot);
     json_t *list = json_of(get(run, "/v1/snapshots"), 200);
@@ -202,6 +205,7 @@ static void the_series_is_cut_into_as_many_points(void **state) {
     assert_true(step >= 59);
     json_decref(series);
     assert_code(get(run, "/v1/series?points=0"), 400);
+    assert_code(get(run, "/v1/series?points=7&points=8"), 400);
     assert_code(get(run, "/v1/series?points=many"), 400);
     assert_trains_on_and_stops(run);
 }
@@ -229,6 +233,46 @@ static void metrics_are_what_prometheus_takes(void **state) {
     } else {
         print_message("promtool is not installed: what it would say is not checked\n");
     }
+    assert_trains_on_and_stops(run);
+}
+
+static uint64_t metric(const running *run, const char *name) {
+    char line[128];
+    http_answer answer = get(run, "/metrics");
+    assert_int_equal(answer.code, 200);
+    snprintf(line, sizeof(line), "\n%s", name);
+    const char *found = strstr(answer.body, line);
+    if (!found) fail_msg("no '%s'", name);
+    uint64_t value = strtoull(strrchr(strtok((char *)found + 1, "\n"), ' '), NULL, 10);
+    http_answer_release(&answer);
+    return value;
+}
+
+// One that falls would be taken for one that began anew: all that was ever trained would count once more.
+static void counters_since_ever_do_not_fall_after_a_crash(void **state) {
+    static const char *const NAMES[] = {"reef_steps_total ", "reef_stream_bytes_total ",
+                                        "reef_source_read_bytes_total{"};
+    enum { COUNT = sizeof(NAMES) / sizeof(*NAMES) };
+    running *run = *state;
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    sandbox_make_pool(&run->box);
+    assert_int_equal(setenv("REEF_COMMIT_STEPS", "0", 1), 0);
+    assert_int_equal(setenv("REEF_COMMIT_SECONDS", "0", 1), 0);
+    run_start(run, "0");
+    assert_int_equal(unsetenv("REEF_COMMIT_STEPS") | unsetenv("REEF_COMMIT_SECONDS"), 0);
+    while (reefd_count(&run->box, "step") < 10) sleep_ms(2);
+    json_t *commit = reefd_ask(&run->box, "{\"command\": \"commit\"}");
+    int64_t committed = json_integer_value(json_object_get(commit, "step"));
+    json_decref(commit);
+    while (reefd_count(&run->box, "step") < committed + 10) sleep_ms(2);
+    uint64_t before[COUNT];
+    for (size_t i = 0; i < COUNT; i++) before[i] = metric(run, NAMES[i]);
+    assert_int_equal(before[0], committed);
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    run_start(run, "0");
+    for (size_t i = 0; i < COUNT; i++) assert_true(metric(run, NAMES[i]) >= before[i]);
     assert_trains_on_and_stops(run);
 }
 
@@ -293,6 +337,41 @@ static void a_body_that_is_too_long_is_refused(void **state) {
     assert_code(answer, 413);
     close(fd);
     free(body);
+    assert_trains_on_and_stops(run);
+}
+
+static int send_post(const running *run, const char *target, const char *body) {
+    char text[512];
+    int fd = http_connect(run->address);
+    int bytes = snprintf(text, sizeof(text),
+                         "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         "Content-Length: %zu\r\n\r\n%s",
+                         target, strlen(body), body);
+    assert_int_equal(send(fd, text, (size_t)bytes, MSG_NOSIGNAL), bytes);
+    return fd;
+}
+
+// Otherwise clients that ask again after a time would keep the daemon answering those that went away.
+static void a_question_whose_client_hung_up_is_not_begun(void **state) {
+    running *run = *state;
+    int fds[QUESTIONS_THAT_WAIT];
+    for (size_t i = 0; i < QUESTIONS_THAT_WAIT; i++)
+        fds[i] = send_post(run, "/v1/generate", "{\"prompt\": \"the \", \"bytes\": 4096}");
+    int half = send_post(run, "/v1/score", "a line of text");
+    assert_int_equal(shutdown(half, SHUT_WR), 0);
+    for (size_t i = 1; i < QUESTIONS_THAT_WAIT; i++) close(fds[i]);
+    int listening = send_post(run, "/v1/score", "a line of text");
+    http_answer answer;
+    assert_true(http_read_all(half, PATIENCE_S, &answer));
+    assert_non_null(strstr(answer.body, "closed by its client"));
+    assert_code(answer, 429);
+    assert_true(http_read_all(listening, PATIENCE_S, &answer));
+    assert_code(answer, 200);
+    assert_true(http_read_all(fds[0], PATIENCE_S, &answer));
+    assert_code(answer, 200);
+    close(listening);
+    close(half);
+    close(fds[0]);
     assert_trains_on_and_stops(run);
 }
 
@@ -427,10 +506,14 @@ int main(void) {
         cmocka_unit_test_setup_teardown(text_is_generated_by_its_seed, setup, teardown),
         cmocka_unit_test_setup_teardown(the_series_is_cut_into_as_many_points, setup, teardown),
         cmocka_unit_test_setup_teardown(metrics_are_what_prometheus_takes, setup, teardown),
+        cmocka_unit_test_setup_teardown(counters_since_ever_do_not_fall_after_a_crash, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(before_anything_was_measured_there_is_no_loss, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_body_that_is_too_long_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_question_whose_client_hung_up_is_not_begun, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(hostile_clients_are_let_go, setup, teardown),
         cmocka_unit_test_setup_teardown(answers_that_nobody_reads_are_few, setup, teardown),
         cmocka_unit_test_setup_teardown(a_client_that_leaves_before_its_answer_is_forgotten, setup,

@@ -80,13 +80,17 @@ static void rotate(const world *w, const char *how) {
     command("logrotate --force --state '%s/rotate.state' '%s'", w->run.box.directory, conf);
 }
 
-static void write_line(world *w, const char *how) {
-    if (++w->line % ROTATE_LINES == 0) rotate(w, how);
+static void append_line(world *w) {
     FILE *log = fopen(w->log, "a");
     assert_non_null(log);
     w->run.written += (uint64_t)fprintf(log, "%zu: request %zu took %zu ms\n", w->line,
                                         w->line * 7919 % 1000, w->line * 104729 % 97);
     fclose(log);
+}
+
+static void write_line(world *w, const char *how) {
+    if (++w->line % ROTATE_LINES == 0) rotate(w, how);
+    append_line(w);
 }
 
 static void write_lines(world *w, size_t count, const char *how) {
@@ -184,6 +188,17 @@ static void await_read(const world *w) {
     }
 }
 
+static void restore_then(const world *w) {
+    reef_store *store = NULL;
+    reef_restoration done;
+    reef_error err;
+    assert_int_equal(
+        reef_store_open(&store, w->run.box.pool, &(reef_store_options){.write = true}, &err),
+        REEF_OK);
+    assert_int_equal(reef_pool_restore_in_place(store, "then", false, &done, &err), REEF_OK);
+    reef_store_close(store);
+}
+
 // A snapshot has the cursor of its time, and where in which file that was.
 static void a_restored_pool_reads_a_log_on_where_it_stood(void **state) {
     world *w = *state;
@@ -200,16 +215,63 @@ static void a_restored_pool_reads_a_log_on_where_it_stood(void **state) {
     write_lines(w, 30, "");
     reef_commit whole = live_finish(&w->run);
 
-    reef_store *store = NULL;
-    reef_restoration done;
-    reef_error err;
-    assert_int_equal(
-        reef_store_open(&store, w->run.box.pool, &(reef_store_options){.write = true}, &err),
-        REEF_OK);
-    assert_int_equal(reef_pool_restore_in_place(store, "then", false, &done, &err), REEF_OK);
-    reef_store_close(store);
+    restore_then(w);
     live_start(&w->run);
     reef_commit again = live_finish(&w->run);
+    live_assert_same(&again, &whole);
+}
+
+// ---- two logs --------------------------------------------------------------------------------------
+
+static void start_two(world *w, const char *one, const char *other) {
+    w->run.reefd = reefd_start(&w->run.box, -1,
+                               (const char *const[]){"--pool", w->run.box.pool, "--source", one,
+                                                     "--source", other, "--patience", "1", NULL});
+    reefd_await(&w->run.box, w->run.reefd);
+}
+
+static void await_both(const world *w, uint64_t bytes) {
+    uint64_t accepted = 0;
+    for (int i = 0; accepted < bytes; i++) {
+        json_t *status = reefd_ask(&w->run.box, "{\"command\": \"status\"}"), *source;
+        size_t k;
+        accepted = 0;
+        json_array_foreach(json_object_get(status, "sources"), k, source) accepted +=
+            (uint64_t)json_integer_value(json_object_get(source, "cursor"));
+        json_decref(status);
+        assert_true(i < 12000);
+        sleep_ms(10);
+    }
+}
+
+static reef_commit end_two(world *w) {
+    await_both(w, w->run.written);
+    pid_t pid = w->run.reefd;
+    kill(pid, SIGTERM);
+    w->run.reefd = 0;
+    assert_int_equal(reefd_wait(pid), 0);
+    pool_check(&w->run.box);
+    return pool_commit(&w->run.box);
+}
+
+// A snapshot has whose turn it was as well: the stream that followed it is made again.
+static void a_restored_pool_takes_the_same_turns(void **state) {
+    world *w = *state;
+    char one[240], other[240];
+    snprintf(one, sizeof(one), "follow:%s/one", w->folder);
+    snprintf(other, sizeof(other), "follow:%s/other?weight=3", w->folder);
+    for (int i = 0; i < 2; i++) {
+        snprintf(w->log, sizeof(w->log), "%s/%s", w->folder, i == 0 ? "one" : "other");
+        for (int k = 0; k < 500; k++, w->line++) append_line(w);
+    }
+    start_two(w, one, other);
+    await_both(w, w->run.written / 5);
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    reef_commit whole = end_two(w);
+
+    restore_then(w);
+    start_two(w, one, other);
+    reef_commit again = end_two(w);
     live_assert_same(&again, &whole);
 }
 
@@ -219,6 +281,7 @@ int main(void) {
         TEST(a_log_that_is_not_there_does_not_end_the_daemon),
         TEST(a_folder_that_grows_is_read),
         TEST(a_restored_pool_reads_a_log_on_where_it_stood),
+        TEST(a_restored_pool_takes_the_same_turns),
         TEST(kills_leave_no_trace_in_a_log_that_is_renamed),
         TEST(kills_leave_no_trace_in_a_log_that_is_packed),
         TEST(kills_leave_no_trace_in_a_log_that_is_copied),

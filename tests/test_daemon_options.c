@@ -1,5 +1,6 @@
 // The command line of reefd: what is accepted, and that what is refused is named.
 #include "options.h"
+#include "redis_url.h"
 #include "temp_dir.h"
 
 #include <jansson.h>
@@ -184,7 +185,8 @@ static void settings_are_shown_without_passwords(void **state) {
                            "redis://reef:secr:et@of@host:1/events?group=a:b@c", "--source",
                            "redis://:secret@host/events", "--source", "redis://reef@host/events",
                            "--source", "redis:///run/redis:1@2/events", "--source",
-                           "redis://host/a:b@c", "--source", "file:a:b@c"),
+                           "redis://host/a:b@c", "--source", "file:a:b@c", "--source",
+                           "redis://reef:secret@host/events?db=2&weight=3"),
                      REEF_OK);
     json_t *settings = reef_settings_json(&options), *sources = NULL, *one;
     size_t i;
@@ -196,11 +198,32 @@ static void settings_are_shown_without_passwords(void **state) {
                                     "redis://reef@host/events",
                                     "redis:///run/redis:1@2/events",
                                     "redis://host/a:b@c",
-                                    "file:a:b@c"};
-    assert_int_equal(json_array_size(sources), 6);
-    for (i = 0; i < 6; i++)
+                                    "file:a:b@c",
+                                    "redis://reef:***@host/events?db=2&weight=3"};
+    assert_int_equal(json_array_size(sources), 7);
+    for (i = 0; i < 7; i++)
         assert_string_equal(json_string_value(json_array_get(sources, i)), expected[i]);
     json_decref(settings);
+}
+
+// It cannot be said which part of it is one.
+static void of_a_redis_url_that_is_none_nothing_is_shown(void **state) {
+    (void)state;
+    static const char *const URLS[] = {
+        "redis://:sec/ret@host/events",  "redis://reef:sec?ret@host/events",
+        "redis://reef:secret/s",         "redis://host/s?password=secret",
+        "redis:reef:secret@host/events", "redis://u:secret@host:x/events"};
+    for (size_t i = 0; i < sizeof(URLS) / sizeof(*URLS); i++) {
+        char *shown = reef_redis_url_mask(URLS[i]);
+        assert_string_equal(shown, "redis:***");
+        free(shown);
+    }
+    char *shown = reef_redis_url_mask("rediss://:secret@host/events");
+    assert_string_equal(shown, "rediss:***");
+    free(shown);
+    shown = reef_redis_url_mask("redis/a:b@c");
+    assert_string_equal(shown, "redis/a:b@c");
+    free(shown);
 }
 
 int main(void) {
@@ -212,6 +235,7 @@ int main(void) {
         cmocka_unit_test(what_is_refused_is_named),
         cmocka_unit_test(too_many_sources_are_refused),
         cmocka_unit_test(settings_are_shown_without_passwords),
+        cmocka_unit_test(of_a_redis_url_that_is_none_nothing_is_shown),
         cmocka_unit_test(a_pattern_is_its_files_in_the_order_of_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

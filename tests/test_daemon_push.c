@@ -7,6 +7,8 @@
 #include "reef_daemon.h"
 #include "reef_trainer.h"
 
+#include <lmdb.h>
+
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -412,6 +414,7 @@ static void what_cannot_be_taken_is_refused_in_words(void **state) {
     post_fails(run, "/v1/ingest", "Content-Type: application/x-npy\r\n", "x", 400,
                "language model");
     post_fails(run, "/v1/ingest", "Content-Type: image/png\r\n", "x", 415, "is not taken");
+    post_fails(run, "/v1/ingest", "Content-Encoding: gzip\r\n", "x", 415, "Content-Encoding");
     post_fails(run, "/v1/ingest", "Reef-Batch-Id: a b\r\n", "x", 400, "Reef-Batch-Id");
     post_fails(run, "/v1/ingest?as=text", "", "x", 400, "'as' in the query");
     post_fails(run, "/v1/ingest?label=last", "", "x", 400, "label");
@@ -592,6 +595,35 @@ static void a_full_disk_is_an_error_to_the_pusher_and_passes(void **state) {
     assert_trained_once(run, 200);
 }
 
+static bool has_commit_error(const running *run) {
+    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
+    bool failing = json_is_string(json_object_get(status, "commit_error"));
+    json_decref(status);
+    return failing;
+}
+
+// Pauses between tries of a commit are no reason to let a client wait for its answer.
+static void a_pusher_is_answered_while_commits_fail(void **state) {
+    running *run = *state;
+    if (!run->disk.directory[0]) skip();
+    char *text = counter(1, 200);
+    start(run, "push:web", NULL, "--commit-retries", "5");
+    ask(run, "{\"command\": \"pause\"}");
+    push_known(run, 1, 100, NULL, false);
+    small_disk_fill(run->filler);
+    ask(run, "{\"command\": \"resume\"}");
+    while (!has_commit_error(run)) sleep_ms(5);
+    http_answer answer =
+        post(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", text + 100 * LINE_BYTES, 100 * LINE_BYTES);
+    if (answer.code != 507) fail_msg("%d: %s", answer.code, answer.body);
+    http_answer_release(&answer);
+    assert_int_equal(unlink(run->filler), 0);
+    json_decref(post_ok(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", text + 100 * LINE_BYTES,
+                        100 * LINE_BYTES));
+    free(text);
+    assert_trained_once(run, 200);
+}
+
 /** Send a request whose answer is taken later. */
 static int post_later(const running *run, const void *body, size_t bytes) {
     char head[512];
@@ -609,30 +641,30 @@ static int post_later(const running *run, const void *body, size_t bytes) {
     return fd;
 }
 
-static bool has_commit_error(const running *run) {
-    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
-    bool failing = json_is_string(json_object_get(status, "commit_error"));
-    json_decref(status);
-    return failing;
+/** The pool's one writer: while it is held, the daemon's next commit waits. */
+static MDB_txn *hold_writer(const running *run, MDB_env **env) {
+    MDB_txn *txn = NULL;
+    assert_int_equal(mdb_env_create(env), 0);
+    assert_int_equal(mdb_env_open(*env, run->box.pool, 0, 0600), 0);
+    assert_int_equal(mdb_txn_begin(*env, NULL, 0, &txn), 0);
+    return txn;
 }
 
-// The trainer waits for room to commit what it has, so nothing gets into the journal: what waits for it is
-// bounded, and who is too much is told at once.
+// The trainer is busy, so nothing gets into the journal: what waits for it is bounded, and who is too much is told at
+// once.
 static void what_waits_for_the_journal_is_bounded(void **state) {
     enum { CLIENTS = 8, LINES = 60000 };
     running *run = *state;
-    if (!run->disk.directory[0]) skip();
+    MDB_env *env = NULL;
     char *large = counter(1, LINES);
-    start(run, "push:web", NULL, "--commit-retries", "10");
+    start(run, "push:web", NULL, NULL, NULL);
     ask(run, "{\"command\": \"pause\"}");
-    push_known(run, 1, 1000, NULL, false);
-    small_disk_fill(run->filler);
-    ask(run, "{\"command\": \"resume\"}");
-    while (!has_commit_error(run)) sleep_ms(5); // it is tried again, after longer and longer pauses
+    MDB_txn *writer = hold_writer(run, &env);
     int clients[CLIENTS];
     for (size_t i = 0; i < CLIENTS; i++) clients[i] = post_later(run, large, LINES * LINE_BYTES);
+    while (of_source(run, "push:web", "busy") < CLIENTS - 4) sleep_ms(5);
+    mdb_txn_abort(writer);
     size_t busy = 0, taken = 0;
-    assert_int_equal(unlink(run->filler), 0);
     for (size_t i = 0; i < CLIENTS; i++) {
         http_answer answer;
         assert_true(http_read_all(clients[i], 60, &answer));
@@ -643,6 +675,7 @@ static void what_waits_for_the_journal_is_bounded(void **state) {
     }
     assert_int_equal(taken, 4);
     assert_int_equal(busy, CLIENTS - 4);
+    mdb_env_close(env);
     free(large);
 }
 
@@ -774,7 +807,8 @@ int main(void) {
         RUN(several_sources_have_journals_of_their_own),
         RUN(pushes_are_counted_by_source),
         DISK(a_full_disk_is_an_error_to_the_pusher_and_passes),
-        DISK(what_waits_for_the_journal_is_bounded),
+        DISK(a_pusher_is_answered_while_commits_fail),
+        RUN(what_waits_for_the_journal_is_bounded),
         RUN(vectors_are_pushed_as_json_lines_and_as_npy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

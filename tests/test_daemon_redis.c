@@ -214,7 +214,8 @@ static void bad_urls_are_refused(void **state) {
                                 "redis://h/a/b",          "redis://u:geheim%zz@h/s",
                                 "redis:///stream",        "redis://[::1/s",
                                 "redis://h/s?format=f64", "redis://h/s?consumer=a",
-                                "redis://h/s?group=",     "rediss://:geheim@h/s"};
+                                "redis://h/s?group=",     "rediss://:geheim@h/s",
+                                "redis://u:geheim/s",     "redis://h/s?password=geheim"};
     for (size_t i = 0; i < sizeof(urls) / sizeof(*urls); i++) {
         int code =
             reefd_run(&w->run.box, -1,

@@ -222,7 +222,29 @@ static void a_record_that_was_begun_on_one_lane_goes_first(void **state) {
     tear_down(&w);
 }
 
-// A snapshot was restored, or the lane was read alone meanwhile: what it gave of its slice is not what the pool noted.
+// Where it stops a snapshot may be made, and what follows that after it was restored is another record.
+static void no_part_of_a_pushed_record_is_lent(void **state) {
+    static const reef_input_kind PUSHED = {
+        .scheme = "push", .live = true, .again = true, .promised = true};
+    world w = {0};
+    set_up(&w, state, 1, NULL);
+    reef_schedule_release(&w.schedule);
+    w.record_bytes = 13;
+    w.inputs[0].kind = &PUSHED;
+    w.inputs[0].offset = 30;
+    open_schedule(&w);
+    give(&w, 0, "twelve bytes");
+    assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
+    assert_int_equal(w.next.count, 9); // what the last one lacked
+    (void)reef_schedule_took(&w.schedule, &w.next, w.next.count);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    give(&w, 0, "ten bytes!");
+    assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
+    assert_int_equal(w.next.count, 13);
+    tear_down(&w);
+}
+
+// The lane was read alone meanwhile: what it gave of its slice is not what the pool noted.
 static void a_slice_ends_with_a_record_wherever_its_lane_stands(void **state) {
     static const struct {
         uint64_t offset;
@@ -466,6 +488,33 @@ static void at_the_end_only_what_cannot_be_read_again_is_trained(void **state) {
     tear_down(&w);
 }
 
+// A log's line and what was typed are never one line. More of the log than that line is left for the next run.
+static void at_the_end_a_line_that_has_begun_is_finished_first(void **state) {
+    world w;
+    set_up(&w, state, 1, &STREAM_KIND);
+    give(&w, 0, "half of a line ");
+    give(&w, 1, "typed\n");
+    train(&w, 0);
+    give(&w, 0, "and the rest\nanother line\n");
+    reef_schedule_stop(&w.schedule);
+    train(&w, 0);
+    assert_int_equal(w.next.count, strlen("and the rest\n"));
+    train(&w, 1);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    tear_down(&w);
+}
+
+static void at_the_end_a_line_is_not_finished_where_nothing_comes_after_it(void **state) {
+    world w;
+    set_up(&w, state, 1, &STREAM_KIND);
+    give(&w, 0, "half of a line ");
+    train(&w, 0);
+    give(&w, 0, "and the rest\n");
+    reef_schedule_stop(&w.schedule);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    tear_down(&w);
+}
+
 static void places_are_kept(void **state) {
     world w;
     char *mark = NULL;
@@ -559,6 +608,7 @@ int main(void) {
         in_a_pool(a_line_that_has_begun_is_waited_for),
         in_a_pool(a_record_is_waited_for_however_long_it_takes),
         in_a_pool(a_record_that_was_begun_on_one_lane_goes_first),
+        in_a_pool(no_part_of_a_pushed_record_is_lent),
         in_a_pool(a_slice_ends_with_a_record_wherever_its_lane_stands),
         in_a_pool(whoever_has_something_is_back_when_nobody_else_takes_part),
         in_a_pool(a_stream_that_cannot_go_on_is_decided_anew),
@@ -569,6 +619,8 @@ int main(void) {
         in_a_pool(decisions_that_cannot_be_made_again_are_forgotten),
         in_a_pool(files_are_a_lane_that_ends),
         in_a_pool(at_the_end_only_what_cannot_be_read_again_is_trained),
+        in_a_pool(at_the_end_a_line_that_has_begun_is_finished_first),
+        in_a_pool(at_the_end_a_line_is_not_finished_where_nothing_comes_after_it),
         in_a_pool(places_are_kept),
         in_a_pool(a_mark_is_the_last_one_before_the_cursor),
         in_a_pool(marks_that_wait_are_bounded),

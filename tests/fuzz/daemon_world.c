@@ -119,6 +119,7 @@ static void open_http(void) {
                                                   .token_file = token,
                                                   .handle = reef_routes_handle,
                                                   .forget = reef_routes_forget,
+                                                  .hung_up = reef_routes_hung_up,
                                                   .context = &world.routes},
                              &err),
               &err);
