@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #define LISTING_NAMES_MAX 65536 // a folder with more is too large to be looked at every second
 
 static bool ends_with(const char *name, const char *end) {
@@ -119,20 +122,40 @@ static int pass_over(reef_followed *set, const char *name, int code) {
     return 0;
 }
 
+// Of which file a name was, whatever the order of names.
+static void count_name(const reef_followed *set, const struct dirent *entry, uint64_t *sum) {
+    if (is_ours(set, entry->d_name))
+        *sum += XXH3_64bits_withSeed(entry->d_name, strlen(entry->d_name), entry->d_ino);
+}
+
+// A file that was renamed after the names were read and before its turn came was not found.
+static int check_names(reef_listing *list, const reef_followed *set, uint64_t sum) {
+    struct dirent *entry = NULL;
+    uint64_t now = 0;
+    rewinddir(set->open);
+    errno = 0;
+    while ((entry = readdir(set->open))) count_name(set, entry, &now);
+    list->moved = now != sum;
+    return errno;
+}
+
 int reef_listing_make(reef_listing *list, reef_followed *set) {
     *list = (reef_listing){.live = SIZE_MAX};
     if (set->open) closedir(set->open);
     set->open = opendir(set->folder);
     if (!set->open) return errno;
     struct dirent *entry = NULL;
+    uint64_t sum = 0;
     int code = 0;
     for (size_t names = 0; !code && names < LISTING_NAMES_MAX; names++) {
         struct stat state;
         reef_sight sight;
         errno = 0;
         entry = readdir(set->open);
-        if (!entry) return errno;
+        if (!entry && errno) return errno;
+        if (!entry) return set->folder_kind ? 0 : check_names(list, set, sum);
         if (!is_of_interest(set, entry->d_name)) continue;
+        count_name(set, entry, &sum);
         if (fstatat(dirfd(set->open), entry->d_name, &state, 0)) {
             code = pass_over(set, entry->d_name, errno);
             continue;

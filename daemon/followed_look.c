@@ -264,6 +264,8 @@ reef_look reef_followed_look(reef_followed *set) {
     reef_look result = code == ENOMEM ? REEF_LOOK_NO_MEMORY : REEF_LOOK_DONE;
     if (code) {
         say_away(set, code);
+    } else if (list.moved) {
+        result = REEF_LOOK_AGAIN;
     } else {
         set->away = 0;
         result = look_at_known(set, &list);

@@ -148,6 +148,12 @@ static size_t find_unknown(const reef_listing *list, reef_part *out) {
     return count;
 }
 
+// Renamed since it was listed. In a folder it is found by its new name; what is rotated has an order, and is older than
+// what was added.
+static bool is_moved(const reef_followed *set, int code) {
+    return !set->folder_kind && (code == ENOENT || code == ESTALE);
+}
+
 // Judge all before one is added: they are not each other's twins. Where there is no room for all, it is for the oldest.
 reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list) {
     reef_part *found = calloc(list->count ? list->count : 1, sizeof(*found));
@@ -157,10 +163,13 @@ reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list) {
         return REEF_LOOK_NO_MEMORY;
     }
     size_t unknown = find_unknown(list, found);
-    for (size_t i = 0; i < unknown && has_room(set, count); i++) {
+    bool moved = false;
+    for (size_t i = 0; i < unknown && !moved && has_room(set, count); i++) {
         reef_sight sight = found[i].sight;
         reef_part *file = &found[count];
-        verdict what = reef_followed_open_unknown(set, file, &sight) ? LATER : judge(set, file);
+        int code = reef_followed_open_unknown(set, file, &sight);
+        verdict what = code ? LATER : judge(set, file);
+        moved = is_moved(set, code);
         if (what == COPY) {
             file->offset = file->upto = file->size;
             file->old = true;
@@ -173,8 +182,10 @@ reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list) {
         }
     }
     size_t added = 0, first = set->count;
-    while (added < count && reef_followed_insert(set, first + added, &found[added])) added++;
+    while (!moved && added < count && reef_followed_insert(set, first + added, &found[added]))
+        added++;
     reef_look result = added == count ? REEF_LOOK_DONE : REEF_LOOK_NO_MEMORY;
+    if (moved) result = REEF_LOOK_AGAIN;
     while (added < count) reef_part_release(&found[added++]);
     free(found);
     return result;

@@ -26,6 +26,7 @@ typedef struct reef_listing {
     bool *ours;  // (count) its name is one that this source reads
     size_t count, room;
     size_t live; // index of the file at the path that is followed, or SIZE_MAX
+    bool moved;  // follow: names were moved meanwhile, and a file may be missing
 } reef_listing;
 
 struct reef_followed {

@@ -1,6 +1,7 @@
 // Followed files: whatever becomes of them, each line is given once, in order, and a mark finds its place again.
 //
 // Files are real ones, and rotated by rename, by copying, and by logrotate.
+#define _DEFAULT_SOURCE      // syscall
 #define _FILE_OFFSET_BITS 64 // pread is what the daemon calls
 
 #include "followed.h"
@@ -15,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -50,6 +53,26 @@ ssize_t pread(int fd, void *bytes, size_t count, off_t from) {
     off_t before = lseek(fd, 0, SEEK_CUR); // which a read of its own moves on
     ssize_t got = lseek(fd, from, SEEK_SET) < 0 ? -1 : read_now(fd, bytes, count);
     return lseek(fd, before, SEEK_SET) < 0 ? -1 : got;
+}
+
+// A rotation that begins as the follower comes to look at this name, or to open it.
+static const char *moment_of_look, *moment_of_open;
+static void (*at_moment)(void);
+
+static void moment(const char **of, const char *name) {
+    if (!*of || strcmp(*of, name) != 0) return;
+    *of = NULL;
+    at_moment();
+}
+
+int fstatat(int folder, const char *name, struct stat *state, int flags) {
+    moment(&moment_of_look, name);
+    return (int)syscall(SYS_newfstatat, folder, name, state, flags);
+}
+
+int openat(int folder, const char *name, int flags, ...) {
+    moment(&moment_of_open, name);
+    return (int)syscall(SYS_openat, folder, name, flags, 0);
 }
 
 typedef struct text {
@@ -95,6 +118,7 @@ static int teardown(void **state) {
     world *w = *state;
     bad_offset = bad_packed = -1;
     bad_errno = EIO;
+    moment_of_look = moment_of_open = NULL;
     reef_followed_close(w->set);
     temp_dir_remove(w->folder);
     for (size_t i = 0; i < w->mark_count; i++) free(w->marks[i].json);
@@ -586,6 +610,37 @@ static void many_rotations_at_once_are_read_in_their_order(void **state) {
     assert_string_equal(w->words, "");
 }
 
+static const world *rotating;
+
+static void rotate_older(void) {
+    move(rotating, "app.log.1", "app.log.2");
+}
+
+// Between two steps of a rotation the follower may do anything: here it reads all that it takes for being there.
+static void rotate_during(world *w, const char **moment_of) {
+    rotating = w;
+    at_moment = rotate_older;
+    write_lines(w, "app.log.1", 20);
+    write_lines(w, "app.log", 20);
+    *moment_of = "app.log.1";
+    follow(w);
+    pull(w);
+    assert_null(*moment_of);
+    move(w, "app.log", "app.log.1");
+    write_lines(w, "app.log", 20);
+    pull_all(w);
+    assert_same_from_anywhere(w, false, w->path);
+    assert_string_equal(w->words, "");
+}
+
+static void a_file_renamed_before_it_is_looked_at_keeps_its_turn(void **state) {
+    rotate_during(*state, &moment_of_look);
+}
+
+static void a_file_renamed_before_it_is_opened_keeps_its_turn(void **state) {
+    rotate_during(*state, &moment_of_open);
+}
+
 static void a_cut_file_is_read_on_in_its_copy(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 50);
@@ -998,6 +1053,8 @@ int main(void) {
         TEST(a_renamed_file_is_read_to_its_end_before_the_new_one),
         TEST(a_last_line_without_end_gets_one_when_its_file_is_left),
         TEST(many_rotations_at_once_are_read_in_their_order),
+        TEST(a_file_renamed_before_it_is_looked_at_keeps_its_turn),
+        TEST(a_file_renamed_before_it_is_opened_keeps_its_turn),
         TEST(a_cut_file_is_read_on_in_its_copy),
         TEST(a_copy_that_stays_is_not_read_again),
         TEST(a_cut_without_copy_is_told),
