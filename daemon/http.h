@@ -63,7 +63,8 @@ typedef struct reef_http_options {
     void (*forget)(void *context, reef_http_request *request);
     /**
      * The client of a deferred request has closed its side: work that was not begun need not be. It is answered all
-     * the same, as it may still listen. Called at any tick until then.
+     * the same, as it may still listen; where libmicrohttpd comes to read the end first, it gets nothing. Called at any
+     * tick until then.
      */
     void (*hung_up)(void *context, reef_http_request *request);
     void *context;

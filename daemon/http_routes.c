@@ -526,6 +526,18 @@ static bool is_packed(const reef_http_request *request) {
     return how && *how && strcasecmp(how, "identity") != 0;
 }
 
+// A body that says of itself that it wraps the text would be scored with its wrapping. Forms are what curl calls text.
+static bool is_wrapped(const route *found, const reef_http_request *request) {
+    static const char *const WRAPPED[] = {"application/json", "multipart/form-data"};
+    const char *type = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
+                                                   MHD_HTTP_HEADER_CONTENT_TYPE);
+    if (found->run != reef_job_score || !type) return false;
+    size_t bytes = strcspn(type, "; \t");
+    for (size_t i = 0; i < sizeof(WRAPPED) / sizeof(*WRAPPED); i++)
+        if (strlen(WRAPPED[i]) == bytes && !strncasecmp(type, WRAPPED[i], bytes)) return true;
+    return false;
+}
+
 void reef_routes_handle(void *context, reef_http_request *request) {
     reef_routes *routes = context;
     bool path_known;
@@ -544,6 +556,11 @@ void reef_routes_handle(void *context, reef_http_request *request) {
     else if (is_packed(request))
         refuse(routes, request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
                "a body with a Content-Encoding, such as gzip, is not taken: send it as it is");
+    else if (is_wrapped(found, request))
+        refuse(
+            routes, request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+            "the body of /v1/score is the text itself: send it as text/plain; as_of and per_byte "
+            "stand in the query");
     else if (found->handle)
         found->handle(routes, request);
     else
