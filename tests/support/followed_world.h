@@ -1,0 +1,77 @@
+// A folder in which logs are written and rotated, and what reads them: all that was given, each mark on the way, and the
+// events that were told. A helper that cannot do its work fails the test.
+#ifndef REEF_TEST_FOLLOWED_WORLD_H
+#define REEF_TEST_FOLLOWED_WORLD_H
+
+#include "followed.h"
+#include "followed_part.h"
+#include "temp_dir.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MARKS_MAX 4096
+
+typedef struct text {
+    char *bytes;
+    size_t count;
+} text;
+
+typedef struct kept_mark {
+    uint64_t begin;
+    char *json;
+} kept_mark;
+
+typedef struct world {
+    char folder[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES]; // path: app.log in the folder
+    reef_followed *set;
+    text given, expected;
+    kept_mark marks[MARKS_MAX];
+    size_t mark_count;
+    char words[4096]; // the events that were told, each followed by a space
+    size_t room;      // bytes asked for at once
+} world;
+
+/** Setup and teardown of a cmocka test. */
+int world_new(void **state);
+int world_remove(void **state);
+
+void add(text *to, const char *bytes, size_t count);
+
+// ---- reading ----
+
+/** What was given after the cursor is forgotten, as by a process that died. */
+void open_at(world *w, const char *path, bool folder, uint64_t cursor);
+/** app.log, or the whole folder, from where reading ended. */
+void follow(world *w);
+void follow_folder(world *w);
+void stop(world *w);
+
+size_t pull_once(world *w);
+/** Until there is nothing more now. Returns how much came. */
+size_t pull(world *w);
+/** Until as much came as is expected, and no more. */
+void pull_all(world *w);
+/** Some of it, and by far not all. */
+void pull_some(world *w);
+void assert_nothing_for(world *w, unsigned ms);
+size_t count_words(const world *w, const char *event);
+/** Wherever a process ended, the next one gives the same bytes from there on. */
+void assert_same_from_anywhere(world *w, bool folder, const char *path);
+
+// ---- writing ----
+
+/** Add bytes to a file, which is made where there is none. */
+void write_to(const char *path, const char *bytes, size_t count);
+/** Add `line` to the file `name` of the folder. */
+void write_name(const world *w, const char *name, const char *line);
+/** Numbered lines, which are expected: one that comes twice or not at all is seen. */
+void write_lines(world *w, const char *name, size_t count);
+void move(const world *w, const char *from, const char *to);
+void delete (const world *w, const char *name);
+/** In a shell; it must succeed. */
+void command(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void pause_ms(unsigned ms);
+
+#endif

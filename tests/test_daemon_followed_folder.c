@@ -1,0 +1,197 @@
+// Folders of followed files: each file of it is given whole and once, whatever becomes of its name.
+#include "followed_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void a_folder_is_read_file_by_file(void **state) {
+    world *w = *state;
+    write_lines(w, "b", 10);
+    pause_ms(20);
+    write_lines(w, "a", 10);
+    write_name(w, ".hidden", "no\n");
+    write_name(w, "packed.gz", "no\n");
+    follow_folder(w);
+    pull_all(w);
+    assert_same_from_anywhere(w, true, w->folder);
+    write_lines(w, "b", 5); // the one seen first comes first
+    write_lines(w, "a", 5);
+    pull_all(w);
+    move(w, "b", "b.1"); // the same file
+    pull_all(w);
+    write_lines(w, "b.1", 5);
+    write_lines(w, "b", 5);
+    pull_all(w);
+    move(w, "a", ".a"); // also where it would not have been found
+    write_lines(w, ".a", 5);
+    pull_all(w);
+    follow_folder(w);
+    pull_all(w);
+    delete (w, ".a");
+    delete (w, "b.1");
+    for (int i = 0; i < 30; i++) {
+        pull(w);
+        pause_ms(100);
+    }
+    assert_int_equal(reef_followed_count(w->set), 1);
+    assert_string_equal(w->words, "");
+}
+
+static void a_pattern_chooses_files_of_a_folder(void **state) {
+    world *w = *state;
+    char pattern[TEMP_DIR_BYTES];
+    temp_dir_join(pattern, w->folder, "*.gz");
+    open_at(w, pattern, true, 0);
+    write_name(w, "other", "no\n");
+    write_lines(w, "plain", 100);
+    command("gzip '%s/plain'", w->folder);
+    pull_all(w);
+    assert_same_from_anywhere(w, true, pattern);
+}
+
+static void make_link(const world *w, const char *name, const char *target) {
+    char path[TEMP_DIR_BYTES];
+    temp_dir_join(path, w->folder, name);
+    assert_int_equal(symlink(target, path), 0);
+}
+
+// Where it leads cannot be looked at, and not because nothing is there: no name of a file is so long.
+static void make_bad_link(const world *w, const char *name) {
+    char target[301] = {0};
+    memset(target, 'x', sizeof(target) - 1);
+    make_link(w, name, target);
+}
+
+static void a_link_that_cannot_be_looked_at_hides_no_other_file(void **state) {
+    world *w = *state;
+    make_bad_link(w, "bad");
+    write_lines(w, "a", 10);
+    make_link(w, "through", "a/file"); // a link to nothing is passed over without a word
+    follow_folder(w);
+    pull_all(w);
+    write_lines(w, "b", 10);
+    pull_all(w);
+    assert_string_equal(w->words, "source_denied ");
+    delete (w, "bad");
+    pull(w);
+    assert_string_equal(w->words, "source_denied source_back ");
+}
+
+static void a_link_that_no_pattern_fits_is_not_told(void **state) {
+    world *w = *state;
+    char pattern[TEMP_DIR_BYTES];
+    temp_dir_join(pattern, w->folder, "*.log");
+    make_bad_link(w, "bad");
+    open_at(w, pattern, true, 0);
+    write_lines(w, "app.log", 10);
+    pull_all(w);
+    assert_string_equal(w->words, "");
+}
+
+static void a_file_whose_link_cannot_be_looked_at_is_not_gone(void **state) {
+    world *w = *state;
+    char away[TEMP_DIR_BYTES];
+    temp_dir_join(away, w->folder, "away");
+    assert_int_equal(mkdir(away, 0755), 0);
+    write_lines(w, "away/file", 10);
+    make_link(w, "link", "away/file");
+    follow_folder(w);
+    pull_all(w);
+    stop(w); // nobody has it open any more
+    delete (w, "link");
+    make_bad_link(w, "link");
+    follow_folder(w);
+    for (int i = 0; i < 30; i++) { // longer than a rotation may take
+        assert_int_equal(pull(w), 0);
+        pause_ms(100);
+    }
+    assert_int_equal(reef_followed_count(w->set), 1);
+    delete (w, "link");
+    make_link(w, "link", "away/file");
+    write_lines(w, "away/file", 10);
+    pull_all(w);
+    assert_int_equal(count_words(w, "source_loss"), 0);
+}
+
+static void a_cut_file_of_a_folder_is_read_on_in_its_copy(void **state) {
+    world *w = *state;
+    write_lines(w, "app.log", 50);
+    follow_folder(w);
+    pull_all(w);
+    write_lines(w, "app.log", 20);
+    command("cp '%s' '%s.1'", w->path, w->path);
+    assert_true(pull(w) > 0);
+    assert_int_equal(truncate(w->path, 0), 0);
+    write_lines(w, "app.log", 10);
+    pull_all(w);
+    assert_string_equal(w->words, "");
+}
+
+static void files_that_are_alike_are_all_read(void **state) {
+    world *w = *state;
+    follow_folder(w);
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "job.%d", i);
+        write_name(w, name, "done\n");
+        add(&w->expected, "done\n", 5);
+        pull_all(w);
+        delete (w, name);
+        for (int k = 0; k < 2 * i; k++) pull(w);
+    }
+    assert_string_equal(w->words, "");
+}
+
+static void a_folder_may_hold_more_files_than_are_kept_open(void **state) {
+    world *w = *state;
+    for (int i = 0; i < REEF_DIR_FILES_MAX + 10; i++) {
+        char name[16], line[32];
+        snprintf(name, sizeof(name), "f%05d", i);
+        snprintf(line, sizeof(line), "file number %05d\n", i);
+        write_name(w, name, line);
+        if (i < REEF_DIR_FILES_MAX) add(&w->expected, line, strlen(line));
+    }
+    follow_folder(w);
+    pull(w);
+    assert_int_equal(w->given.count, w->expected.count);
+    assert_string_equal(w->words, "source_full ");
+    assert_int_equal(reef_followed_count(w->set), REEF_DIR_FILES_MAX);
+    w->words[0] = 0;
+    follow_folder(w); // a new process
+    assert_int_equal(pull(w), 0);
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "f%05d", 40 * i);
+        delete (w, name);
+    }
+    follow_folder(w);
+    size_t count = 0, left = 10 * strlen("file number 00000\n");
+    // There is room once those deleted count as gone, which need not be all at once.
+    for (int i = 0; i < 100 && count < left; i++) {
+        count += pull(w);
+        pause_ms(100);
+    }
+    assert_int_equal(count, left);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_remove)
+    const struct CMUnitTest tests[] = {
+        TEST(a_folder_is_read_file_by_file),
+        TEST(a_pattern_chooses_files_of_a_folder),
+        TEST(a_link_that_cannot_be_looked_at_hides_no_other_file),
+        TEST(a_link_that_no_pattern_fits_is_not_told),
+        TEST(a_file_whose_link_cannot_be_looked_at_is_not_gone),
+        TEST(a_cut_file_of_a_folder_is_read_on_in_its_copy),
+        TEST(files_that_are_alike_are_all_read),
+        TEST(a_folder_may_hold_more_files_than_are_kept_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
