@@ -33,7 +33,7 @@ static const char STATUS[] =
 
 static shown look(top_data *data, size_t columns, size_t rows) {
     shown all = {0};
-    reef_config_default(&data->config);
+    if (!data->config.model[0]) reef_config_default(&data->config);
     data->status = json_loads(STATUS, 0, NULL);
     assert_non_null(data->status);
     top_view(data, columns, rows, "q: quit", on_line, &all);
@@ -62,6 +62,29 @@ static void the_view_says_when_something_stands_still(void **state) {
     all = look(&data, 100, 0);
     assert_non_null(strstr(all.text, "the daemon has gone"));
     assert_int_equal(all.loudest, TOP_ALARM);
+}
+
+// Bytes of text are a size; of vectors and rows nobody counts bytes, and every expert sees every vector.
+static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *trained;
+        bool selects;
+    } KINDS[] = {{"lm", "trained    4.1 kB in 12 steps; 0 B held", true},
+                 {"vector", "trained    204 examples in 12 steps; 0 held", false},
+                 {"layer", "trained    4,096 rows in 12 steps; 0 held", true}};
+    reef_generation generation = {.side = 3, .opened_at = 4096};
+    reef_usage_summary usage = {.expert_count = 9};
+    for (size_t i = 0; i < sizeof(KINDS) / sizeof(*KINDS); i++) {
+        top_data data = {
+            .pool = "p", .generations = &generation, .usage = &usage, .generation_count = 1};
+        reef_config_default(&data.config);
+        snprintf(data.config.model, sizeof(data.config.model), "%s", KINDS[i].model);
+        data.config.inputs = 4; // and a label
+        shown all = look(&data, 100, 0);
+        if (!strstr(all.text, KINDS[i].trained)) fail_msg("%s", all.text);
+        assert_int_equal(strstr(all.text, "selections") != NULL, KINDS[i].selects);
+    }
 }
 
 static void the_view_fits_its_window_and_obeys_no_name(void **state) {
@@ -217,6 +240,7 @@ static void curves_of_usage_rise_to_all_of_it(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_view_says_when_something_stands_still),
+        cmocka_unit_test(the_stream_is_counted_in_what_it_is_made_of),
         cmocka_unit_test(the_view_fits_its_window_and_obeys_no_name),
         cmocka_unit_test(a_sparkline_spans_its_values),
         cmocka_unit_test(the_curve_of_the_loss_goes_along_the_stream),

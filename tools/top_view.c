@@ -111,6 +111,13 @@ static const char *text_of(const json_t *object, const char *name) {
     return text ? text : "";
 }
 
+// A part of the stream: bytes of text as a size, examples and rows as so many of them.
+static const char *stream_words(const top_data *d, uint64_t bytes, char words[CLI_WORD_BYTES]) {
+    return strcmp(cli_stream_unit(&d->config), "byte") == 0
+               ? cli_bytes(bytes, words)
+               : cli_count(cli_stream_units(&d->config, bytes), words);
+}
+
 static void put_head(view *v) {
     const top_data *d = v->data;
     char words[CLI_WORD_BYTES];
@@ -168,13 +175,15 @@ static void put_speed(view *v) {
 
 static void put_stream(view *v) {
     const top_data *d = v->data;
+    const char *unit = cli_stream_unit(&d->config);
+    bool bytes = strcmp(unit, "byte") == 0; // then the size says so
     char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], carried[CLI_WORD_BYTES],
         skipped[CLI_WORD_BYTES];
-    put(v, TOP_PLAIN, "%-*s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS, "trained",
-        cli_bytes(integer(d->status, "stream_bytes"), trained),
-        cli_count(integer(d->status, "step"), steps),
-        cli_bytes(integer(d->status, "carried_bytes"), carried),
-        cli_bytes(integer(d->status, "skipped_bytes"), skipped));
+    put(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS, "trained",
+        stream_words(d, integer(d->status, "stream_bytes"), trained), bytes ? "" : " ",
+        bytes ? "" : unit, bytes ? "" : "s", cli_count(integer(d->status, "step"), steps),
+        stream_words(d, integer(d->status, "carried_bytes"), carried),
+        stream_words(d, integer(d->status, "skipped_bytes"), skipped));
 }
 
 static void put_commit(view *v) {
@@ -234,27 +243,39 @@ static void put_sources(view *v) {
     json_array_foreach(sources, i, source) put_source(v, source);
 }
 
+// How its experts are used; of vectors every expert sees every one.
+static char *usage_words(const view *v, uint32_t g) {
+    const reef_usage_summary *usage = &v->data->usage[g];
+    char bar[BAR_COLUMNS + 1] = "", selections[CLI_WORD_BYTES];
+    if (reef_config_is_vector(&v->data->config)) return cli_format("%s", "");
+    long filled = lround(usage->used_percent * BAR_COLUMNS / 100);
+    for (long i = 0; i < filled && i < BAR_COLUMNS; i++) bar[i] = '#';
+    return cli_format(" %5.1f %-*s %6.3f %12s", usage->used_percent, BAR_COLUMNS, bar,
+                      usage->unevenness, cli_count(usage->selections, selections));
+}
+
 static void put_generation(view *v, uint32_t g) {
     const top_data *d = v->data;
     const reef_generation *one = &d->generations[g];
-    const reef_usage_summary *usage = &d->usage[g];
-    char experts[CLI_WORD_BYTES], opened[CLI_WORD_BYTES], selections[CLI_WORD_BYTES],
-        bar[BAR_COLUMNS + 1] = "";
-    long filled = lround(usage->used_percent * BAR_COLUMNS / 100);
-    for (long i = 0; i < filled && i < BAR_COLUMNS; i++) bar[i] = '#';
+    char experts[CLI_WORD_BYTES], opened[CLI_WORD_BYTES];
+    char *usage = usage_words(v, g);
     uint64_t count = (uint64_t)one->side * one->side * cli_peer_layers(&d->config);
-    put(v, one->sealed ? TOP_PLAIN : TOP_BOLD,
-        "  %10" PRIu32 " %-6s %10s %9s %5.1f %-*s %6.3f %12s", g, one->sealed ? "sealed" : "open",
+    put(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
+        one->sealed ? "sealed" : "open",
         cli_count(reef_generation_is_empty(one) ? 0 : count, experts),
-        cli_bytes(one->opened_at, opened), usage->used_percent, BAR_COLUMNS, bar, usage->unevenness,
-        cli_count(usage->selections, selections));
+        stream_words(d, one->opened_at, opened), usage);
+    free(usage);
 }
 
 static void put_generations(view *v) {
     const top_data *d = v->data;
     if (d->generation_count == 0) return;
-    put(v, TOP_FAINT, "  %10s %-6s %10s %9s %5s %-*s %6s %12s", "generation", "", "experts",
-        "opened", "used%", BAR_COLUMNS, "", "uneven", "selections");
+    char *usage =
+        reef_config_is_vector(&d->config)
+            ? cli_format("%s", "")
+            : cli_format(" %5s %-*s %6s %12s", "used%", BAR_COLUMNS, "", "uneven", "selections");
+    put(v, TOP_FAINT, "  %10s %-6s %10s %9s%s", "generation", "", "experts", "opened", usage);
+    free(usage);
     size_t left = rows_left(v);
     uint32_t first = left < d->generation_count ? d->generation_count - (uint32_t)left : 0;
     for (uint32_t g = first; g < d->generation_count; g++) put_generation(v, g);
