@@ -134,6 +134,10 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
                              environment->path, environment->map_bytes);
         return reef_environment_fail(environment, code, 0, "open the environment", err);
     }
+    if (read_only && (status = reef_writer_absent(environment->path, err)) != REEF_OK) {
+        lmdb_close(environment);
+        return status;
+    }
     MDB_envinfo info;
     if (mdb_env_info(environment->lmdb, &info) == 0) environment->map_bytes = info.me_mapsize;
     mdb_reader_check(environment->lmdb, &(int){0}); // slots of processes that died

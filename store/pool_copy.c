@@ -51,10 +51,14 @@ static bool lies_inside(int fd, const struct stat *pool) {
     return inside;
 }
 
-static reef_status check_outside(const char *path, const char *to, reef_error *err) {
+reef_status reef_store_check_copy(const char *path, const char *to, reef_error *err) {
     struct stat pool;
+    if (*to == '\0')
+        return reef_fail(err, REEF_INVALID, "cannot copy pool %s: the target's path is empty",
+                         path);
     // Where one of them is missing, opening or making it says so.
-    if (stat(path, &pool) != 0 || !lies_inside(directory_of(to), &pool)) return REEF_OK;
+    if (stat(path, &pool) != 0 || !lies_inside(directory_of(to), &pool))
+        return reef_store_check_new(to, err);
     return reef_fail(err, REEF_INVALID,
                      "cannot copy pool %.80s to %.80s, which lies inside it: choose a place "
                      "beside it",
@@ -191,10 +195,7 @@ static reef_status copy_into(void *context, const char *nursery, reef_error *err
 }
 
 static reef_status copy_to(copying *c, reef_error *err) {
-    if (c->to == NULL || *c->to == '\0')
-        return reef_fail(err, REEF_INVALID, "cannot copy pool %s: the target's path is empty",
-                         c->store->path);
-    reef_status status = check_outside(c->store->path, c->to, err);
+    reef_status status = reef_store_check_copy(c->store->path, c->to != NULL ? c->to : "", err);
     return status == REEF_OK ? reef_pool_make(c->to, copy_into, c, NULL, err) : status;
 }
 

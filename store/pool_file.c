@@ -9,6 +9,8 @@
 // Before each open the meta pages, the list of databases, their root pages and the whole of `meta` are read
 // with pread and checked (pool_pages.c); deeper pages are left to reef_store_verify, which walks them in a
 // child process.
+#define _DEFAULT_SOURCE // for realpath
+
 #include "pool_file.h"
 
 #include "pool_pages.h"
@@ -84,11 +86,15 @@ static void note_name(listing *all, const char *name) {
         all->foreign = true;
 }
 
-// False with errno where it cannot be read.
-static bool directory_list(const char *path, listing *all) {
+// False with errno where it cannot be read, or `flags` do not let it be opened.
+static bool directory_list(const char *path, int flags, listing *all) {
     *all = (listing){0};
-    DIR *directory = opendir(path);
-    if (directory == NULL) return false;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
+    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    if (directory == NULL) {
+        if (fd >= 0) close(fd);
+        return false;
+    }
     errno = 0;
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) note_name(all, entry->d_name);
     int code = errno;
@@ -105,7 +111,7 @@ static bool is_left_over(const listing *all) {
 
 static reef_status directory_is_free(const char *path, reef_error *err) {
     listing all;
-    if (!directory_list(path, &all))
+    if (!directory_list(path, 0, &all))
         return errno == ENOTDIR
                    ? reef_fail(err, REEF_INVALID,
                                "cannot create pool %s: a file of that name exists", path)
@@ -116,7 +122,57 @@ static reef_status directory_is_free(const char *path, reef_error *err) {
                            "cannot create pool %s: the directory exists and is not empty", path);
 }
 
+// Does the directory in which `path` is, or would be, hold a pool? There a pool's own name may be that of a file of it,
+// which it removes.
+static bool is_inside_pool(const char *path) {
+    char *whole = realpath(path, NULL), *copy = strdup(path);
+    char *parent = whole != NULL ? dirname(whole) : copy != NULL ? dirname(copy) : NULL;
+    char *file = parent == NULL ? NULL : reef_pool_file_path(parent, DATA_FILE);
+    bool inside = file != NULL && access(file, F_OK) == 0;
+    free(file);
+    free(copy);
+    free(whole);
+    return inside;
+}
+
+reef_status reef_store_check_output(const char *path, reef_error *err) {
+    return is_inside_pool(path)
+               ? reef_fail(
+                     err, REEF_INVALID,
+                     "cannot write %s: its directory is a pool, whose files stay as they are; "
+                     "choose another place",
+                     path)
+               : REEF_OK;
+}
+
+static reef_status place_check(const char *path, reef_error *err) {
+    return is_inside_pool(path)
+               ? reef_fail(err, REEF_INVALID,
+                           "cannot create pool %s: the directory above it is a pool; choose a "
+                           "place beside it",
+                           path)
+               : REEF_OK;
+}
+
+// Could a directory be made there?
+static reef_status parent_check(const char *path, reef_error *err) {
+    char *copy = strdup(path); // dirname may cut it
+    if (copy == NULL) return no_memory(path, err);
+    const char *parent = dirname(copy);
+    struct stat info;
+    bool found = stat(parent, &info) == 0;
+    if (found && !S_ISDIR(info.st_mode)) errno = ENOTDIR;
+    reef_status status = found && S_ISDIR(info.st_mode) && access(parent, W_OK | X_OK) == 0
+                             ? REEF_OK
+                             : fail_errno(err, "create pool", path);
+    free(copy);
+    return status;
+}
+
 reef_status reef_pool_directory_make(const char *path, bool *made, reef_error *err) {
+    *made = false;
+    reef_status status = place_check(path, err);
+    if (status != REEF_OK) return status;
     *made = mkdir(path, 0700) == 0;
     if (*made) return REEF_OK;
     if (errno == EEXIST) return directory_is_free(path, err);
@@ -125,7 +181,10 @@ reef_status reef_pool_directory_make(const char *path, bool *made, reef_error *e
 
 reef_status reef_store_check_new(const char *path, reef_error *err) {
     struct stat info;
-    return lstat(path, &info) != 0 ? REEF_OK : directory_is_free(path, err);
+    reef_status status = place_check(path, err);
+    if (status != REEF_OK) return status;
+    if (lstat(path, &info) == 0) return directory_is_free(path, err);
+    return errno == ENOENT ? parent_check(path, err) : fail_errno(err, "create pool", path);
 }
 
 reef_status reef_pool_file_absent(const char *path, reef_error *err) {
@@ -161,18 +220,34 @@ static void remove_file(const char *path, const char *name) {
     free(file);
 }
 
-// Fails where it holds what is not ours, and leaves it as it is.
+// Is the directory open for writing as a pool? A process that died holds no lock.
+static bool is_written(int directory) {
+    int fd = openat(directory, WRITER_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return held;
+}
+
+// Fails where it holds what is not ours, is only a link to where it does, or is in use; and leaves it as it is.
 static int nursery_remove(const char *nursery) {
     listing all;
-    if (!directory_list(nursery, &all)) return -1;
+    if (!directory_list(nursery, O_NOFOLLOW, &all)) return -1;
     if (all.foreign || all.nursery) {
         errno = ENOTEMPTY;
         return -1;
     }
-    remove_file(nursery, DATA_FILE);
-    remove_file(nursery, LOCK_FILE);
-    remove_file(nursery, WRITER_FILE);
-    return rmdir(nursery);
+    int fd = open(nursery, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return -1;
+    bool written = is_written(fd);
+    if (!written) {
+        unlinkat(fd, DATA_FILE, 0);
+        unlinkat(fd, LOCK_FILE, 0);
+        unlinkat(fd, WRITER_FILE, 0);
+    }
+    close(fd);
+    errno = EBUSY;
+    return written ? -1 : rmdir(nursery);
 }
 
 reef_status reef_pool_nursery_make(const char *path, char **nursery, reef_error *err) {
@@ -255,25 +330,40 @@ reef_status reef_pool_file_identify(const char *path,
     return status;
 }
 
+// Open a file that the pool writes to, or make it. Never what a link of that name leads to, which may be anybody's.
+// *fd is -1 where it may not be written.
+static reef_status own_file_open(const char *file, int *fd, reef_error *err) {
+    struct stat info;
+    *fd = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (*fd < 0 && errno == ELOOP)
+        return reef_fail(err, REEF_INVALID, "%s is a link: a pool's file has to be a regular one",
+                         file);
+    if (*fd < 0) return errno == EROFS || errno == EACCES ? REEF_OK : fail_errno(err, "open", file);
+    if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) return REEF_OK;
+    close(*fd);
+    *fd = -1;
+    return reef_fail(err, REEF_INVALID, "%s is no regular file, as a pool's has to be", file);
+}
+
 reef_status reef_pool_lock_reserve(const char *path, bool *read_only, reef_error *err) {
     // Header of LMDB's lock file and 1,024 slots of one cache line each; LMDB enlarges it if need be.
     const off_t lock_bytes = (REEF_READERS_MAX - 1) * 64 + 192;
     *read_only = false;
     char *file = reef_pool_file_path(path, LOCK_FILE);
     if (file == NULL) return no_memory(path, err);
-    int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 && (errno == EROFS || errno == EACCES)) {
-        *read_only = true;
+    int fd = -1;
+    reef_status status = own_file_open(file, &fd, err);
+    if (status != REEF_OK || fd < 0) {
+        *read_only = status == REEF_OK;
         free(file);
-        return REEF_OK;
+        return status;
     }
-    int code = fd < 0 ? errno : posix_fallocate(fd, 0, lock_bytes);
-    if (fd >= 0) close(fd);
+    int code = posix_fallocate(fd, 0, lock_bytes);
+    close(fd);
     errno = code;
     // A file system that cannot reserve (EOPNOTSUPP, EINVAL) is left to LMDB.
-    reef_status status = code == 0 || code == EOPNOTSUPP || code == EINVAL
-                             ? REEF_OK
-                             : fail_errno(err, "reserve", file);
+    status = code == 0 || code == EOPNOTSUPP || code == EINVAL ? REEF_OK
+                                                               : fail_errno(err, "reserve", file);
     free(file);
     return status;
 }
@@ -300,10 +390,10 @@ reef_status reef_writer_lock(const char *path, int *out, reef_error *err) {
     *out = -1;
     char *file = reef_pool_file_path(path, WRITER_FILE);
     if (file == NULL) return no_memory(path, err);
-    reef_status status = REEF_OK;
-    int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = -1;
+    reef_status status = own_file_open(file, &fd, err);
     if (fd < 0) {
-        status = fail_errno(err, "open", file);
+        if (status == REEF_OK) status = fail_errno(err, "open", file);
     } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         status = errno == EWOULDBLOCK ? reef_writer_busy(path, holder_pid(fd), err)
                                       : fail_errno(err, "lock", file);
@@ -318,6 +408,22 @@ reef_status reef_writer_lock(const char *path, int *out, reef_error *err) {
     }
     free(file);
     return status;
+}
+
+reef_status reef_writer_absent(const char *path, reef_error *err) {
+    char *file = reef_pool_file_path(path, WRITER_FILE);
+    if (file == NULL) return no_memory(path, err);
+    int fd = open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    long pid = held ? holder_pid(fd) : 0;
+    if (fd >= 0) close(fd);
+    free(file);
+    if (!held) return REEF_OK;
+    return reef_fail(err, REEF_BUSY,
+                     "pool %.160s is open for writing by process %ld, and cannot be read through a "
+                     "read-only mount meanwhile: a reader is registered in " LOCK_FILE
+                     ", which has to be writable",
+                     path, pid);
 }
 
 void reef_writer_unlock(int fd) {

@@ -16,7 +16,7 @@ char *reef_pool_file_path(const char *path, const char *file);
  * that died while it made a pool there.
  *
  * made  written: whether the directory was made here
- * Errors: INVALID when anything else is there; FULL, IO.
+ * Errors: INVALID when anything else is there, or the directory above is a pool; FULL, IO.
  */
 REEF_MUST_CHECK reef_status reef_pool_directory_make(const char *path, bool *made, reef_error *err);
 
@@ -65,6 +65,9 @@ REEF_MUST_CHECK reef_status reef_pool_lock_reserve(const char *path,
 /** Take the pool's writer lock; *fd is closed to let go. BUSY names the pool and the holder's pid. */
 REEF_MUST_CHECK reef_status reef_writer_lock(const char *path, int *fd, reef_error *err);
 void reef_writer_unlock(int fd); // accepts -1
+/** BUSY when a process has the pool open for writing right now. For readers that LMDB cannot register, since the pool's
+ * file system is read-only for them: the writer would use pages again that they read. */
+REEF_MUST_CHECK reef_status reef_writer_absent(const char *path, reef_error *err);
 /** "pool ... is open for writing by process ..." */
 REEF_MUST_CHECK reef_status reef_writer_busy(const char *path, long pid, reef_error *err);
 

@@ -122,8 +122,12 @@ REEF_API void reef_store_close(reef_store *store);
 REEF_API const char *reef_store_path(const reef_store *store);
 
 /** May a pool be made at `path`? INVALID unless nothing is there, an empty directory, or what a process left
- * that died while it made one there. */
+ * that died while it made one there, and where the directory above is a pool; NOT_FOUND, IO where no directory can be
+ * made. */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check_new(const char *path, reef_error *err);
+
+/** May a file that is no pool's be written at `path`? INVALID where its directory is a pool. */
+REEF_API REEF_MUST_CHECK reef_status reef_store_check_output(const char *path, reef_error *err);
 
 /** Change a pool that is open for writing, at a path of its own. */
 typedef reef_status (*reef_store_change)(void *context, reef_store *store, reef_error *err);
@@ -220,6 +224,12 @@ REEF_API void reef_txn_abort(reef_txn *txn); // accepts NULL
 REEF_API REEF_MUST_CHECK reef_status reef_commit_read(reef_txn *txn,
                                                       reef_commit *out,
                                                       reef_error *err);
+
+/** May a copy of the pool at `path` be made at `to`? As reef_store_check_new, and INVALID where `to` lies inside that pool
+ * or is empty. */
+REEF_API REEF_MUST_CHECK reef_status reef_store_check_copy(const char *path,
+                                                           const char *to,
+                                                           reef_error *err);
 
 /**
  * Copy the last commit into a new pool directory `to`: all of its records, free pages left out. Made in a

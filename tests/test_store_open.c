@@ -1,4 +1,6 @@
 // Opening what is no pool, not ours, or broken: a clear error each time, and never a signal.
+#define _DEFAULT_SOURCE // for usleep
+
 #include "record.h"
 #include "reef_store.h"
 #include "store_bytes.h"
@@ -6,11 +8,17 @@
 
 #include <lmdb.h>
 
+#include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -156,6 +164,145 @@ static void what_is_not_of_a_creator_stays(void **state) {
     must_fail(reef_store_check_new(f->path, &err), REEF_INVALID, &err, "not empty");
     must_not_open(f->path, &creating, REEF_INVALID, "not empty");
     assert_true(exists(file));
+}
+
+static void make_link(const pool_fixture *f, const char *name, const char *target) {
+    char path[TEMP_DIR_BYTES];
+    temp_dir_join(path, f->path, name);
+    assert_int_equal(symlink(target, path), 0);
+}
+
+// What it leads to is somebody's: maybe the only pool.
+static void a_link_of_the_name_of_what_is_left_is_not_followed(void **state) {
+    pool_fixture *f = *state;
+    char victim[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
+    temp_dir_join(victim, f->directory, "victim");
+    reef_store_close(pool_open(victim, true, true));
+    reef_store_close(pool_open(f->path, true, true));
+    make_link(f, "unfinished", victim);
+    reef_store_close(pool_open(f->path, false, true));
+    reef_store *store = pool_open(victim, false, true);
+    pool_check(store);
+    reef_store_close(store);
+    temp_dir_join(file, f->path, "data.mdb");
+    assert_int_equal(unlink(file), 0);
+    temp_dir_join(file, f->path, "lock.mdb");
+    assert_int_equal(unlink(file), 0);
+    must_not_open(f->path, &creating, REEF_INVALID, "choose another directory");
+    store = pool_open(victim, false, false);
+    pool_check(store);
+    reef_store_close(store);
+}
+
+// Moved there by hand, and in use.
+static void a_pool_of_the_name_of_what_is_left_stays_while_it_is_written(void **state) {
+    pool_fixture *f = *state;
+    char other[TEMP_DIR_BYTES], inner[TEMP_DIR_BYTES];
+    temp_dir_join(other, f->directory, "other");
+    temp_dir_join(inner, f->path, "unfinished");
+    reef_store_close(pool_open(f->path, true, true));
+    reef_store_close(pool_open(other, true, true));
+    assert_int_equal(rename(other, inner), 0);
+    reef_store *store = pool_open(inner, false, true);
+    reef_store_close(pool_open(f->path, false, true));
+    pool_check(store);
+    reef_store_close(store);
+    reef_store_close(pool_open(inner, false, false));
+}
+
+static void no_pool_is_made_inside_a_pool(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    char inner[TEMP_DIR_BYTES], link[TEMP_DIR_BYTES], empty[TEMP_DIR_BYTES];
+    reef_store_close(pool_open(f->path, true, true));
+    temp_dir_join(inner, f->path, "unfinished");
+    must_not_open(inner, &creating, REEF_INVALID, "the directory above it is a pool");
+    must_fail(reef_store_check_new(inner, &err), REEF_INVALID, &err, "above it is a pool");
+    must_fail(reef_store_check_output(inner, &err), REEF_INVALID, &err, "is a pool");
+    assert_false(exists(inner));
+    temp_dir_join(link, f->directory, "link");
+    temp_dir_join(empty, f->path, "empty");
+    assert_int_equal(mkdir(empty, 0700), 0);
+    assert_int_equal(symlink(empty, link), 0);
+    must_not_open(link, &creating, REEF_INVALID, "the directory above it is a pool");
+    assert_int_equal(rmdir(empty), 0);
+}
+
+static void whether_a_pool_can_be_made_is_known_before(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    char deeper[TEMP_DIR_BYTES];
+    must(reef_store_check_new(f->path, &err), &err);
+    temp_dir_join(deeper, f->path, "deeper");
+    must_fail(reef_store_check_new(deeper, &err), REEF_NOT_FOUND, &err, "No such file");
+    write_file(f->path, "", 0);
+    must_fail(reef_store_check_new(deeper, &err), REEF_NOT_FOUND, &err, "Not a directory");
+}
+
+// Whoever may write to the directory could have us write to any file of ours.
+static void files_of_a_pool_that_are_links_are_refused(void **state) {
+    pool_fixture *f = *state;
+    char precious[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
+    struct stat info;
+    temp_dir_join(precious, f->directory, "precious");
+    write_file(precious, "precious", 8);
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    make_link(f, "writer.lock", precious);
+    must_not_open(f->path, &creating, REEF_INVALID, "is a link");
+    temp_dir_join(file, f->path, "writer.lock");
+    (void)unlink(file);
+    (void)rmdir(f->path);
+    reef_store_close(pool_open(f->path, true, true));
+    assert_int_equal(unlink(file), 0);
+    make_link(f, "writer.lock", precious);
+    must_not_open(f->path, &writing, REEF_INVALID, "is a link");
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(mkfifo(file, 0600), 0);
+    must_not_open(f->path, &writing, REEF_INVALID, "no regular file");
+    assert_int_equal(unlink(file), 0);
+    temp_dir_join(file, f->path, "lock.mdb");
+    assert_int_equal(unlink(file), 0);
+    make_link(f, "lock.mdb", precious);
+    must_not_open(f->path, &reading, REEF_INVALID, "is a link");
+    must_not_open(f->path, &writing, REEF_INVALID, "is a link");
+    assert_int_equal(stat(precious, &info), 0);
+    assert_int_equal(info.st_size, 8);
+}
+
+// LMDB knows of no reader there, and the writer would use its pages again.
+static void behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written(void **state) {
+    pool_fixture *f = *state;
+    char view[TEMP_DIR_BYTES];
+    reef_store_close(pool_open(f->path, true, true));
+    temp_dir_join(view, f->directory, "view");
+    assert_int_equal(mkdir(view, 0700), 0);
+    if (mount(f->path, view, NULL, MS_BIND, NULL) != 0) {
+        print_message("skipped: nothing can be mounted here (%s)\n", strerror(errno));
+        skip();
+    }
+    int code = mount(NULL, view, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL);
+    pid_t child = fork(); // another process: in this one the two would share an environment
+    if (child == 0) {
+        reef_store *store = NULL;
+        _exit(reef_store_open(&store, f->path, &writing, NULL) == REEF_OK && pause() ? 0 : 1);
+    }
+    reef_store *store = NULL;
+    reef_error err = {0};
+    reef_status status = REEF_OK;
+    for (int i = 0; i < 1000 && status != REEF_BUSY; i++) { // until it has the lock
+        usleep(10000);
+        status = reef_store_open(&store, view, &reading, &err);
+        if (status == REEF_OK) reef_store_close(store);
+    }
+    (void)kill(child, SIGKILL);
+    (void)waitpid(child, NULL, 0);
+    reef_status after = reef_store_open(&store, view, &reading, NULL);
+    reef_store_close(store);
+    (void)umount(view);
+    assert_int_equal(code, 0);
+    assert_int_equal(status, REEF_BUSY);
+    assert_non_null(strstr(err.message, "read-only mount"));
+    assert_int_equal(after, REEF_OK);
 }
 
 static void a_pool_of_the_name_of_what_is_left_stays(void **state) {
@@ -435,6 +582,12 @@ int main(void) {
         DIRECTORY_TEST(what_a_dead_creator_left_is_cleared),
         DIRECTORY_TEST(what_is_not_of_a_creator_stays),
         DIRECTORY_TEST(a_pool_of_the_name_of_what_is_left_stays),
+        DIRECTORY_TEST(a_link_of_the_name_of_what_is_left_is_not_followed),
+        DIRECTORY_TEST(a_pool_of_the_name_of_what_is_left_stays_while_it_is_written),
+        DIRECTORY_TEST(no_pool_is_made_inside_a_pool),
+        DIRECTORY_TEST(whether_a_pool_can_be_made_is_known_before),
+        DIRECTORY_TEST(files_of_a_pool_that_are_links_are_refused),
+        DIRECTORY_TEST(behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written),
         DIRECTORY_TEST(a_missing_pool_is_not_found),
         DIRECTORY_TEST(what_is_no_pool_is_invalid),
         DIRECTORY_TEST(an_lmdb_environment_of_another_program_is_invalid),

@@ -192,6 +192,27 @@ static void mistakes_are_named(void **state) {
     free(missing);
 }
 
+// Its own files, which are mapped, least of all.
+static void nothing_is_written_into_a_pool(void **state) {
+    const copies *c = *state;
+    char *data = path_in(c->pool, "data.mdb"), *picture = path_in(c->pool, "loss.svg"),
+         *inner = path_in(c->pool, "inner");
+    says(64, "its directory is a pool", "export", "generation", c->pool, "0", data, "--force",
+         NULL);
+    says(64, "its directory is a pool", "export", "model", c->pool, data, "--force", NULL);
+    says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", data, NULL);
+    says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", picture, NULL);
+    says(64, "lies inside it", "export", "pool", c->pool, inner, "--dry-run", NULL);
+    says(64, "is a pool", "init", inner, NULL);
+    says(66, "No such file", "export", "pool", c->pool, "/no/such/place", "--dry-run", NULL);
+    json_t *sound = reef_json("verify", c->pool, NULL);
+    assert_true(json_is_true(json_object_get(sound, "sound")));
+    json_decref(sound);
+    free(inner);
+    free(picture);
+    free(data);
+}
+
 static void a_copy_need_not_be_verified(void **state) {
     const copies *c = *state;
     json_t *report = reef_json("export", "pool", c->pool, c->copy, "--no-verify", NULL);
@@ -405,6 +426,7 @@ int main(void) {
         TEST(a_generation_goes_from_one_pool_to_another),
         TEST(people_can_read_what_was_done),
         TEST(mistakes_are_named),
+        TEST(nothing_is_written_into_a_pool),
         TEST(a_copy_need_not_be_verified),
         TEST(damaged_records_are_told_of),
         TEST(a_model_becomes_a_new_pool),

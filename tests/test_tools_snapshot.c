@@ -348,6 +348,13 @@ static void prune_keeps_the_last_and_the_newest_of_each_day(void **state) {
     done = reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL); // nothing to do
     assert_int_equal(json_array_size(json_object_get(done, "removed")), 0);
     json_decref(done);
+    // A clock that was set back makes nothing older.
+    assert_int_equal(reef_store_open(&store, own.pool, &(reef_store_options){.write = true}, &err),
+                     REEF_OK);
+    snapshot_at(store, "later", 2, 12);
+    reef_store_close(store);
+    json_decref(reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL));
+    expect_names(own.pool, "later ");
     expect_sound(own.pool);
     pool_free(&own);
 }

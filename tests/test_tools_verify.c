@@ -44,13 +44,14 @@ static void damage(const char *pool, const reef_key *key) {
     check(reef_store_open(&store, pool, NULL, &err), &err);
     check(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
     check(reef_record_view(txn, key, &view, &err), &err);
-    memcpy(begin, (const uint8_t *)view.data - REEF_RECORD_HEADER_BYTES, sizeof(begin));
+    size_t bytes = REEF_RECORD_HEADER_BYTES + (view.bytes < 16 ? view.bytes : 16);
+    memcpy(begin, (const uint8_t *)view.data - REEF_RECORD_HEADER_BYTES, bytes);
     reef_txn_abort(txn);
     reef_store_close(store);
     size_t flipped = 0;
     data_bytes file = data_file_load(pool);
-    for (size_t at = 0; (at = data_file_find(&file, at, begin, sizeof(begin))) != SIZE_MAX; at++) {
-        file.data[at + sizeof(begin) - 1] ^= 8;
+    for (size_t at = 0; (at = data_file_find(&file, at, begin, bytes)) != SIZE_MAX; at++) {
+        file.data[at + bytes - 1] ^= 8;
         flipped++;
     }
     assert_true(flipped > 0);
@@ -276,6 +277,37 @@ static const json_t *only_repair(const json_t *document) {
     return json_array_get(plan, 0);
 }
 
+// Also where the pool itself cannot be opened for more than that.
+static void a_damaged_generation_is_restored_by_the_plans_command(void **state) {
+    world *w = *state;
+    char *pool = pool_new(w, "plan-generation"), *restored = cli_format("%s.restored", pool);
+    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = 1};
+    damage(pool, &key);
+    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
+    run_command(json_array_get(json_object_get(found, "plan"), 0));
+    expect_sound(restored);
+    json_decref(found);
+    free(restored);
+    free(pool);
+}
+
+static void what_it_was_trained_with_is_written_anew(void **state) {
+    world *w = *state;
+    program p;
+    char *pool = pool_new(w, "plan-kernels");
+    const reef_key key = {.db = REEF_DB_META, .name = "kernels"};
+    damage(pool, &key);
+    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
+    assert_int_equal(json_array_size(json_object_get(found, "whole")), 1);
+    json_decref(found);
+    reef(&p, "verify", pool, "--repair-plan", NULL);
+    assert_non_null(strstr(p.out, "the next commit writes it anew"));
+    program_release(&p);
+    json_decref(reef_json("seal", pool, NULL));
+    expect_sound(pool);
+    free(pool);
+}
+
 static void the_state_before_is_restored_by_the_plans_command(void **state) {
     world *w = *state;
     char *pool = pool_new(w, "plan-open"), *restored = cli_format("%s.restored", pool);
@@ -377,6 +409,8 @@ int main(void) {
         cmocka_unit_test(status_names_the_reader_that_keeps_pages_from_reuse),
         cmocka_unit_test(status_tells_the_last_scrub),
         cmocka_unit_test(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right),
+        cmocka_unit_test(a_damaged_generation_is_restored_by_the_plans_command),
+        cmocka_unit_test(what_it_was_trained_with_is_written_anew),
         cmocka_unit_test(the_state_before_is_restored_by_the_plans_command),
         cmocka_unit_test(a_plans_command_can_be_had_for_a_pool_of_any_name),
         cmocka_unit_test(a_snapshot_that_is_damaged_is_let_go_by_the_plans_command),

@@ -79,7 +79,7 @@ static reef_status plan_copy(reef_store *store,
                              reef_commit *commit,
                              reef_error *err) {
     reef_txn *txn = NULL;
-    reef_status status = reef_store_check_new(to, err);
+    reef_status status = reef_store_check_copy(reef_store_path(store), to, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, commit, err);
     reef_txn_abort(txn);

@@ -220,7 +220,8 @@ static reef_status measure(const cli_call *cli,
 }
 
 static reef_status check_path(const char *path, reef_error *err) {
-    if (reef_store_check_new(path, NULL) == REEF_OK) return REEF_OK;
+    reef_status status = reef_store_check_new(path, err);
+    if (status == REEF_OK || access(path, F_OK) != 0) return status;
     return reef_fail(err, REEF_INVALID,
                      "cannot make %.120s: it exists; choose a path where nothing is yet", path);
 }

@@ -13,9 +13,11 @@
 #define KEEP_MAX 1000000 // more snapshots than that, or days, nobody has
 
 const cli_manual snapshot_remove_manual = {
-    .about = "Removes the named snapshots, all or none. The beginning of a name is enough where "
-             "only one\n"
-             "snapshot's name begins so. Nothing else of the pool changes.",
+    .about = "Removes the named snapshots, all or none. The beginning of a name, or four digits or "
+             "more of a root\n"
+             "hash, are enough where only one snapshot has them. At a terminal it asks first. "
+             "Nothing else of the pool\n"
+             "changes.",
     .options = NULL,
     .example = "reef snapshot remove reef.pool before-upgrade\n"
                "reef snapshot remove reef.pool monday tuesday --yes",
@@ -62,11 +64,10 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     return REEF_OK;
 }
 
-// Newest first; names decide between snapshots of one moment.
+// Newest first, by what the pool counts: clocks are set back. Names decide between snapshots of one commit.
 static int by_age(const void *left, const void *right) {
     const reef_snapshot *a = &((const choice *)left)->snapshot;
     const reef_snapshot *b = &((const choice *)right)->snapshot;
-    if (a->unix_ms != b->unix_ms) return a->unix_ms < b->unix_ms ? 1 : -1;
     if (a->commit != b->commit) return a->commit < b->commit ? 1 : -1;
     return strcmp(a->name, b->name);
 }
@@ -78,15 +79,19 @@ static long day_of(uint64_t unix_ms) {
     return localtime_r(&seconds, &local) ? (local.tm_year + 1900L) * 400 + local.tm_yday : 0;
 }
 
+// Is there none before it in the list of its day?
+static bool is_first_of_day(const choices *list, size_t i) {
+    long own = day_of(list->all[i].snapshot.unix_ms);
+    while (i > 0 && day_of(list->all[i - 1].snapshot.unix_ms) != own) i--;
+    return i == 0;
+}
+
 static void choose(choices *list, uint64_t keep_last, uint64_t keep_daily) {
     uint64_t days = 0;
-    long day = -1;
     qsort(list->all, list->count, sizeof(*list->all), by_age);
     for (size_t i = 0; i < list->count; i++) {
-        long own = day_of(list->all[i].snapshot.unix_ms);
-        bool newest_of_day = own != day;
+        bool newest_of_day = is_first_of_day(list, i);
         if (newest_of_day) days++;
-        day = own;
         list->all[i].goes = !(i < keep_last || (newest_of_day && days <= keep_daily));
     }
 }

@@ -56,7 +56,7 @@ static reef_status restore_elsewhere(const cli_call *cli, reef_restoration *done
     reef_store *store = NULL;
     const char *out = cli->operands[1];
     reef_status status = reef_store_open(&store, cli->pool, NULL, err);
-    if (status == REEF_OK) status = reef_store_check_new(out, err); // a dry run too
+    if (status == REEF_OK) status = reef_store_check_copy(cli->pool, out, err); // a dry run too
     if (status == REEF_OK)
         status = reef_pool_restore(store, cli->operands[0], cli->dry_run ? NULL : out, done, err);
     reef_store_close(store);
@@ -96,6 +96,18 @@ static void print(const cli_call *cli,
                            : "without moments and usage, which the snapshot does not hold");
 }
 
+// Nothing else of the pool: it may be damaged, which is why its snapshot is restored.
+static reef_status read_config(const cli_call *cli, reef_config *config, reef_error *err) {
+    reef_store *store = NULL;
+    reef_txn *txn = NULL;
+    reef_status status = reef_store_open(&store, cli->pool, NULL, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_config_read(txn, config, err);
+    reef_txn_abort(txn);
+    reef_store_close(store);
+    return status;
+}
+
 reef_status cmd_snapshot_restore(cli_call *cli, reef_error *err) {
     bool in_place = cli_text(cli, "in-place") != NULL;
     reef_restoration done;
@@ -108,10 +120,8 @@ reef_status cmd_snapshot_restore(cli_call *cli, reef_error *err) {
         in_place ? restore_in_place(cli, &done, err) : restore_elsewhere(cli, &done, err);
     if (status != REEF_OK) return status;
     if (cli->json) return cli_answer(cli, restoration_json(cli, &done, in_place), err);
-    cli_pool pool;
-    status = cli_pool_open(&pool, cli, err);
-    if (status != REEF_OK) return status;
-    print(cli, &pool.config, &done, in_place);
-    cli_pool_close(&pool);
-    return REEF_OK;
+    reef_config config;
+    status = read_config(cli, &config, err);
+    if (status == REEF_OK) print(cli, &config, &done, in_place);
+    return status;
 }

@@ -102,6 +102,8 @@ reef_status svg_write(const char *path,
                       void (*draw)(FILE *out, const void *context),
                       const void *context,
                       reef_error *err) {
+    reef_status status = reef_store_check_output(path, err);
+    if (status != REEF_OK) return status;
     FILE *out = fopen(path, "w");
     if (!out) return cli_write_failed(path, errno, err);
     draw(out, context);

@@ -100,6 +100,11 @@ static bool is_scrub(const reef_repair *r) {
     return r->key.db == REEF_DB_META && strcmp(r->name, "scrub") == 0;
 }
 
+// What kernels it was trained with last.
+static bool is_kernels(const reef_repair *r) {
+    return r->key.db == REEF_DB_META && strcmp(r->name, "kernels") == 0;
+}
+
 // Bytes that wait in the journal.
 static bool is_pushed(const reef_repair *r) {
     return strncmp(r->name, REEF_PUSH_PREFIX, strlen(REEF_PUSH_PREFIX)) == 0 && r->key.sequence > 0;
@@ -132,6 +137,7 @@ static char *lost_text(const reef_repair *r) {
                             : cli_format("where a live source is read on, or whose turn it is");
     default:
         if (is_scrub(r)) return cli_format("when the sealed records were last read again");
+        if (is_kernels(r)) return cli_format("whether it was trained on another kind of processor");
         return cli_format("what says how the whole pool is to be read");
     }
 }
@@ -179,6 +185,7 @@ static char *remedy_text(const reef_repair *r) {
         break;
     }
     if (is_scrub(r)) return cli_format("none is needed: the next daemon writes it anew");
+    if (is_kernels(r)) return cli_format("none is needed: the next commit writes it anew");
     if (r->sealed)
         return cli_format("no snapshot is whole without it: go back to a copy of the pool (reef "
                           "export pool), or to a file of generation %" PRIu32 " (reef import)",

@@ -105,6 +105,8 @@ static char *header_text(const json_t *metadata,
 
 static reef_status check_place(const char *path, bool force, reef_error *err) {
     struct stat info;
+    reef_status status = reef_store_check_output(path, err);
+    if (status != REEF_OK) return status;
     if (stat(path, &info) != 0) return REEF_OK; // or creating says why not
     if (!S_ISREG(info.st_mode))
         return reef_fail(err, REEF_INVALID, "cannot write %.160s: it exists and is no file", path);
