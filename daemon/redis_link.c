@@ -25,6 +25,8 @@ struct reef_redis_link {
     char refusal[256]; // said last
     uv_timer_t pause, tick;
     uv_getaddrinfo_t lookup;
+    // Of the addresses that a name has: the next one after each that could not be reached.
+    size_t turn, address_count;
     bool looking;
     unsigned pause_ms;
     uint64_t heard_ms; // when the last reply came, or the first command was sent after it
@@ -229,6 +231,8 @@ static void begin(reef_redis_link *link) {
 
 // ---- connecting ----------------------------------------------------------------------------------
 
+static void connect_to(reef_redis_link *link);
+
 static void on_connected(const redisAsyncContext *redis, int code) {
     reef_redis_link *link = redis->data;
     if (!link || link->redis != redis) return;
@@ -237,7 +241,10 @@ static void on_connected(const redisAsyncContext *redis, int code) {
         return;
     }
     link->redis = NULL; // hiredis frees it
-    lose(link, redis->errstr);
+    if (++link->turn % link->address_count)
+        connect_to(link); // before anybody is told
+    else
+        lose(link, redis->errstr);
 }
 
 static void on_disconnected(const redisAsyncContext *redis, int code) {
@@ -276,14 +283,23 @@ static void let_go(reef_redis_link *link) {
     if (--link->open_handles == 0 && !link->looking) free(link);
 }
 
+// A server may listen on one of them only: where "localhost" is ::1 first, maybe on 127.0.0.1.
+static const struct addrinfo *address_in_turn(reef_redis_link *link, const struct addrinfo *found) {
+    link->address_count = 0;
+    for (const struct addrinfo *at = found; at; at = at->ai_next) link->address_count++;
+    for (size_t i = link->turn % link->address_count; i > 0; i--) found = found->ai_next;
+    return found;
+}
+
 static void on_looked_up(uv_getaddrinfo_t *request, int code, struct addrinfo *found) {
     reef_redis_link *link = request->data;
     char address[64] = "";
     link->looking = false;
-    if (code == 0 && found->ai_family == AF_INET6)
-        code = uv_ip6_name((struct sockaddr_in6 *)(void *)found->ai_addr, address, sizeof(address));
-    else if (code == 0)
-        code = uv_ip4_name((struct sockaddr_in *)(void *)found->ai_addr, address, sizeof(address));
+    const struct addrinfo *next = code == 0 ? address_in_turn(link, found) : NULL;
+    if (next && next->ai_family == AF_INET6)
+        code = uv_ip6_name((struct sockaddr_in6 *)(void *)next->ai_addr, address, sizeof(address));
+    else if (next)
+        code = uv_ip4_name((struct sockaddr_in *)(void *)next->ai_addr, address, sizeof(address));
     uv_freeaddrinfo(found);
     if (link->closed) {
         if (!link->open_handles) free(link);
@@ -316,6 +332,7 @@ static void on_tick(uv_timer_t *timer) {
     reef_redis_link *link = timer->data;
     bool silent = link->redis && link->owed &&
                   uv_now(link->options.loop) - link->heard_ms > REEF_REDIS_SILENCE_MS;
+    if (silent && !link->ready) link->turn++;
     if (silent) lose(link, "no answer");
     if (link->ready) link->options.on_tick(link->options.context);
 }
@@ -325,6 +342,7 @@ reef_redis_link *reef_redis_link_open(const reef_redis_link_options *options) {
     if (!link) return NULL;
     link->options = *options;
     link->pause_ms = REEF_REDIS_PAUSE_MS_MIN;
+    link->address_count = 1;                          // a socket's
     (void)uv_timer_init(options->loop, &link->pause); // these cannot fail
     (void)uv_timer_init(options->loop, &link->tick);
     link->pause.data = link->tick.data = link;

@@ -13,8 +13,9 @@
 #include "redis_url.h"
 #include "vector_record.h"
 
-#define REDIS_ID_BYTES 48     // two numbers of 20 digits
-#define REDIS_ENTRIES_MAX 256 // of one XREAD
+#define REDIS_ID_BYTES 48 // two numbers of 20 digits
+#define REDIS_ENTRIES_MAX                                                                          \
+    16 // of one XREAD: small ones may be followed by large ones, and a reply is kept as a whole
 #define REDIS_UNKNOWN (-1)
 
 typedef struct reef_redis_entry {

@@ -123,7 +123,7 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
     if (sign) bytes = (size_t)(sign - at); // what follows may be a password
     return reef_fail(err, REEF_INVALID,
                      "'%.*s' is no option of a redis: source: known are field=NAME, label=NAME, "
-                     "format=json|f32, db=N, group=NAME, consumer=NAME, weight=N",
+                     "format=json|f32, db=N, group=NAME, consumer=NAME, and at the end weight=N",
                      (int)(bytes > 60 ? 60 : bytes), at);
 }
 

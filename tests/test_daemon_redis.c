@@ -1,14 +1,18 @@
 // reefd on Redis Streams of text and of vectors. However often the daemon is killed, the server dies or the connection
 // is cut, and whatever becomes of a consumer group, the pool ends with the root hash of a run in which nothing happened.
+#define _GNU_SOURCE // for unshare
+
 #include "redis_server.h"
 #include "reef_trainer.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -159,6 +163,36 @@ static void a_server_that_is_away_is_waited_for(void **state) {
     assert_ptr_equal(strstr(strstr(said, "tried again") + 1, "tried again"), NULL); // told once
     free(said);
     assert_true(reefd_said(&w->run.box, "is back"));
+}
+
+// Names of hosts as this test has them, for this process from here on: last in the list of tests.
+static bool rename_hosts(const world *w, const char *hosts) {
+    char file[200];
+    snprintf(file, sizeof(file), "%s/hosts", w->run.box.directory);
+    FILE *out = fopen(file, "w");
+    assert_non_null(out);
+    fputs(hosts, out);
+    fclose(out);
+    if (unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+        mount(file, "/etc/hosts", NULL, MS_BIND, NULL) == 0)
+        return true;
+    print_message("skipped: nothing can be mounted here\n");
+    return false;
+}
+
+// As where "localhost" is ::1 as well, and the server listens on 127.0.0.1 only.
+static void every_address_of_a_name_is_tried(void **state) {
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    redis_relay_start(&w->redis, w->run.box.directory);
+    add_entries(w, 0, 200);
+    if (!rename_hosts(w, "127.0.0.1 reef-test\n::1 reef-test\n")) skip();
+    snprintf(w->run.source, sizeof(w->run.source), "redis://reef-test:%d/stream", w->redis.port);
+    live_start(&w->run);
+    (void)live_finish(&w->run);
+    assert_false(reefd_said(&w->run.box, "tried again"));
+    (void)umount("/etc/hosts");
 }
 
 static void a_wrong_password_or_key_is_told_and_no_password(void **state) {
@@ -687,6 +721,7 @@ int main(void) {
         VECTOR_TEST(what_may_be_trimmed_is_what_a_commit_has),
         VECTOR_TEST(a_vector_that_was_removed_half_read_shifts_no_other),
         VECTOR_TEST(a_group_that_others_disturb_changes_nothing),
+        TEST(every_address_of_a_name_is_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // `reef ingest`: lines reach a running daemon batch by batch, each is trained once however often it is sent, and
 // who sends them waits out a full journal and a daemon that ends.
 #include "program.h"
+#include "reef_daemon.h"
 #include "reefd_run.h"
 
 #include "reef_trainer.h"
@@ -175,6 +176,31 @@ static void json_lines_are_records_and_a_bad_one_is_named(void **state) {
                  "acknowledged up to byte 14, to go on: the same with --skip 14\n");
 }
 
+// A batch has fewer bytes, but a line that the daemon takes is sent by itself.
+static void a_long_line_goes_by_itself(void **state) {
+    running *run = *state;
+    const size_t bytes = 700000, too_many = 900000; // base64 makes a third more of them
+    char *line = calloc(too_many + 2, 1);
+    assert_non_null(line);
+    start(run, "4M");
+    memset(line, 'x', bytes);
+    memcpy(line, "a\n", 2);
+    line[bytes - 2] = line[bytes] = '\n';
+    line[bytes - 1] = 'b';
+    json_t *answer = ingest_json(run, line, (const char *const[3]){"-"});
+    assert_int_equal(count_of(answer, "batches"), 3);
+    assert_int_equal(count_of(answer, "accepted_bytes"), bytes + 1);
+    json_decref(answer);
+    memset(line, 'x', too_many);
+    ingest_fails(run, line, (const char *const[4]){"-"}, 64, "line 1 is too long");
+    memcpy(line, "{\"text\": \"", 10);
+    memcpy(line + bytes - 2, "\"}", 3);
+    answer = ingest_json(run, line, (const char *const[3]){"-", "--jsonl"});
+    assert_int_equal(count_of(answer, "batches"), 1);
+    json_decref(answer);
+    free(line);
+}
+
 static void what_cannot_be_sent_is_said(void **state) {
     running *run = *state;
     ingest_fails(run, "a\n", (const char *const[]){NULL, NULL, NULL, NULL}, 66, "no daemon");
@@ -190,10 +216,10 @@ static void what_cannot_be_sent_is_said(void **state) {
                  "UTF-8");
     ingest_fails(run, "a\n", (const char *const[]){"--source=a\xff", NULL, NULL, NULL}, 64,
                  "--source takes UTF-8");
-    char *line = malloc(700001);
+    const size_t too_many = REEF_REQUEST_BYTES_MAX + 1;
+    char *line = calloc(too_many + 1, 1);
     assert_non_null(line);
-    memset(line, 'x', 700000);
-    line[700000] = 0;
+    memset(line, 'x', too_many);
     ingest_fails(run, line, (const char *const[]){NULL, NULL, NULL, NULL}, 64, "line 1 has more");
     free(line);
     assert_int_equal(source_count(run, "bytes"), 0);
@@ -251,6 +277,7 @@ int main(void) {
         RUN(a_file_comes_in_batches_and_a_second_time_not_at_all),
         RUN(every_byte_of_standard_input_comes_through),
         RUN(json_lines_are_records_and_a_bad_one_is_named),
+        RUN(a_long_line_goes_by_itself),
         RUN(what_cannot_be_sent_is_said),
         RUN(a_full_journal_is_waited_for),
         RUN(a_daemon_that_was_killed_is_waited_for_and_nothing_comes_twice),

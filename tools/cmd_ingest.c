@@ -15,7 +15,8 @@
 
 #define LINES_DEFAULT 1000
 #define LINES_MAX 1000000
-// A request has at most REEF_REQUEST_BYTES_MAX: text is a third larger in it, numbers up to five times.
+// A request has at most REEF_REQUEST_BYTES_MAX: text is a third larger in it, numbers up to five times. A longer line goes
+// by itself, and its request says whether it is too long.
 #define TEXT_BYTES_MAX ((size_t)512 << 10)
 #define JSON_BYTES_MAX ((size_t)128 << 10)
 #define AWAY_SECONDS_MAX 30.0 // that a daemon which ended is waited for
@@ -120,7 +121,12 @@ static reef_status make_request(const ingestion *in, char **text, reef_error *er
     if (status == REEF_OK && !*text)
         status = reef_fail(err, REEF_NO_MEMORY, "the request could not be built");
     json_decref(request);
-    return status;
+    if (status != REEF_OK || strlen(*text) < REEF_REQUEST_BYTES_MAX) return status;
+    return reef_fail(
+        err, REEF_INVALID,
+        "%.120s line %" PRIu64
+        " is too long: it makes a request of %zu bytes, of which one has fewer than %u",
+        in->feed.path, in->feed.line, strlen(*text), REEF_REQUEST_BYTES_MAX);
 }
 
 // ---- sending it until it is there ----------------------------------------------------------------
@@ -252,6 +258,7 @@ static reef_status choose_format(ingestion *in, reef_error *err) {
                 (reef_config_is_vector(&pool.config) || cli_text(in->cli, "jsonl") != NULL);
     cli_pool_close(&pool);
     in->feed.bytes_max = in->jsonl ? JSON_BYTES_MAX : TEXT_BYTES_MAX;
+    in->feed.line_max = REEF_REQUEST_BYTES_MAX;
     return status;
 }
 

@@ -19,6 +19,10 @@ static reef_status open_failed(const ingest_feed *feed, const char *what, reef_e
                      "cannot %s %.160s: %s", what, feed->path, strerror(errno));
 }
 
+static size_t room(const ingest_feed *feed) {
+    return feed->bytes_max + feed->line_max;
+}
+
 static reef_status skip_bytes(ingest_feed *feed, reef_error *err) {
     uint64_t left = feed->skip;
     if (left > 0 && feed->size > 0 && left <= feed->size &&
@@ -43,7 +47,7 @@ reef_status ingest_feed_open(ingest_feed *feed, reef_error *err) {
     bool standard = strcmp(feed->path, "-") == 0;
     if (standard) feed->path = "standard input";
     feed->fd = standard ? STDIN_FILENO : open(feed->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    feed->buffer = cli_alloc(2 * feed->bytes_max, 1);
+    feed->buffer = cli_alloc(room(feed), 1);
     feed->offset = feed->skip;
     feed->line = 1;
     if (feed->fd < 0) return open_failed(feed, "open", err);
@@ -59,6 +63,11 @@ void ingest_feed_close(ingest_feed *feed) {
     free(feed->buffer);
 }
 
+// Bytes that a batch may have: a line that is longer than that goes by itself.
+static size_t most(const ingest_feed *feed) {
+    return feed->lines == 0 ? feed->line_max : feed->bytes_max;
+}
+
 /** Whole lines at the beginning of the buffer, as many as a batch takes; whether no more could go into it. */
 static bool count_lines(ingest_feed *feed) {
     feed->bytes = feed->lines = 0;
@@ -67,11 +76,11 @@ static bool count_lines(ingest_feed *feed) {
         const uint8_t *end = memchr(at, '\n', feed->used - feed->bytes);
         if (end == NULL) break;
         size_t bytes = (size_t)(end + 1 - feed->buffer);
-        if (bytes > feed->bytes_max) return true;
+        if (bytes > most(feed)) return true;
         feed->bytes = bytes;
         feed->lines++;
     }
-    return feed->lines == feed->lines_max || feed->used > feed->bytes_max;
+    return feed->lines == feed->lines_max || feed->used > most(feed);
 }
 
 static bool is_quiet(const ingest_feed *feed) {
@@ -82,7 +91,7 @@ static bool is_quiet(const ingest_feed *feed) {
 static reef_status read_more(ingest_feed *feed, reef_error *err) {
     ssize_t got = 0;
     do {
-        got = read(feed->fd, feed->buffer + feed->used, 2 * feed->bytes_max - feed->used);
+        got = read(feed->fd, feed->buffer + feed->used, room(feed) - feed->used);
     } while (got < 0 && errno == EINTR);
     if (got < 0) return open_failed(feed, "read", err);
     feed->eof = got == 0;
@@ -107,7 +116,7 @@ reef_status ingest_feed_next(ingest_feed *feed, reef_error *err) {
     size_t rest = feed->used - feed->bytes;
     bool last = feed->eof && rest > 0 && feed->lines < feed->lines_max &&
                 memchr(feed->buffer + feed->bytes, '\n', rest) == NULL;
-    if (last && feed->used <= feed->bytes_max) {
+    if (last && feed->used <= most(feed)) {
         feed->bytes = feed->used;
         feed->lines++;
     }
@@ -115,5 +124,5 @@ reef_status ingest_feed_next(ingest_feed *feed, reef_error *err) {
     if (feed->bytes > 0 || feed->used == 0) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
                      "%.120s line %" PRIu64 " has more than the %zu bytes that go into one batch",
-                     feed->path, feed->line, feed->bytes_max);
+                     feed->path, feed->line, feed->line_max);
 }

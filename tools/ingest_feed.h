@@ -13,7 +13,8 @@ typedef struct ingest_feed {
     const char *path; // "-": standard input
     uint64_t skip;    // bytes at the beginning that are left out
     size_t lines_max; // of a batch
-    size_t bytes_max; // and no more than so many
+    size_t bytes_max; // and no more than so many,
+    size_t line_max;  // or one line of no more than so many; at least as many
     bool steady;      // batches depend on the content alone, not on when it comes
     // of the batch, written by ingest_feed_next
     const uint8_t *batch; // (bytes) good until the next call
