@@ -5,17 +5,43 @@ Calls let go of Python's lock while they compute.
 
 import ctypes
 import ctypes.util
+import operator
 import os
 from ctypes import (POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t,
                     c_uint32, c_uint64, c_void_p, sizeof)
 
-from .errors import BY_STATUS, ReefError
+from .errors import BY_STATUS, InvalidError, ReefError
+
+
+def whole(name, value, kind):
+    """An integer that its type holds; of another one ctypes would take the low bits."""
+    value, signed = operator.index(value), kind(-1).value < 0
+    limit = 1 << (8 * sizeof(kind) - signed)
+    if not -limit * signed <= value < limit:
+        raise InvalidError(f"{name} is {value}; it must be from {-limit * signed} to {limit - 1}")
+    return value
+
+
+def unbroken(name, encoded):
+    """Bytes of a text as the library takes it: up to a NUL."""
+    if b"\0" in encoded:
+        raise InvalidError(f"{name} is {encoded}, which has a NUL in it")
+    return encoded
+
+
+def text(name, value):
+    """The same of anything that can be a text."""
+    return unbroken(name, str(value).encode())
 
 
 class Sized(Structure):
     """A struct that begins with its size, which tells the library how much of it there is."""
 
     def __init__(self, **fields):
+        kinds = dict(self._fields_)
+        for name, value in fields.items():
+            if kinds.get(name) in (c_int32, c_uint32, c_uint64):
+                fields[name] = whole(name, value, kinds[name])
         super().__init__(sizeof(type(self)), **fields)
 
 
@@ -78,28 +104,29 @@ class Error(Structure):
     _fields_ = [("status", c_int), ("message", c_char * 256)]
 
 
-# Functions that return a status, without the error that all of them end with.
+# Functions that return a status, without the error that all of them end with. Integers with names are a caller's.
 _CHECKED = {
     "reef_pool_create_layer": [c_char_p, POINTER(LayerOptions)],
     "reef_pool_create_model": [c_char_p, POINTER(c_char_p)],
     "reef_pool_open": [POINTER(c_void_p), c_char_p, POINTER(PoolOptions)],
     "reef_pool_read_info": [c_void_p, POINTER(PoolInfo)],
-    "reef_pool_read_generation": [c_void_p, c_uint32, POINTER(GenerationInfo)],
+    "reef_pool_read_generation": [c_void_p, ("generation", c_uint32), POINTER(GenerationInfo)],
     "reef_pool_commit": [c_void_p, POINTER(c_uint64)],
-    "reef_pool_seal": [c_void_p, c_uint32],
-    "reef_pool_grow": [c_void_p, c_uint32],
+    "reef_pool_seal": [c_void_p, ("side", c_uint32)],
+    "reef_pool_grow": [c_void_p, ("side", c_uint32)],
     "reef_pool_freeze": [c_void_p, POINTER(FreezeOptions), POINTER(c_uint64)],
     "reef_pool_snapshot": [c_void_p, c_char_p],
     "reef_pool_remove_snapshot": [c_void_p, c_char_p],
     "reef_pool_read_snapshot": [c_void_p, c_size_t, POINTER(SnapshotInfo)],
-    "reef_pool_usage": [c_void_p, c_uint32, c_uint32, c_void_p, c_void_p, c_size_t],
-    "reef_pool_usage_between": [c_void_p, c_uint32, c_uint32, c_uint64, c_uint64, c_void_p, c_void_p, c_size_t],
+    "reef_pool_usage": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), c_void_p, c_void_p, c_size_t],
+    "reef_pool_usage_between": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), ("since_ms", c_uint64),
+                                ("until_ms", c_uint64), c_void_p, c_void_p, c_size_t],
     "reef_tape_new": [POINTER(c_void_p)],
-    "reef_layer_forward": [c_void_p, POINTER(LayerCall), c_size_t, c_void_p, c_void_p, c_void_p],
+    "reef_layer_forward": [c_void_p, POINTER(LayerCall), ("rows", c_size_t), c_void_p, c_void_p, c_void_p],
     "reef_layer_backward": [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p],
     "reef_layer_step": [c_void_p, c_float],
     "reef_layer_discard": [c_void_p],
-    "reef_layer_read": [c_void_p, c_uint32, c_char_p, c_void_p, c_size_t],
+    "reef_layer_read": [c_void_p, ("generation", c_uint32), c_char_p, c_void_p, c_size_t],
     "reef_layer_write": [c_void_p, c_char_p, c_void_p, c_size_t],
     "reef_layer_gradient": [c_void_p, c_char_p, c_void_p, c_size_t],
     "reef_pool_train": [c_void_p, c_char_p, c_void_p, c_size_t],
@@ -137,7 +164,9 @@ def _load():
 lib = _load()
 for _name, _arguments in _CHECKED.items():
     _function = getattr(lib, _name)
-    _function.restype, _function.argtypes = c_int, _arguments + [POINTER(Error)]
+    _function.whole = [(place, *kind) for place, kind in enumerate(_arguments) if isinstance(kind, tuple)]
+    _types = [kind[1] if isinstance(kind, tuple) else kind for kind in _arguments]
+    _function.restype, _function.argtypes = c_int, _types + [POINTER(Error)]
 for _name, (_result, _arguments) in _PLAIN.items():
     _function = getattr(lib, _name)
     _function.restype, _function.argtypes = _result, _arguments
@@ -145,7 +174,9 @@ for _name, (_result, _arguments) in _PLAIN.items():
 
 def check(function, *arguments):
     """Call a function that returns a status; a failure becomes its exception."""
-    error = Error()
+    error, arguments = Error(), list(arguments)
+    for place, name, kind in function.whole:
+        arguments[place] = whole(name, arguments[place], kind)
     status = function(*arguments, byref(error))
     if status != 0:
         raise BY_STATUS.get(status, ReefError)(error.message.decode(errors="replace"))

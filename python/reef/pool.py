@@ -121,11 +121,11 @@ def _fill(kind, struct, **converted):
 
 
 def _path(path):
-    return os.fsencode(os.fspath(path))
+    return _c.unbroken("path", os.fsencode(path))
 
 
-def _optional(text):
-    return None if text is None else str(text).encode()
+def _optional(name, text):
+    return None if text is None else _c.text(name, text)
 
 
 # ---- make and open -------------------------------------------------------------------------------
@@ -137,10 +137,11 @@ def create(path, *, threads=0, **settings):
     Settings are those of ``reef init`` by name, such as ``d_model=128``. It is a model of bytes, or with
     ``model="vector", inputs=...`` one of labelled vectors.
     """
-    words = [f"{name}={_setting(value)}".encode() for name, value in settings.items()]
+    words = [_c.text(name, f"{name}={_setting(value)}") for name, value in settings.items()]
     array = (ctypes.c_char_p * (len(words) + 1))(*words, None)
+    opening = _c.PoolOptions(write=True, threads=threads)
     _c.check(_c.lib.reef_pool_create_model, _path(path), array)
-    return open(path, write=True, threads=threads)
+    return _open(path, opening)
 
 
 def _setting(value):
@@ -152,12 +153,13 @@ def create_layer(path, d_model, *, heads=0, topk=0, d_key=0, side=0, side_new=0,
                  beta1=0.0, beta2=0.0, epsilon=0.0, clip=0.0, threads=0):
     """Make a pool of one PEER layer, and open it for writing. What is zero or None is the default."""
     options = _c.LayerOptions(d_model=d_model, heads=heads, topk=topk, d_key=d_key, side=side,
-                              side_new=side_new, expert=_optional(expert), score=_optional(score),
-                              seal_dtype=_optional(seal_dtype), no_batch_norm=not batch_norm, seed=seed,
+                              side_new=side_new, expert=_optional("expert", expert), score=_optional("score", score),
+                              seal_dtype=_optional("seal_dtype", seal_dtype), no_batch_norm=not batch_norm, seed=seed,
                               experts_max=experts_max, learning_rate=learning_rate, expert_rate=expert_rate,
                               beta1=beta1, beta2=beta2, epsilon=epsilon, clip=clip)
+    opening = _c.PoolOptions(write=True, threads=threads)
     _c.check(_c.lib.reef_pool_create_layer, _path(path), ctypes.byref(options))
-    return open(path, write=True, threads=threads)
+    return _open(path, opening)
 
 
 def open(path, *, write=False, as_of=None, threads=0, memory_bytes=0):
@@ -166,9 +168,12 @@ def open(path, *, write=False, as_of=None, threads=0, memory_bytes=0):
     Read without ``write``, as of now, of a generation (``as_of=0``) or of a snapshot by name; the state stays as
     it is whatever a writer does. A writer sees what it trained.
     """
+    return _open(path, _c.PoolOptions(write=bool(write), as_of=_optional("as_of", as_of), threads=threads,
+                                      memory_bytes=memory_bytes))
+
+
+def _open(path, options):
     handle = ctypes.c_void_p()
-    options = _c.PoolOptions(write=bool(write), as_of=_optional(as_of), threads=threads,
-                             memory_bytes=memory_bytes)
     _c.check(_c.lib.reef_pool_open, ctypes.byref(handle), _path(path), ctypes.byref(options))
     info = _c.PoolInfo()
     try:
@@ -253,11 +258,11 @@ class Pool:
 
     def snapshot(self, name):
         """Commit, and keep the state under a name."""
-        _c.check(_c.lib.reef_pool_snapshot, self._handle, str(name).encode())
+        _c.check(_c.lib.reef_pool_snapshot, self._handle, _c.text("name", name))
 
     def remove_snapshot(self, name):
         """Commit, and give a snapshot up."""
-        _c.check(_c.lib.reef_pool_remove_snapshot, self._handle, str(name).encode())
+        _c.check(_c.lib.reef_pool_remove_snapshot, self._handle, _c.text("name", name))
 
     def freeze(self, layer=None, first=0, count=0, usage_above=0.0):
         """Let experts of the open generation learn no more: ``count`` from ``first`` on (0: to the end), of one layer
@@ -311,7 +316,7 @@ class _Streamed(Pool):
     def cursor(self, source="python"):
         """How much of a source was taken, in bytes or examples: where to read on."""
         taken = ctypes.c_uint64()
-        _c.check(_c.lib.reef_pool_cursor, self._handle, str(source).encode(), ctypes.byref(taken))
+        _c.check(_c.lib.reef_pool_cursor, self._handle, _c.text("source", source), ctypes.byref(taken))
         return taken.value
 
     @property
@@ -339,7 +344,7 @@ class Model(_Streamed):
             data = (data,)
         if not isinstance(data, collections.abc.Iterable):
             raise TypeError(f"cannot train on {type(data).__name__}; give bytes, or an iterable of bytes")
-        name = str(source).encode()
+        name = _c.text("source", source)
         for chunk in data:
             if not isinstance(chunk, (bytes, bytearray, memoryview)):
                 raise TypeError(f"cannot train on a chunk that is {type(chunk).__name__}; give bytes")
@@ -387,7 +392,7 @@ class VectorModel(_Streamed):
             data = ((data, labels),)
         if not isinstance(data, collections.abc.Iterable):
             raise TypeError(f"cannot train on {type(data).__name__}; give vectors and labels, or pairs of them")
-        name = str(source).encode()
+        name = _c.text("source", source)
         for pair in data:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise TypeError("give pairs of vectors and labels")
@@ -508,7 +513,7 @@ class Layer(Pool):
         """A parameter of a generation (None: the last) as an array; names as in reef/reef.h, such as "w_down"."""
         number = self.info.generations - 1 if generation is None else generation
         out = np.empty(self._shape(name, number), np.float32)
-        _c.check(_c.lib.reef_layer_read, self._handle, number, name.encode(), out.ctypes.data, out.size)
+        _c.check(_c.lib.reef_layer_read, self._handle, number, _c.text("name", name), out.ctypes.data, out.size)
         return out
 
     def write(self, name, values):
@@ -517,12 +522,12 @@ class Layer(Pool):
         values = np.ascontiguousarray(values, np.float32)
         if values.shape != shape:
             raise InvalidError(f"{name} has shape {shape}, not {values.shape}")
-        _c.check(_c.lib.reef_layer_write, self._handle, name.encode(), values.ctypes.data, values.size)
+        _c.check(_c.lib.reef_layer_write, self._handle, _c.text("name", name), values.ctypes.data, values.size)
 
     def gradient(self, name):
         """The gradient of a parameter of the open generation that waits for the step."""
         out = np.empty(self._shape(name, self.info.generations - 1), np.float32)
-        _c.check(_c.lib.reef_layer_gradient, self._handle, name.encode(), out.ctypes.data, out.size)
+        _c.check(_c.lib.reef_layer_gradient, self._handle, _c.text("name", name), out.ctypes.data, out.size)
         return out
 
     def _shape(self, name, generation):

@@ -165,6 +165,56 @@ def test_a_forked_child_opens_the_pool_itself(tmp_path):
     assert done.stdout.split() == ["1", "0"], done.stderr
 
 
+def test_text_with_a_nul_is_refused_and_not_cut(tmp_path):
+    with reef.create(tmp_path / "pool", **SMALL) as pool:
+        pool.train(TEXT, source="a")
+        pool.snapshot("a")
+        for call in (lambda: pool.remove_snapshot("a\0b"), lambda: pool.snapshot("b\0a"), lambda: pool.cursor("a\0b"),
+                     lambda: pool.train(TEXT, source="a\0b"), lambda: reef.open(f"{tmp_path}/pool\0b"),
+                     lambda: reef.open(tmp_path / "pool", as_of="a\0b"),
+                     lambda: reef.create(f"{tmp_path}/other\0b", **SMALL), lambda: reef.create_layer(b"other\0b", 7),
+                     lambda: reef.create(tmp_path / "other", **{**SMALL, "boundaries": "given\0b"}),
+                     lambda: reef.create_layer(tmp_path / "other", 7, expert="glu\0b")):
+            with pytest.raises(reef.InvalidError, match="NUL"):
+                call()
+        assert pool.cursor("a") == len(TEXT) and [s.name for s in pool.snapshots] == ["a"]
+    with reef.create_layer(tmp_path / "layer", 7, **LAYER) as layer:
+        for call in (lambda: layer.read("bn_var\0b"), lambda: layer.gradient("bn_scale\0b"),
+                     lambda: layer.write("bn_var\0b", layer.read("bn_var"))):
+            with pytest.raises(reef.InvalidError, match="NUL"):
+                call()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["layer", "pool"]
+
+
+def test_integers_that_do_not_fit_are_refused_and_not_wrapped(tmp_path):
+    wide = 2 ** 32
+    with reef.create(tmp_path / "pool", **SMALL) as pool:
+        pool.train(TEXT)
+        pool.commit()
+        for call in (lambda: pool.seal(wide), lambda: pool.grow(wide + 5), lambda: pool.usage(wide),
+                     lambda: pool.usage(-wide), lambda: pool.usage(0, layer=wide), lambda: pool.usage(0, until=1e20),
+                     lambda: pool.freeze(layer=wide), lambda: pool.freeze(layer=-wide), lambda: pool.freeze(count=-1),
+                     lambda: pool.freeze(first=2 ** 64), lambda: pool.generate(seed=-1),
+                     lambda: reef.open(tmp_path / "pool", memory_bytes=-1),
+                     lambda: reef.open(tmp_path / "pool", threads=wide),
+                     lambda: reef.create_layer(tmp_path / "layer", wide + 7),
+                     lambda: reef.create_layer(tmp_path / "layer", 7, experts_max=-1),
+                     lambda: reef.create_layer(tmp_path / "layer", 7, threads=-1),
+                     lambda: reef.create(tmp_path / "layer", **{**SMALL, "threads": wide})):
+            with pytest.raises(reef.InvalidError, match=r" is -?\d+; it must be from "):
+                call()
+        assert pool.thaw() == 0 and len(pool.generations) == 1
+    with reef.create_layer(tmp_path / "layer", 7, **LAYER) as layer:
+        for call in (lambda: layer.forward(rows(1), generations=wide), lambda: layer.forward(rows(1), generations=-1),
+                     lambda: layer.read("w_up", wide)):
+            with pytest.raises(reef.InvalidError, match="generation"):
+                call()
+        with pytest.raises(TypeError):
+            layer.grow(6.5)
+        layer.grow(np.int64(6))
+        assert layer.generations[0].side == 6
+
+
 # ---- models of labelled vectors ------------------------------------------------------------------
 
 
