@@ -119,7 +119,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_open(reef_pool **out,
                                                     const char *path,
                                                     const reef_pool_options *options,
                                                     reef_error *err);
-/** What was trained since the last commit is forgotten. Accepts NULL. Tapes of the pool end before it. */
+/**
+ * What was trained since the last commit is forgotten. It is the last call on a pool: no other may be running or waiting
+ * in another thread. Accepts NULL. Tapes of the pool end before it.
+ */
 REEF_API void reef_pool_close(reef_pool *pool);
 
 typedef struct reef_pool_info {

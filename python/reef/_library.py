@@ -7,6 +7,7 @@ import ctypes
 import ctypes.util
 import operator
 import os
+import threading
 from ctypes import (POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t,
                     c_uint32, c_uint64, c_void_p, sizeof)
 
@@ -180,6 +181,52 @@ def check(function, *arguments):
     status = function(*arguments, byref(error))
     if status != 0:
         raise BY_STATUS.get(status, ReefError)(error.message.decode(errors="replace"))
+
+
+# Of what handles know of their calls. A finalizer or a signal handler may close a pool in a thread that has it already;
+# and a child that another thread forks meanwhile finds it free.
+_lock = threading.RLock()
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+class Handle:
+    """A pool of the library. A call holds it with ``with``; it ends when it was closed and no call holds it."""
+
+    def __init__(self, pointer, path):
+        self.closed = False
+        self._pointer, self._path = pointer, path
+        self._holds = 1  # calls, and one until it is closed
+        self._ended, self._process = threading.Event(), os.getpid()
+
+    def __enter__(self):
+        with _lock:
+            if self.closed:
+                raise InvalidError(f"pool {self._path} was closed")
+            self._holds += 1
+        return self._pointer
+
+    def __exit__(self, *exception):
+        with _lock:
+            self._holds -= 1
+            last = self._holds == 0
+        if last:
+            try:
+                lib.reef_pool_close(self._pointer)
+            finally:
+                self._ended.set()
+
+    def close(self):
+        """No further call may hold it."""
+        with _lock:
+            first, self.closed = not self.closed, True
+        if first:
+            self.__exit__()
+
+    def end(self):
+        """Close it, and wait for the last call: a process that ended meanwhile would take away what that computes with."""
+        self.close()
+        if os.getpid() == self._process:  # to a child, calls of its parent never end
+            self._ended.wait()
 
 
 def library_version():

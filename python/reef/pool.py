@@ -185,14 +185,17 @@ def _open(path, options):
 
 
 class Pool:
-    """What all kinds of pools have. A context manager; ``close`` forgets what was not committed."""
+    """What all kinds of pools have. A context manager; ``close`` forgets what was not committed.
+
+    Threads may share one: their calls take turns.
+    """
 
     def __init__(self, handle, path, info):
         self.path = path
         self.d_model = info.d_model
         self.writing = bool(info.writing)
-        self._pointer = handle
-        self._close = weakref.finalize(self, _c.lib.reef_pool_close, handle)
+        self._handle = _c.Handle(handle, path)
+        weakref.finalize(self, self._handle.end)
 
     def __enter__(self):
         return self
@@ -201,24 +204,23 @@ class Pool:
         self.close()
 
     def __repr__(self):
-        return f"<reef.{type(self).__name__} {os.fspath(self.path)!r}{'' if self._close.alive else ', closed'}>"
+        return f"<reef.{type(self).__name__} {os.fspath(self.path)!r}{', closed' if self._handle.closed else ''}>"
 
-    @property
-    def _handle(self):
-        if not self._close.alive:
-            raise InvalidError(f"pool {self.path} was closed")
-        return self._pointer
+    def _call(self, function, *arguments):
+        with self._handle as pointer:
+            _c.check(function, pointer, *arguments)
 
     def close(self):
-        """Let go of the pool."""
-        self._close()
+        """Let go of the pool: no call can begin, and where others run in other threads, the last of them closes it."""
+        self._handle.close()
 
     @property
     def info(self):
         """Sizes and counts, an ``Info``."""
         info = _c.PoolInfo()
-        _c.check(_c.lib.reef_pool_read_info, self._handle, ctypes.byref(info))
-        return _fill(Info, info, writing=bool(info.writing))
+        with self._handle as pointer:  # its texts are good as long
+            _c.check(_c.lib.reef_pool_read_info, pointer, ctypes.byref(info))
+            return _fill(Info, info, writing=bool(info.writing))
 
     @property
     def generations(self):
@@ -226,7 +228,7 @@ class Pool:
         found = []
         for number in range(self.info.generations):
             info = _c.GenerationInfo()
-            _c.check(_c.lib.reef_pool_read_generation, self._handle, number, ctypes.byref(info))
+            self._call(_c.lib.reef_pool_read_generation, number, ctypes.byref(info))
             found.append(_fill(Generation, info, sealed=bool(info.sealed)))
         return found
 
@@ -237,7 +239,7 @@ class Pool:
         while True:
             info = _c.SnapshotInfo()
             try:
-                _c.check(_c.lib.reef_pool_read_snapshot, self._handle, len(found), ctypes.byref(info))
+                self._call(_c.lib.reef_pool_read_snapshot, len(found), ctypes.byref(info))
             except MissingError:
                 return found
             found.append(_fill(Snapshot, info))
@@ -245,24 +247,24 @@ class Pool:
     def commit(self):
         """Everything trained so far onto the disk. Returns the number of the commit."""
         number = ctypes.c_uint64()
-        _c.check(_c.lib.reef_pool_commit, self._handle, ctypes.byref(number))
+        self._call(_c.lib.reef_pool_commit, ctypes.byref(number))
         return number.value
 
     def seal(self, side=0):
         """Seal the open generation for good, and open the next, of ``side`` (a layer's; 0: as configured)."""
-        _c.check(_c.lib.reef_pool_seal, self._handle, side)
+        self._call(_c.lib.reef_pool_seal, side)
 
     def grow(self, side):
         """More experts for the open generation, to ``side * side``."""
-        _c.check(_c.lib.reef_pool_grow, self._handle, side)
+        self._call(_c.lib.reef_pool_grow, side)
 
     def snapshot(self, name):
         """Commit, and keep the state under a name."""
-        _c.check(_c.lib.reef_pool_snapshot, self._handle, _c.text("name", name))
+        self._call(_c.lib.reef_pool_snapshot, _c.text("name", name))
 
     def remove_snapshot(self, name):
         """Commit, and give a snapshot up."""
-        _c.check(_c.lib.reef_pool_remove_snapshot, self._handle, _c.text("name", name))
+        self._call(_c.lib.reef_pool_remove_snapshot, _c.text("name", name))
 
     def freeze(self, layer=None, first=0, count=0, usage_above=0.0):
         """Let experts of the open generation learn no more: ``count`` from ``first`` on (0: to the end), of one layer
@@ -278,7 +280,7 @@ class Pool:
         options = _c.FreezeOptions(layer=-1 if layer is None else layer, thaw=thaw, first=first, count=count,
                                    usage_above=usage_above)
         changed = ctypes.c_uint64()
-        _c.check(_c.lib.reef_pool_freeze, self._handle, ctypes.byref(options), ctypes.byref(changed))
+        self._call(_c.lib.reef_pool_freeze, ctypes.byref(options), ctypes.byref(changed))
         return changed.value
 
     def usage(self, generation, layer=0, since=None, until=None):
@@ -291,15 +293,15 @@ class Pool:
         counts, scores = np.zeros(experts, np.uint64), np.zeros(experts, np.float64)
         arrays = counts.ctypes.data, scores.ctypes.data, experts
         if since is None and until is None:
-            _c.check(_c.lib.reef_pool_usage, self._handle, generation, layer, *arrays)
+            self._call(_c.lib.reef_pool_usage, generation, layer, *arrays)
         else:
-            _c.check(_c.lib.reef_pool_usage_between, self._handle, generation, layer, _milliseconds(since),
+            self._call(_c.lib.reef_pool_usage_between, generation, layer, _milliseconds(since),
                      _milliseconds(until), *arrays)
         return counts, scores
 
     def _generation(self, number):
         info = _c.GenerationInfo()
-        _c.check(_c.lib.reef_pool_read_generation, self._handle, number, ctypes.byref(info))
+        self._call(_c.lib.reef_pool_read_generation, number, ctypes.byref(info))
         return info
 
 
@@ -316,14 +318,14 @@ class _Streamed(Pool):
     def cursor(self, source="python"):
         """How much of a source was taken, in bytes or examples: where to read on."""
         taken = ctypes.c_uint64()
-        _c.check(_c.lib.reef_pool_cursor, self._handle, _c.text("source", source), ctypes.byref(taken))
+        self._call(_c.lib.reef_pool_cursor, _c.text("source", source), ctypes.byref(taken))
         return taken.value
 
     @property
     def training(self):
         """Where training stands, a ``Training``."""
         info = _c.TrainingInfo()
-        _c.check(_c.lib.reef_pool_read_training, self._handle, ctypes.byref(info))
+        self._call(_c.lib.reef_pool_read_training, ctypes.byref(info))
         return _fill(Training, info)
 
 
@@ -349,7 +351,7 @@ class Model(_Streamed):
             if not isinstance(chunk, (bytes, bytearray, memoryview)):
                 raise TypeError(f"cannot train on a chunk that is {type(chunk).__name__}; give bytes")
             view = np.frombuffer(chunk, np.uint8)
-            _c.check(_c.lib.reef_pool_train, self._handle, name, view.ctypes.data, view.size)
+            self._call(_c.lib.reef_pool_train, name, view.ctypes.data, view.size)
         return self.training
 
     def evaluate(self, text, surprise=False):
@@ -359,7 +361,7 @@ class Model(_Streamed):
         view = np.frombuffer(text, np.uint8)
         bits = np.empty(view.size, np.float32) if surprise else None
         result = _c.EvaluationResult()
-        _c.check(_c.lib.reef_pool_evaluate, self._handle, view.ctypes.data, view.size,
+        self._call(_c.lib.reef_pool_evaluate, view.ctypes.data, view.size,
                  None if bits is None else bits.ctypes.data, ctypes.byref(result))
         return _fill(Evaluation, result, surprise=None if bits is None else bits[: result.bytes + 1])
 
@@ -368,7 +370,7 @@ class Model(_Streamed):
         out = ctypes.create_string_buffer(count)
         options = _c.GenerateOptions(seed=seed, temperature=temperature, top_p=top_p)
         prompt = bytes(prompt)
-        _c.check(_c.lib.reef_pool_generate, self._handle, prompt, len(prompt), ctypes.byref(options), out, count)
+        self._call(_c.lib.reef_pool_generate, prompt, len(prompt), ctypes.byref(options), out, count)
         return out.raw
 
 
@@ -398,16 +400,16 @@ class VectorModel(_Streamed):
                 raise TypeError("give pairs of vectors and labels")
             vectors = self._vectors(pair[0])
             given = _labels(pair[1], len(vectors))
-            _c.check(_c.lib.reef_pool_learn, self._handle, name, len(vectors), vectors.ctypes.data, given.ctypes.data)
+            self._call(_c.lib.reef_pool_learn, name, len(vectors), vectors.ctypes.data, given.ctypes.data)
         return self.training
 
     @property
     def classes(self):
         """The labels that the state knows, in the order of their first example."""
         count = ctypes.c_size_t()
-        _c.check(_c.lib.reef_pool_classes, self._handle, None, 0, ctypes.byref(count))
+        self._call(_c.lib.reef_pool_classes, None, 0, ctypes.byref(count))
         found = np.empty(count.value, np.int32)
-        _c.check(_c.lib.reef_pool_classes, self._handle, found.ctypes.data, found.size, ctypes.byref(count))
+        self._call(_c.lib.reef_pool_classes, found.ctypes.data, found.size, ctypes.byref(count))
         return found
 
     def predict(self, vectors, scores=False):
@@ -419,7 +421,7 @@ class VectorModel(_Streamed):
         rows = len(vectors)
         labels, generations = np.empty(rows, np.int32), np.empty(rows, np.uint32)
         table = np.empty((rows, len(self.classes)), np.float32) if scores else None
-        _c.check(_c.lib.reef_pool_predict, self._handle, rows, vectors.ctypes.data, labels.ctypes.data,
+        self._call(_c.lib.reef_pool_predict, rows, vectors.ctypes.data, labels.ctypes.data,
                  None if table is None else table.ctypes.data, 0 if table is None else table.shape[1],
                  generations.ctypes.data)
         return Prediction(labels, generations, table)
@@ -459,7 +461,8 @@ class Tape:
         self.handle = ctypes.c_void_p()
         self.rows = None  # of its last forward: libreef reads and writes as many in the backward
         _c.check(_c.lib.reef_tape_new, ctypes.byref(self.handle))
-        weakref.finalize(self, _c.lib.reef_tape_free, self.handle)
+        # Not at the end of the process: a call of another thread may use it.
+        weakref.finalize(self, _c.lib.reef_tape_free, self.handle).atexit = False
 
 
 class Layer(Pool):
@@ -480,7 +483,7 @@ class Layer(Pool):
     def forward_at(self, rows, x, y, generations=0, mask=None, train=False, tape=None):
         """The same on addresses of float32 rows; nothing is checked but what the library checks."""
         call = _c.LayerCall(generations=generations, train=train, mask=None if mask is None else mask.ctypes.data)
-        _c.check(_c.lib.reef_layer_forward, self._handle, ctypes.byref(call), rows, x, y,
+        self._call(_c.lib.reef_layer_forward, ctypes.byref(call), rows, x, y,
                  None if tape is None else tape.handle)
         if tape is not None:
             tape.rows = rows
@@ -499,21 +502,21 @@ class Layer(Pool):
 
     def backward_at(self, tape, x, d_y, d_x):
         """The same on addresses."""
-        _c.check(_c.lib.reef_layer_backward, self._handle, tape.handle, x, d_y, d_x)
+        self._call(_c.lib.reef_layer_backward, tape.handle, x, d_y, d_x)
 
     def step(self, learning_rate=0.0):
         """One step of the pool's optimiser on what the backwards collected; 0: at the pool's own rate."""
-        _c.check(_c.lib.reef_layer_step, self._handle, learning_rate)
+        self._call(_c.lib.reef_layer_step, learning_rate)
 
     def discard(self):
         """Forget what the backwards collected."""
-        _c.check(_c.lib.reef_layer_discard, self._handle)
+        self._call(_c.lib.reef_layer_discard)
 
     def read(self, name, generation=None):
         """A parameter of a generation (None: the last) as an array; names as in reef/reef.h, such as "w_down"."""
         number = self.info.generations - 1 if generation is None else generation
         out = np.empty(self._shape(name, number), np.float32)
-        _c.check(_c.lib.reef_layer_read, self._handle, number, _c.text("name", name), out.ctypes.data, out.size)
+        self._call(_c.lib.reef_layer_read, number, _c.text("name", name), out.ctypes.data, out.size)
         return out
 
     def write(self, name, values):
@@ -522,12 +525,12 @@ class Layer(Pool):
         values = np.ascontiguousarray(values, np.float32)
         if values.shape != shape:
             raise InvalidError(f"{name} has shape {shape}, not {values.shape}")
-        _c.check(_c.lib.reef_layer_write, self._handle, _c.text("name", name), values.ctypes.data, values.size)
+        self._call(_c.lib.reef_layer_write, _c.text("name", name), values.ctypes.data, values.size)
 
     def gradient(self, name):
         """The gradient of a parameter of the open generation that waits for the step."""
         out = np.empty(self._shape(name, self.info.generations - 1), np.float32)
-        _c.check(_c.lib.reef_layer_gradient, self._handle, _c.text("name", name), out.ctypes.data, out.size)
+        self._call(_c.lib.reef_layer_gradient, _c.text("name", name), out.ctypes.data, out.size)
         return out
 
     def _shape(self, name, generation):

@@ -165,6 +165,71 @@ def test_a_forked_child_opens_the_pool_itself(tmp_path):
     assert done.stdout.split() == ["1", "0"], done.stderr
 
 
+ENDED = """
+import atexit, sys, threading, time
+def at_last():  # after what was registered later
+    with reef.open(path, write=True) as again:  # the last call has closed it
+        print(again.info.position)
+atexit.register(at_last)
+import reef
+path, way = sys.argv[1:]
+pool, told = reef.open(path, write=True, threads=1), []
+def work():
+    try:
+        pool.train(b"the reef grows over what it was. " * 3000)  # a call of seconds
+    except reef.InvalidError as error:
+        told.append(str(error))
+worker = threading.Thread(target=work, daemon=way == "exit")
+worker.start()
+time.sleep(0.3)
+if way == "close":
+    pool.close()
+    pool.close()
+elif way == "with":
+    try:
+        with pool:
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        pass
+assert worker.is_alive()
+if way != "exit":
+    try:
+        sys.exit(f"not told: {pool.info}")
+    except reef.InvalidError as error:
+        assert "was closed" in str(error) and "closed" in repr(pool)
+    worker.join()
+    assert len(told) == 1 and "was closed" in told[0], told
+"""
+
+
+@pytest.mark.parametrize("way", ["close", "with", "exit"])
+def test_a_pool_that_is_closed_while_a_call_runs_ends_after_it(tmp_path, way):
+    reef.create(tmp_path / "pool", **SMALL).close()
+    done = subprocess.run([sys.executable, "-c", ENDED, str(tmp_path / "pool"), way], capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+FORKED_MEANWHILE = """
+import os, sys, threading, time, reef
+pool = reef.open(sys.argv[1], write=True, threads=1)
+worker = threading.Thread(target=pool.train, args=(b"the reef grows over what it was. " * 2000,))
+worker.start()
+time.sleep(0.2)
+if os.fork() == 0:
+    pool.close()
+    sys.exit(0)  # no call of the parent's ever ends here
+print(os.waitstatus_to_exitcode(os.wait()[1]), worker.is_alive())
+"""
+
+
+def test_a_child_that_is_forked_while_a_call_runs_ends_by_itself(tmp_path):
+    reef.create(tmp_path / "pool", **SMALL).close()
+    done = subprocess.run([sys.executable, "-c", FORKED_MEANWHILE, str(tmp_path / "pool")], capture_output=True,
+                          text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["0", "True"], done.stderr
+
+
 def test_text_with_a_nul_is_refused_and_not_cut(tmp_path):
     with reef.create(tmp_path / "pool", **SMALL) as pool:
         pool.train(TEXT, source="a")
