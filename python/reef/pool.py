@@ -470,12 +470,13 @@ class Layer(Pool):
 
     def forward(self, x, *, generations=0, mask=None, train=False, tape=None, out=None):
         """y at x: the sum of what the first ``generations`` (0: all) add, or of those that a ``mask`` of
-        (generations, rows) lets take part. ``train`` lets the open one learn from the backward of ``tape``.
+        (generations, rows) lets take part. ``train`` lets the open one learn from the backward of ``tape``. ``out`` is
+        written: it is memory of its own.
         """
         self._check("x", x)
         if out is None:
             out = np.empty_like(x)
-        self._check("out", out, x.shape, writable=True)
+        self._check("out", out, x.shape, apart_from={"x": x})
         self.forward_at(len(x), x.ctypes.data, out.ctypes.data, generations, self._mask(mask, generations, len(x)),
                         train, tape)
         return out
@@ -489,14 +490,16 @@ class Layer(Pool):
             tape.rows = rows
 
     def backward(self, tape, x, d_y, out=None):
-        """d_x from d_y, with the x of the tape's forward. Gradients of one that trains wait for ``step``."""
+        """d_x from d_y, with the x of the tape's forward. Gradients of one that trains wait for ``step``. ``out`` is
+        written: it is memory of its own.
+        """
         self._check("x", x)
         self._check("d_y", d_y, x.shape)
         if tape.rows is not None and len(x) != tape.rows:
             raise InvalidError(f"x has {len(x)} rows, but the tape's forward had {tape.rows}; give the x of that forward")
         if out is None:
             out = np.empty_like(x)
-        self._check("out", out, x.shape, writable=True)
+        self._check("out", out, x.shape, apart_from={"x": x, "d_y": d_y})
         self.backward_at(tape, x.ctypes.data, d_y.ctypes.data, out.ctypes.data)
         return out
 
@@ -542,7 +545,7 @@ class Layer(Pool):
             return (found.side, info.d_key // 2)
         return (info.d_model, width) if name == "w_query" else (width,)
 
-    def _check(self, name, array, shape=None, writable=False):
+    def _check(self, name, array, shape=None, apart_from=None):
         if not isinstance(array, np.ndarray) or array.dtype != np.float32:
             raise TypeError(f"{name} is {_kind(array)}; give a NumPy array of float32")
         if array.ndim != 2 or array.shape[1] != self.d_model:
@@ -551,8 +554,13 @@ class Layer(Pool):
             raise InvalidError(f"{name} has shape {array.shape}, but x has {shape}")
         if not array.flags.c_contiguous:
             raise InvalidError(f"{name} is not contiguous; numpy.ascontiguousarray makes a copy that is")
-        if writable and not array.flags.writeable:
+        if apart_from is None:
+            return
+        if not array.flags.writeable:
             raise InvalidError(f"{name} cannot be written to")
+        for other, input in apart_from.items():
+            if np.shares_memory(array, input):
+                raise InvalidError(f"{name} shares memory with {other}, which is read while {name} is written")
 
     def _mask(self, mask, generations, rows):
         return None if mask is None else check_mask(mask, generations or self.info.generations, rows)

@@ -420,15 +420,25 @@ def test_mistakes_with_arrays_are_told(tmp_path):
             layer.forward(x, mask=np.ones(75, bool))
         with pytest.raises(reef.InvalidError, match="75, 7"):
             layer.forward(x, out=rows(1, 3))
+        with pytest.raises(reef.InvalidError, match="out shares memory with x"):
+            layer.forward(x, out=x)
+        double = np.concatenate([x, x])
+        with pytest.raises(reef.InvalidError, match="out shares memory with x"):
+            layer.forward(double[:75], out=double[74:-1])
+        assert np.array_equal(layer.forward(double[:75], out=double[75:]), layer.forward(x))
         with pytest.raises(reef.InvalidError, match="no forward"):
             layer.backward(reef.Tape(), x, x)
         with pytest.raises(reef.InvalidError, match="tape"):
             layer.forward(x, train=True)
-        tape = reef.Tape()
+        tape, d_y = reef.Tape(), rows(3)
         layer.forward(x, tape=tape)
         for other in rows(2, 10), rows(2, 200):  # libreef goes by the rows of the forward: 10 would be written beyond
             with pytest.raises(reef.InvalidError, match=f"x has {len(other)} rows, but the tape's forward had 75"):
                 layer.backward(tape, other, other)
+        for wrong, name in ((x, "x"), (d_y, "d_y")):
+            with pytest.raises(reef.InvalidError, match=f"out shares memory with {name}"):
+                layer.backward(tape, x, d_y, out=wrong)
+        assert np.array_equal(x, rows(1)) and np.array_equal(d_y, rows(3))
         assert layer.backward(tape, x, x).shape == x.shape
 
 
