@@ -72,6 +72,8 @@ class PeerLayer(torch.nn.Module):
     @contextlib.contextmanager
     def as_of(self, generation):
         """Within it the layer is what it was when that generation was sealed, to the bit."""
+        if generation < 0:
+            raise InvalidError(f"generation is {generation}; the first one is 0")
         before, self.generations = self.generations, generation + 1
         try:
             yield self

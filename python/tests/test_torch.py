@@ -99,6 +99,14 @@ def test_what_does_not_learn_only_hands_the_gradient_down(tmp_path):
     assert not layer(x.detach()).requires_grad
 
 
+def test_no_generation_is_before_the_first(tmp_path):
+    layer = reef.torch.PeerLayer(reef.create_layer(tmp_path / "pool", 12, **SIZES))
+    for enter in layer.as_of, lambda generation: reef.torch.as_of(torch.nn.Sequential(layer), generation):
+        with pytest.raises(reef.InvalidError, match="generation is -1"), enter(-1):
+            layer(torch.randn(10, 12)).sum().backward()
+    assert layer.pool.info.collected == 0 and layer.generations == 0
+
+
 def test_tensors_are_read_and_written_in_place(tmp_path):
     layer = reef.torch.PeerLayer(reef.create_layer(tmp_path / "pool", 12, **SIZES))
     x = torch.randn(8, 3, 12)
