@@ -115,19 +115,21 @@ def _read_safetensors(path):
     try:
         header = json.loads(data[8:8 + size])
         metadata = header.pop("__metadata__", {})
-        body, arrays, halved = data[8 + size:], {}, []
+        body, arrays, halved, spans = data[8 + size:], {}, [], []
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
+            if not all(type(number) is int and number >= 0 for number in (begin, end, *entry["shape"])):
+                raise ValueError(f"{name} has a size or offset that is no number from 0 on")
             if entry["dtype"] not in (*_TYPES, _BF16):
                 raise InvalidError(f"{name} in {path} is of type {entry['dtype']}; only {', '.join(_TYPES)} and {_BF16} "
                                    "are read")
-            if not 0 <= begin <= end <= len(body):
-                raise ValueError(f"{name} reaches beyond the end")
+            spans.append((begin, end, name))
             flat = np.frombuffer(body[begin:end], _TYPES.get(entry["dtype"], np.uint16))
             if entry["dtype"] == _BF16:
                 flat = (flat.astype(np.uint32) << 16).view(np.float32)
                 halved.append(name)
             arrays[name] = flat.reshape(entry["shape"]).copy()
+        _check_cover(spans, len(body))
         if not _is_texts(metadata):
             raise ValueError("its metadata is not text by name")
     except InvalidError:
@@ -135,6 +137,17 @@ def _read_safetensors(path):
     except (ValueError, KeyError, TypeError, AttributeError) as reason:
         raise CorruptError(f"{path} is no file in the safetensors format: {reason}") from reason
     return arrays, {**metadata, _HALVES: json.dumps(halved)} if halved else metadata
+
+
+def _check_cover(spans, size):
+    """One array after the other from the first byte to the last."""
+    at = 0
+    for begin, end, name in sorted(spans):
+        if begin != at or end < begin:
+            raise ValueError(f"{name} is at {begin} to {end} of the data, where {at} is next")
+        at = end
+    if at != size:
+        raise ValueError(f"its arrays end at {at} of {size} bytes of data")
 
 
 # ---- a directory of .npy files ----
@@ -240,7 +253,11 @@ def restore(layer, arrays):
     unknown = sorted(name for name in arrays if not _has(layer, name))
     if unknown:
         raise InvalidError(f"the layer has no {', '.join(unknown)}")
-    for name, array in arrays.items():
+    checked = {name: layer.fitting(name, array) for name, array in arrays.items()}  # all of them first
+    for name, array in checked.items():
+        if not np.isfinite(array).all() or (name == "bn_var" and (array < 0).any()):
+            raise InvalidError(f"{name} has values that are not finite, or a variance below 0")
+    for name, array in checked.items():
         layer.write(name, array)
 
 

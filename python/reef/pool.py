@@ -524,11 +524,16 @@ class Layer(Pool):
 
     def write(self, name, values):
         """Set a parameter of the open generation; what the optimiser knows of it begins anew."""
+        values = self.fitting(name, values)
+        self._call(_c.lib.reef_layer_write, _c.text("name", name), values.ctypes.data, values.size)
+
+    def fitting(self, name, values):
+        """Values as ``write`` takes them for a parameter of the open generation: float32 of its shape."""
         shape = self._shape(name, self.info.generations - 1)
         values = np.ascontiguousarray(values, np.float32)
         if values.shape != shape:
             raise InvalidError(f"{name} has shape {shape}, not {values.shape}")
-        self._call(_c.lib.reef_layer_write, _c.text("name", name), values.ctypes.data, values.size)
+        return values
 
     def gradient(self, name):
         """The gradient of a parameter of the open generation that waits for the step."""

@@ -97,6 +97,26 @@ def test_safetensors_are_what_the_format_says(tmp_path):
             interchange.read_arrays(path)
 
 
+def test_safetensors_cover_their_data_exactly(tmp_path):
+    path = tmp_path / "file.safetensors"
+
+    def read(body, **entries):
+        header = json.dumps({name: {"dtype": "U8", "shape": shape, "data_offsets": [begin, end]}
+                             for name, (shape, begin, end) in entries.items()}).encode()
+        path.write_bytes(len(header).to_bytes(8, "little") + header + body)
+        return interchange.read_arrays(path)[0]
+
+    arrays = read(b"abcdefg", b=([2], 4, 6), none=([0], 4, 4), a=([2, 2], 0, 4), one=([], 6, 7))
+    assert arrays["a"].tobytes() == b"abcd" and arrays["b"].tobytes() == b"ef" and arrays["one"] == ord("g")
+    for body, entries in ((b"abcd!", dict(a=([4], 0, 4))), (b"abcd", {}), (b"abcde", dict(a=([4], 1, 5))),
+                          (b"abcd", dict(a=([1], 0, 1), b=([2], 2, 4))), (b"abcd", dict(a=([3], 0, 3), b=([2], 2, 4))),
+                          (b"abcd", dict(a=([-1], 0, 4))), (b"abcd", dict(a=([2, -1], 0, 4))),
+                          (b"abcd", dict(a=(4, 0, 4))), (b"abcd", dict(a=([True, 4], 0, 4))),
+                          (b"abcd", dict(a=([4], False, 4)))):
+        with pytest.raises(reef.CorruptError, match="safetensors"):
+            read(body, **entries)
+
+
 def test_bytes_and_halves_of_floats_go_through_both(tmp_path):
     values = np.array([[1.0, -2.5], [0.15625, 3e8]], np.float32)  # the last is no bf16
     halves = (values.view(np.uint32) >> 16).astype(np.uint16)
@@ -235,6 +255,13 @@ def test_what_does_not_fit_is_refused(tmp_path):
             interchange.restore(larger, arrays)
         with pytest.raises(reef.InvalidError, match="no colour"):
             interchange.restore(larger, {"colour": arrays["w_up"]})
+    with reef.create_layer(tmp_path / "other", 7, **{**SIZES, "seed": 9}) as other:
+        before = {name: other.read(name) for name in ("w_down", "w_up", "bn_mean", "bn_var")}
+        for name, wrong, words in (("w_up", arrays["w_up"][1:], "shape"), ("w_up", arrays["w_up"] * np.nan, "finite"),
+                                   ("bn_var", -arrays["bn_var"], "bn_var")):
+            with pytest.raises(reef.InvalidError, match=words):
+                interchange.restore(other, {"w_down": arrays["w_down"], "bn_mean": arrays["bn_mean"], name: wrong})
+            assert all(np.array_equal(other.read(key), value) for key, value in before.items()), name
 
 
 # ---- of PyTorch ----------------------------------------------------------------------------------
