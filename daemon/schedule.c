@@ -27,13 +27,14 @@ static uint64_t begun_record(const reef_schedule *schedule, size_t lane) {
     return begun % schedule->turns.record_bytes;
 }
 
-// A pool that was trained on one lane may have stopped inside a vector's record: that goes first. And a lane that was
-// trained alone does not stand where it stood in its slice: slices end with a record.
+// A pool that was trained on one lane may have stopped inside a vector's record: that goes first, and is waited for. And
+// a lane that was trained alone does not stand where it stood in its slice: slices end with a record.
 static void finish_record(reef_schedule *schedule) {
     reef_turns *turns = &schedule->turns;
     for (size_t i = 0; turns->record_bytes && i < schedule->lanes.count; i++) {
         uint64_t begun = begun_record(schedule, i);
         bool current = turns->current == i;
+        schedule->turn_lanes[i].partial = begun != 0;
         if (current ? turns->given % turns->record_bytes == begun : begun == 0) continue;
         reef_turns_give_to(turns, i);
         turns->given = begun;
@@ -86,11 +87,22 @@ static void apply(reef_schedule *schedule, const reef_decision *decision) {
     schedule->turns.decided = decision->number;
 }
 
-// What was decided at this place of the stream is decided again.
+// Its lane was trained alone meanwhile, and stands inside a vector's record where it stood before one.
+static bool would_cut(const reef_schedule *schedule, const reef_decision *decision) {
+    size_t current = schedule->turns.current;
+    return schedule->turns.record_bytes && decision->out && current != REEF_TURN_NONE &&
+           schedule->turn_lanes[current].partial &&
+           !strcmp(schedule->turn_lanes[current].name, decision->lane);
+}
+
+// What was decided at this place of the stream is decided again, but for what is to be passed by.
 static void apply_due(reef_schedule *schedule) {
-    while (!all_applied(schedule) &&
-           schedule->after.items[schedule->applied].at == schedule->turns.total)
-        apply(schedule, &schedule->after.items[schedule->applied++]);
+    while (!all_applied(schedule)) {
+        const reef_decision *decision = &schedule->after.items[schedule->applied];
+        if (decision->at != schedule->turns.total || would_cut(schedule, decision)) return;
+        apply(schedule, decision);
+        schedule->applied++;
+    }
 }
 
 reef_decision reef_schedule_decision(const reef_schedule *schedule,

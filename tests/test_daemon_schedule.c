@@ -222,6 +222,63 @@ static void a_record_that_was_begun_on_one_lane_goes_first(void **state) {
     tear_down(&w);
 }
 
+// Its rest may take any time, and another source's record must not come before it.
+static void a_record_that_was_begun_on_one_lane_is_waited_for(void **state) {
+    world w = {0};
+    set_up(&w, state, 2, NULL);
+    reef_schedule_release(&w.schedule);
+    w.record_bytes = 100;
+    w.inputs[1].offset = 730;
+    open_schedule(&w);
+    give_slice(&w, 0);
+    (void)find(&w);
+    w.now += 600 * (uint64_t)SECOND;
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    give(&w, 1, "the seventy bytes that the record of another run of this source lacks.");
+    train(&w, 1);
+    tear_down(&w);
+}
+
+// What the pool noted of its turn is of the run before the one in which it was alone.
+static void a_record_that_was_finished_on_one_lane_is_not_waited_for(void **state) {
+    world w = {0};
+    set_up(&w, state, 2, NULL);
+    reef_schedule_release(&w.schedule);
+    w.record_bytes = 100;
+    open_schedule(&w);
+    give(&w, 0, "half a record");
+    train(&w, 0);
+    write_in_pool(&w, true, NULL);
+    reef_schedule_release(&w.schedule);
+    w.inputs[0].offset = 100;
+    open_schedule(&w);
+    give_slice(&w, 1);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 0, true);
+    train(&w, 1);
+    tear_down(&w);
+}
+
+// It was decided where its source had given whole records, and then that was trained alone, into the next one.
+static void nobody_sits_out_within_a_record(void **state) {
+    world w = {0};
+    set_up(&w, state, 2, NULL);
+    write_in_pool(&w, true,
+                  &(reef_decision){.number = 1, .at = 0, .out = true, .lane = w.inputs[1].name});
+    reef_schedule_release(&w.schedule);
+    w.record_bytes = 100;
+    w.inputs[1].offset = 730;
+    open_schedule(&w);
+    assert_int_equal(w.schedule.after.count, 1);
+    give_slice(&w, 0);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    give(&w, 1, "the seventy bytes that the record of another run of this source lacks.");
+    train(&w, 1);
+    assert_int_equal(find(&w), REEF_SCHEDULE_FORGET);
+    tear_down(&w);
+}
+
 // Where it stops a snapshot may be made, and what follows that after it was restored is another record.
 static void no_part_of_a_pushed_record_is_lent(void **state) {
     static const reef_input_kind PUSHED = {
@@ -608,6 +665,9 @@ int main(void) {
         in_a_pool(a_line_that_has_begun_is_waited_for),
         in_a_pool(a_record_is_waited_for_however_long_it_takes),
         in_a_pool(a_record_that_was_begun_on_one_lane_goes_first),
+        in_a_pool(a_record_that_was_begun_on_one_lane_is_waited_for),
+        in_a_pool(a_record_that_was_finished_on_one_lane_is_not_waited_for),
+        in_a_pool(nobody_sits_out_within_a_record),
         in_a_pool(no_part_of_a_pushed_record_is_lent),
         in_a_pool(a_slice_ends_with_a_record_wherever_its_lane_stands),
         in_a_pool(whoever_has_something_is_back_when_nobody_else_takes_part),
