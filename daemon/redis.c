@@ -123,8 +123,23 @@ static void add_entry(reef_redis *redis, const redisReply *item) {
     if (redis->ordinal != REDIS_UNKNOWN) redis->ordinal++;
 }
 
-static bool half_is_gone(const reef_redis *redis, const redisReply *items) {
-    if (!redis->half_bytes || !items->elements) return false;
+// Nothing comes after the entry before it. A server that never had it, such as one that lags, may get it yet.
+static bool server_removed_half(reef_redis *redis) {
+    if (!redis->vector_inputs) return false; // a cut line keeps nobody waiting
+    if (redis_id_compare(redis->newest, redis->half) >= 0) return true;
+    if (!redis->half_told)
+        reef_input_warn(redis->input, "source_behind",
+                        "the rest of entry %s of '%.150s' is waited for, of which %zu bytes had "
+                        "been read: the server has lost it, or another one answers; it is given "
+                        "up when a later entry comes",
+                        redis->half, redis->url.clean, redis->half_bytes);
+    redis->half_told = true;
+    return false;
+}
+
+static bool half_is_gone(reef_redis *redis, const redisReply *items) {
+    if (!redis->half_bytes) return false;
+    if (!items || !items->elements) return server_removed_half(redis);
     const redisReply *first = items->element[0];
     return !redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
 }
@@ -138,6 +153,7 @@ static void add_lost_half(reef_redis *redis) {
     if (!redis->vector_inputs) return;
     reef_redis_entry *entry = &redis->entries[redis->entry_count++];
     strcpy(entry->id, redis->half);
+    strcpy(redis->last, redis->half);
     entry->bytes = reef_vector_record_size(redis->vector_inputs);
     memset(redis->bytes, 0, entry->bytes);
     redis->byte_count = entry->bytes;
@@ -161,16 +177,17 @@ static void adapt(reef_redis *redis) {
     redis->wanted = wanted < REDIS_ENTRIES_MAX ? wanted : REDIS_ENTRIES_MAX;
 }
 
+// `items` is NULL when there are none.
 static bool take_entries(reef_redis *redis, const redisReply *items) {
     size_t bytes = redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : 0;
-    for (size_t i = 0; i < items->elements; i++)
-        bytes += redis_entry_room(redis, items->element[i]);
+    size_t count = items ? items->elements : 0;
+    for (size_t i = 0; i < count; i++) bytes += redis_entry_room(redis, items->element[i]);
     free(redis->bytes);
     redis->bytes = malloc(bytes + 1);
     redis->entry_count = redis->entry = redis->skip = redis->byte = redis->byte_count = 0;
     if (!redis->bytes) return false;
     if (half_is_gone(redis, items)) add_lost_half(redis);
-    for (size_t i = 0; i < items->elements && redis->entry_count < REDIS_ENTRIES_MAX; i++)
+    for (size_t i = 0; i < count && redis->entry_count < REDIS_ENTRIES_MAX; i++)
         add_entry(redis, items->element[i]);
     if (!redis->entry_count) return true;
     adapt(redis);
@@ -200,8 +217,7 @@ static void on_entries(void *context, const redisReply *reply) {
         return;
     }
     reef_redis_link_works(redis->link);
-    const redisReply *items = items_of(reply);
-    if (items && !take_entries(redis, items))
+    if (!take_entries(redis, items_of(reply)))
         fail(redis, "entries");
     else
         read_on(redis);

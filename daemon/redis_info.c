@@ -48,6 +48,7 @@ static void on_info(void *context, const redisReply *reply) {
     if (reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "ERR no such key", 15)) {
         note_answer(redis); // a stream that nobody has written to
         redis->length = redis->waiting = 0;
+        strcpy(redis->newest, "0-0");
         if (!strcmp(redis->last, "0-0")) redis->ordinal = 0;
         return;
     }

@@ -65,6 +65,7 @@ typedef struct reef_redis {
     // of an entry that was accepted in part before the process began
     char half[REDIS_ID_BYTES];
     size_t half_bytes;
+    bool half_told;               // that the server does not have it
     char settled[REDIS_ID_BYTES]; // the last entry that a commit has as a whole
     // what the server says
     int64_t length, waiting; // entries; or REDIS_UNKNOWN

@@ -640,9 +640,9 @@ static reef_status write_cut_place(void *context, reef_txn *txn, reef_error *err
     return reef_place_write(txn, place->name, 0, place->mark, err);
 }
 
-// A pool as of a daemon that ended when `bytes` of the stream's first entry, 2-1, were in a commit. Of that entry
-// `real` bytes had come; zeros stand for others.
-static void make_cut_pool(const world *w, size_t real, size_t bytes) {
+// A pool as of a daemon that ended when `bytes` of the stream's entry 2-1, before which were `before` without a byte, were
+// in a commit. Of that entry `real` bytes had come; zeros stand for others.
+static void make_cut_pool(const world *w, size_t before, size_t real, size_t bytes) {
     reef_error err = {0};
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
@@ -657,8 +657,8 @@ static void make_cut_pool(const world *w, size_t real, size_t bytes) {
     reef_vector_record_write(record, (int32_t)label, INPUTS, values);
     memset(record + real, 0, RECORD_BYTES - real);
     snprintf(mark, sizeof(mark),
-             "{\"after\":\"0-0\",\"ordinal\":0,\"skip\":0,\"entries\":[[\"2-1\",%d]]}",
-             RECORD_BYTES);
+             "{\"after\":\"0-%zu\",\"ordinal\":%zu,\"skip\":0,\"entries\":[[\"2-1\",%d]]}", before,
+             before, RECORD_BYTES);
     cut_place place = {.name = w->run.source, .mark = mark};
     make_vector_pool(w);
     assert_int_equal(
@@ -683,12 +683,12 @@ static void a_vector_that_was_removed_half_read_shifts_no_other(void **state) {
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     add_vectors(w, 1, 301); // the first one's bytes count as well
     redis_command(&w->redis, "XTRIM stream MAXLEN 299");
-    make_cut_pool(w, real, real);
+    make_cut_pool(w, 0, real, real);
     live_start(&w->run);
     reef_commit whole = live_finish(&w->run);
     assert_true(reefd_said(&w->run.box, "entry 2-1 of"));
     assert_true(reefd_said(&w->run.box, "was removed when 12 of its bytes had been read"));
-    make_cut_pool(w, real, later);
+    make_cut_pool(w, 0, real, later);
     live_start(&w->run);
     reef_commit commit = live_finish(&w->run);
     live_assert_same(&commit, &whole);
@@ -697,10 +697,59 @@ static void a_vector_that_was_removed_half_read_shifts_no_other(void **state) {
     redis_server_start(&w->redis, "");
     w->run.written = 0;
     add_vectors(w, 1, 301);
-    make_cut_pool(w, real, real);
+    make_cut_pool(w, 0, real, real);
     live_start(&w->run);
     commit = live_finish(&w->run);
     assert_memory_not_equal(commit.root, whole.root, REEF_HASH_BYTES);
+}
+
+// Nothing comes after it, and other sources wait for the end of its record.
+static void a_vector_that_was_removed_half_read_is_completed_before_others_come(void **state) {
+    const size_t real = 12;
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
+    add_vectors(w, 1, 301);
+    redis_command(&w->redis, "XTRIM stream MAXLEN 299");
+    make_cut_pool(w, 0, real, real);
+    live_start(&w->run);
+    reef_commit whole = live_finish(&w->run);
+    static const char *const WAYS[] = {"XTRIM stream MAXLEN 0", "XDEL stream 2-1"};
+    for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {
+        redis_server_empty(&w->redis);
+        redis_server_start(&w->redis, "");
+        redis_command(&w->redis, "XADD stream 0-1 vector [1]"); // of no use, and before it
+        w->run.written = 0;
+        add_vectors(w, 1, 2);
+        redis_command(&w->redis, WAYS[i]);
+        make_cut_pool(w, 1, real, real);
+        live_start(&w->run);
+        (void)live_finish(&w->run); // all of the record
+        assert_true(reefd_said(&w->run.box, "was removed when 12 of its bytes had been read"));
+        add_vectors(w, 2, 301);
+        live_start(&w->run);
+        reef_commit commit = live_finish(&w->run);
+        live_assert_same(&commit, &whole);
+    }
+}
+
+// Such as one that was started without its data, or that lags: the entry may come yet.
+static void a_server_that_does_not_know_what_was_half_read_is_told_and_waited_for(void **state) {
+    const size_t real = 12;
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
+    make_cut_pool(w, 0, real, real);
+    live_start(&w->run);
+    await_words(w, "the rest of entry 2-1 of");
+    sleep_ms(2500); // more than one look
+    assert_int_equal(times_said(w, "the rest of entry 2-1 of"), 1);
+    assert_int_equal(live_cursor(&w->run), real);
+    add_vectors(w, 1, 301);
+    (void)live_finish(&w->run);
+    assert_int_equal(times_said(w, "was removed"), 0);
 }
 
 int main(void) {
@@ -720,6 +769,8 @@ int main(void) {
         VECTOR_TEST(a_stream_that_may_be_asked_about_and_not_read_is_told_once),
         VECTOR_TEST(what_may_be_trimmed_is_what_a_commit_has),
         VECTOR_TEST(a_vector_that_was_removed_half_read_shifts_no_other),
+        VECTOR_TEST(a_vector_that_was_removed_half_read_is_completed_before_others_come),
+        VECTOR_TEST(a_server_that_does_not_know_what_was_half_read_is_told_and_waited_for),
         VECTOR_TEST(a_group_that_others_disturb_changes_nothing),
         TEST(every_address_of_a_name_is_tried),
     };
