@@ -95,11 +95,21 @@ void reef_turns_done(reef_turns *turns, size_t lane) {
     turns->lanes[lane].done = true;
 }
 
-// Having been away is no reason to catch up: it begins where the lowest of the others stands.
-static void join(reef_turns *turns, reef_turn_lane *lane) {
-    size_t other = lowest(turns);
-    if (other != REEF_TURN_NONE && lane->at < turns->lanes[other].at)
-        lane->at = turns->lanes[other].at;
+// Where the stream stands: with the lowest lane that takes part. While nobody does, with the highest of those that sit
+// out, so that whoever begins first does not hold up the others when they are back.
+static uint64_t standing(const reef_turns *turns) {
+    size_t best = lowest(turns);
+    if (best != REEF_TURN_NONE) return turns->lanes[best].at;
+    uint64_t highest = 0;
+    for (size_t i = 0; i < turns->count; i++)
+        if (!turns->lanes[i].done && turns->lanes[i].at > highest) highest = turns->lanes[i].at;
+    return highest;
+}
+
+// Having been away is no reason to catch up.
+static void join(const reef_turns *turns, reef_turn_lane *lane) {
+    uint64_t at = standing(turns);
+    if (lane->at < at) lane->at = at;
 }
 
 void reef_turns_sit_out(reef_turns *turns, size_t lane, bool out) {

@@ -59,8 +59,8 @@ void reef_turns_sit_out(reef_turns *turns, size_t lane, bool out);
 /** Everything but weights and lanes that have ended, as JSON. */
 json_t *reef_turns_save(const reef_turns *turns);
 /**
- * Go on from what was saved. Lanes that it does not know begin where the lowest of the others stands; those that
- * are gone are forgotten.
+ * Go on from what was saved. Lanes that it does not know begin where the lowest of the others stands, of those that sit
+ * out the highest where all do; those that are gone are forgotten.
  *
  * Errors: CORRUPT it is nothing that reef_turns_save made.
  */

@@ -266,6 +266,47 @@ static void who_has_ended_does_not_catch_up_in_the_next_run(void **state) {
     tear_down(&after);
 }
 
+// All that the run before knew sat out at its end: where they stand is where the stream is, all the same.
+static void who_is_new_does_not_hold_up_who_sat_out(void **state) {
+    (void)state;
+    world before, after;
+    reef_error err;
+    set_up(&before, 2, (uint32_t[]){1, 1}, 0);
+    while (before.count < 20000) step(&before, 65536);
+    reef_turns_sit_out(&before.turns, 0, true);
+    while (before.count < 100000) step(&before, 65536);
+    reef_turns_sit_out(&before.turns, 1, true);
+    json_t *saved = reef_turns_save(&before.turns);
+    set_up(&after, 3, (uint32_t[]){1, 1, 1}, 0);
+    assert_int_equal(reef_turns_load(&after.turns, saved, &err), REEF_OK);
+    assert_true(before.lanes[0].at < before.lanes[1].at);
+    assert_int_equal(after.lanes[2].at, before.lanes[1].at); // the highest of them
+    reef_turns_sit_out(&after.turns, 0, false);
+    reef_turns_sit_out(&after.turns, 1, false);
+    while (after.count < 90000) step(&after, 65536);
+    for (size_t i = 0; i < 3; i++)
+        assert_in_range(after.taken[i], 30000 - 2 * REEF_SLICE_BYTES, 30000 + 2 * REEF_SLICE_BYTES);
+    json_decref(saved);
+    tear_down(&before);
+    tear_down(&after);
+}
+
+static void who_is_back_first_does_not_catch_up_with_who_sits_out(void **state) {
+    (void)state;
+    world w;
+    set_up(&w, 2, (uint32_t[]){1, 1}, 0);
+    reef_turns_sit_out(&w.turns, 0, true);
+    while (w.count < 100000) step(&w, 65536);
+    reef_turns_sit_out(&w.turns, 1, true);
+    reef_turns_sit_out(&w.turns, 0, false);
+    reef_turns_sit_out(&w.turns, 1, false);
+    size_t before = w.taken[1];
+    while (w.count < 200000) step(&w, 65536);
+    assert_in_range(w.taken[1] - before, 50000 - 2 * REEF_SLICE_BYTES,
+                    50000 + 2 * REEF_SLICE_BYTES);
+    tear_down(&w);
+}
+
 static void what_was_not_saved_is_refused(void **state) {
     (void)state;
     static const char *const BAD[] = {
@@ -302,6 +343,8 @@ int main(void) {
         cmocka_unit_test(nobody_has_the_turn_when_all_have_ended),
         cmocka_unit_test(lanes_may_come_and_go_between_runs),
         cmocka_unit_test(who_has_ended_does_not_catch_up_in_the_next_run),
+        cmocka_unit_test(who_is_new_does_not_hold_up_who_sat_out),
+        cmocka_unit_test(who_is_back_first_does_not_catch_up_with_who_sits_out),
         cmocka_unit_test(what_was_not_saved_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
