@@ -81,8 +81,11 @@ static void fail_all(reef_push_batch *list, const reef_error *err) {
     }
 }
 
-static void note_results(reef_push_batch *list, const reef_journal_batch *entries) {
+static void note_results(reef_pusher *pusher,
+                         reef_push_batch *list,
+                         const reef_journal_batch *entries) {
     for (size_t i = 0; list; list = list->next, i++) {
+        if (entries[i].trained) reef_training_commit_soon(pusher->training);
         list->error = entries[i].error;
         list->duplicate = entries[i].duplicate;
         list->position = entries[i].position;
@@ -107,7 +110,7 @@ static reef_status journal(reef_pusher *pusher,
                                           .id = batch->id,
                                           .unix_ms = now};
     reef_status status = reef_trainer_journal(trainer, entries, count, err);
-    if (status == REEF_OK) note_results(list, entries);
+    if (status == REEF_OK) note_results(pusher, list, entries);
     free(entries);
     return status;
 }

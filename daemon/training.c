@@ -56,6 +56,10 @@ void reef_training_stop(reef_training *training) {
     uv_mutex_unlock(&training->lock);
 }
 
+void reef_training_commit_soon(reef_training *training) {
+    training->commit_soon = training->dirty;
+}
+
 void reef_training_poke(void *context) {
     reef_training *training = context;
     uv_mutex_lock(&training->lock);
@@ -163,6 +167,7 @@ static uint64_t commit_deadline(const reef_training *training) {
 }
 
 static bool commit_is_due(const reef_training *training) {
+    if (training->commit_soon) return true;
     uint64_t steps = training->options.commit_steps;
     if (steps && training->commit_steps >= steps) return true;
     return uv_hrtime() >= commit_deadline(training);

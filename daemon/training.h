@@ -190,6 +190,8 @@ void reef_training_source_end(reef_training *training, size_t source);
  * those of standard input exist nowhere else and are trained.
  */
 void reef_training_stop(reef_training *training);
+/** Something waits for the next commit: it is due now. For calls, on the trainer's thread. */
+void reef_training_commit_soon(reef_training *training);
 /** The scrubber has found something. Any thread; for reef_scrubber_start. */
 void reef_training_poke(void *training);
 /** Hand over a request. BUSY when the training has ended; the request is then still the caller's. */

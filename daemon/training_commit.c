@@ -54,7 +54,7 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     reef_trainer_status_read(training->options.trainer, &status);
     training->committed_ns = uv_hrtime();
     training->commit_steps = 0;
-    training->dirty = false;
+    training->dirty = training->commit_soon = false;
     training->compacting = true;
     training_settle(training);
     uv_mutex_lock(&training->lock);

@@ -26,6 +26,7 @@ struct reef_training {
     uint64_t committed_ns; // when the last commit was
     uint64_t commit_steps; // steps since
     bool dirty;            // something was accepted since
+    bool commit_soon;      // and somebody waits for the next one
     bool served;           // the last piece of work was a request
     bool compacting;       // since the last commit usage may have windows to merge
     bool compacted;        // the last piece of work merged some

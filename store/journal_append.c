@@ -142,6 +142,7 @@ static reef_status append_one(reef_txn *txn,
                       "%" PRIu64 " bytes of %s wait for training, and its journal may hold %" PRIu64
                       ": try again later",
                       t->end - t->begin, batch->source, batch->bytes_max);
+        batch->trained = batch->cursor + t->all.shift == t->end;
         return REEF_OK;
     }
     const reef_journal_entry entry = {.sequence = t->all.last + 1,
@@ -178,7 +179,7 @@ reef_status reef_journal_append(reef_store *store,
     if (status == REEF_NOT_FOUND) status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < batch_count; i++) {
         batches[i].error = (reef_error){.status = REEF_OK};
-        batches[i].duplicate = false;
+        batches[i].duplicate = batches[i].trained = false;
         batches[i].position = 0;
         status = append_one(txn, &t, &batches[i], batch_count, &written, err);
     }

@@ -653,6 +653,7 @@ typedef struct reef_journal_batch {
     // the answer
     reef_error error; // OK; INVALID sizes, or an id that other bytes had; BUSY bytes_max
     bool duplicate; // a batch of this id and these bytes was journalled before: nothing was written
+    bool trained; // BUSY, and the cursor has passed all that waits: a commit of training makes room
     // In the source, of the byte after the batch, or after the one before; of one that was trained before
     // a snapshot was restored, some position that the cursor has passed.
     uint64_t position;

@@ -383,6 +383,26 @@ static void a_full_journal_is_busy_until_there_is_room(void **state) {
     assert_trained_once(run, 210);
 }
 
+// Nobody else would ask for one, and only a commit removes what is trained.
+static void a_journal_that_is_full_of_trained_bytes_is_committed(void **state) {
+    running *run = *state;
+    const char *const arguments[] = {
+        "--pool",         run->box.pool, "--source",         "push:web", "--journal", "3000",
+        "--commit-steps", "0",           "--commit-seconds", "0",        NULL};
+    run->pid = reefd_start(&run->box, -1, arguments);
+    reefd_await(&run->box, run->pid);
+    push_known(run, 1, 150, "a", false);
+    while (of_source(run, "push:web", "cursor") < 150 * LINE_BYTES) sleep_ms(20);
+    assert_int_equal(of_source(run, "push:web", "journal_bytes"), 150 * LINE_BYTES);
+    char *line = ingest_line(151, 60, "b");
+    assert_int_equal(reefd_refuses(&run->box, line), REEF_BUSY);
+    free(line);
+    for (int i = 0; i < 200 && of_source(run, "push:web", "journal_bytes") > 0; i++) sleep_ms(20);
+    assert_int_equal(of_source(run, "push:web", "journal_bytes"), 0);
+    push_known(run, 151, 60, "b", false);
+    assert_trained_once(run, 210);
+}
+
 static void a_batch_larger_than_the_journal_is_no_matter_of_time(void **state) {
     running *run = *state;
     start(run, "push:web", NULL, "--journal", "2000");
@@ -800,6 +820,7 @@ int main(void) {
         RUN(what_waits_when_it_is_stopped_is_for_the_next_run),
         RUN(a_batch_sent_again_is_known_before_and_after_training_and_restarts),
         RUN(a_full_journal_is_busy_until_there_is_room),
+        RUN(a_journal_that_is_full_of_trained_bytes_is_committed),
         RUN(a_batch_larger_than_the_journal_is_no_matter_of_time),
         RUN(who_has_no_token_may_not_push),
         RUN(what_cannot_be_taken_is_refused_in_words),

@@ -344,6 +344,29 @@ static void a_full_journal_is_busy_until_training_has_taken_some(void **state) {
     assert_int_equal(batches[3].error.status, REEF_BUSY);
 }
 
+// What is refused then can be taken after a commit of training, and without one never.
+static void a_journal_that_is_full_of_trained_bytes_says_so(void **state) {
+    pool_fixture *f = *state;
+    uint8_t bytes[1000] = {1};
+    reef_journal_batch first = batch_of(NULL, bytes, sizeof(bytes)), second = first;
+    first.bytes_max = second.bytes_max = 2000;
+    append(f->store, &first, 1);
+    must(first.error.status, &first.error);
+    assert_false(first.trained);
+    second.cursor = 999;
+    append(f->store, &second, 1);
+    assert_int_equal(second.error.status, REEF_BUSY);
+    assert_false(second.trained);
+    second.cursor = 1000;
+    append(f->store, &second, 1);
+    assert_int_equal(second.error.status, REEF_BUSY);
+    assert_true(second.trained);
+    trim(f->store, 1000);
+    append(f->store, &second, 1);
+    must(second.error.status, &second.error);
+    assert_false(second.trained);
+}
+
 static void small_batches_count_for_more_than_their_bytes(void **state) {
     pool_fixture *f = *state;
     reef_journal_batch batches[3];
@@ -589,6 +612,7 @@ int main(void) {
         POOL(the_last_1024_ids_are_known_and_no_more),
         POOL(what_is_too_much_is_refused_alone),
         POOL(a_full_journal_is_busy_until_training_has_taken_some),
+        POOL(a_journal_that_is_full_of_trained_bytes_says_so),
         POOL(small_batches_count_for_more_than_their_bytes),
         POOL(what_lies_before_the_cursor_goes_with_its_commit_only),
         POOL(a_cursor_beyond_the_journal_is_damage),
