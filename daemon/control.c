@@ -11,6 +11,7 @@
 #include "reef_daemon.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,12 +309,20 @@ static void on_connect(uv_stream_t *listener, int code) {
     answer_failure(client, &err);
 }
 
+// Both directions are closed: nobody takes an answer. One who only sends no more still waits for it.
+static bool has_gone(const reef_client *client) {
+    struct pollfd peer = {.fd = -1};
+    (void)uv_fileno((const uv_handle_t *)&client->pipe, &peer.fd);
+    return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
+}
+
 void reef_control_tick(reef_control *control) {
     uint64_t now = uv_now(control->loop);
     for (reef_client *client = control->clients, *next; client; client = next) {
         next = client->next;
         bool waits = client->pending || client->pushing;
-        if (!waits && now - client->active_ms > REEF_CLIENT_IDLE_MS_MAX) drop(client);
+        if (waits ? has_gone(client) : now - client->active_ms > REEF_CLIENT_IDLE_MS_MAX)
+            drop(client);
     }
 }
 

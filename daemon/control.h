@@ -45,7 +45,7 @@ typedef struct reef_control {
 REEF_MUST_CHECK reef_status reef_control_open(reef_control *control,
                                               const struct sockaddr_un *address,
                                               reef_error *err);
-/** Let go of clients that have been idle for too long. */
+/** Let go of clients that have been idle for too long, or have gone; what they had asked for is still done. */
 void reef_control_tick(reef_control *control);
 /** Close the socket and every client; requests that are still out are forgotten. */
 void reef_control_close(reef_control *control);

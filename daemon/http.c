@@ -3,7 +3,8 @@
 // Time is limited three times, each limit absolute, so a byte now and then buys nothing: from the connection
 // or the last answer to the end of a header, from there to the end of the body, and for taking the answer.
 // A connection whose time is up is shut down, and MHD, which reads its end, forgets it. While a request is
-// deferred nothing is asked of its client.
+// deferred nothing is asked of its client but to be there.
+#define _GNU_SOURCE // POLLRDHUP
 #include "http.h"
 
 #include "http_private.h"
@@ -11,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +127,7 @@ void reef_http_respond(reef_http_request *request,
                        struct MHD_Response *response) {
     request->code = code;
     request->answer = response;
+    request->answered = true;
     if (response) add_headers(response, code, type);
     if (!request->deferred) return; // on_request sends it
     request->deferred = false;
@@ -155,7 +158,8 @@ void reef_http_answer_static(reef_http_request *request,
 }
 
 static enum MHD_Result send_answer(reef_http_request *request) {
-    if (!request->answer) return MHD_NO; // no memory for it: the connection is closed
+    if (!request->answer)
+        return MHD_NO; // no memory for it, or nobody to take it: the connection is closed
     if (request->peer) request->peer->since_ms = reef_http_now_ms(request->http);
     enum MHD_Result result =
         MHD_queue_response(request->connection, request->code, request->answer);
@@ -202,7 +206,7 @@ static enum MHD_Result on_request(void *context,
         refuse_body(request);
         return send_answer(request);
     }
-    if (request->answer) return send_answer(request); // a deferred one
+    if (request->answered) return send_answer(request); // a deferred one
     if (*upload_bytes) {
         request->too_large |= request->body_bytes + *upload_bytes > REEF_HTTP_BODY_BYTES_MAX;
         if (!request->too_large && !append_body(request, upload, *upload_bytes)) return MHD_NO;
@@ -281,20 +285,37 @@ static int socket_of(const reef_http_connection *peer) {
 
 // While a request is deferred MHD does not read its connection.
 static bool has_hung_up(const reef_http_connection *peer) {
-    char byte;
-    ssize_t got = recv(socket_of(peer), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    struct pollfd end = {.fd = socket_of(peer), .events = POLLRDHUP};
+    return poll(&end, 1, 0) > 0;
+}
+
+static void let_go(reef_http *http, reef_http_request *request) {
+    http->options.forget(http->options.context, request);
+    reef_http_respond(request, 0, NULL, NULL);
+}
+
+// Who has closed the connection looks like one who has closed only its own direction, and may still listen: for as
+// long as it has to take an answer it is waited for.
+static void notice_hang_up(reef_http *http, reef_http_connection *peer, uint64_t now) {
+    if (!has_hung_up(peer)) return;
+    if (!peer->hung_up) peer->since_ms = now;
+    peer->hung_up = true;
+    if (now - peer->since_ms > REEF_HTTP_PHASE_MS_MAX)
+        let_go(http, peer->deferred);
+    else
+        http->options.hung_up(http->options.context, peer->deferred);
 }
 
 void reef_http_tick(reef_http *http) {
     uint64_t now = reef_http_now_ms(http);
+    http->running = true; // MHD frees none of them meanwhile
     for (reef_http_connection *peer = http->connections; peer; peer = peer->next) {
-        if (peer->deferred && has_hung_up(peer))
-            http->options.hung_up(http->options.context, peer->deferred);
+        if (peer->deferred) notice_hang_up(http, peer, now);
         bool idle = peer->waits_for_us || (peer->stream && reef_http_stream_is_idle(peer->stream));
         if (idle || now - peer->since_ms <= REEF_HTTP_PHASE_MS_MAX) continue;
         (void)shutdown(socket_of(peer), SHUT_RDWR);
     }
+    http->running = false;
     reef_http_run(http);
 }
 

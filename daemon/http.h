@@ -41,8 +41,9 @@ typedef struct reef_http_request {
     uint8_t *body; // on the heap, the request's
     size_t body_bytes, body_room;
     bool too_large;              // the body: the rest of it is not kept
-    struct MHD_Response *answer; // with `code`, once there is one
+    struct MHD_Response *answer; // with `code`, until it is sent; NULL without memory for it
     unsigned code;
+    bool answered;
     bool deferred; // suspended: reef_http_answer comes later
     // of who handles it
     void *routes;
@@ -63,8 +64,8 @@ typedef struct reef_http_options {
     void (*forget)(void *context, reef_http_request *request);
     /**
      * The client of a deferred request has closed its side: work that was not begun need not be. It is answered all
-     * the same, as it may still listen; where libmicrohttpd comes to read the end first, it gets nothing. Called at any
-     * tick until then.
+     * the same if that comes soon, as it may still listen; where libmicrohttpd comes to read the end first, it gets
+     * nothing. Called at any tick until then; after REEF_HTTP_PHASE_MS_MAX the request is forgotten.
      */
     void (*hung_up)(void *context, reef_http_request *request);
     void *context;

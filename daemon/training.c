@@ -93,6 +93,12 @@ static void note_what_was_read(reef_training *training, reef_request *request) {
     }
 }
 
+static bool is_full(const reef_request *drains) {
+    size_t count = 0;
+    for (; drains; drains = drains->next) count++;
+    return count >= REEF_DRAINS_MAX;
+}
+
 reef_status reef_training_request(reef_training *training, reef_request *request, reef_error *err) {
     if (request->kind == REEF_REQUEST_DRAIN) {
         request->until = calloc(training->schedule.lanes.count + 1, sizeof(*request->until));
@@ -100,7 +106,8 @@ reef_status reef_training_request(reef_training *training, reef_request *request
     }
     uv_mutex_lock(&training->lock);
     bool ended = training->view.ended;
-    if (!ended) {
+    bool full = request->until && is_full(training->drains);
+    if (!ended && !full) {
         if (request->until) note_what_was_read(training, request);
         request->asked_ns = uv_hrtime();
         training_append(
@@ -108,10 +115,11 @@ reef_status reef_training_request(reef_training *training, reef_request *request
         uv_cond_signal(&training->changed);
     }
     uv_mutex_unlock(&training->lock);
-    if (!ended) return REEF_OK;
+    if (!ended && !full) return REEF_OK;
     free(request->until); // a refused request is as it was
     request->until = NULL;
-    return reef_fail(err, REEF_BUSY, "the daemon is ending");
+    return reef_fail(err, REEF_BUSY, "%s",
+                     ended ? "the daemon is ending" : "too many drains wait already");
 }
 
 void reef_training_answer(reef_training *training) {

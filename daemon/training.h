@@ -22,6 +22,8 @@
 #include <stdint.h>
 #include <uv.h>
 
+#define REEF_DRAINS_MAX 1024 // that wait; their clients may have gone
+
 // name on the wire
 #define REEF_TRAINING_STATE_LIST(X)                                                                \
     X(TRAINING, "training") /* bytes are there and steps are made */                               \
@@ -194,7 +196,7 @@ void reef_training_stop(reef_training *training);
 void reef_training_commit_soon(reef_training *training);
 /** The scrubber has found something. Any thread; for reef_scrubber_start. */
 void reef_training_poke(void *training);
-/** Hand over a request. BUSY when the training has ended; the request is then still the caller's. */
+/** Hand over a request. BUSY when the training has ended, or too many drains wait; it is then still the caller's. */
 REEF_MUST_CHECK reef_status reef_training_request(reef_training *training,
                                                   reef_request *request,
                                                   reef_error *err);

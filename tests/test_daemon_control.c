@@ -28,8 +28,10 @@
 #define DRAIN_BYTES 200000
 #define STATE_MS_MAX 10000
 #define CLIENTS 64
-#define STILL_MS 2000 // longer than the client waits for most commands when it hurries
-#define LET_GO_S 15   // by when a client that asks nothing is closed
+#define BACKLOG_BYTES 300000 // that take some seconds to train
+#define TICKS_MS 1200        // in which those who have gone are seen
+#define STILL_MS 2000        // longer than the client waits for most commands when it hurries
+#define LET_GO_S 15          // by when a client that asks nothing is closed
 #define STATUS "{\"command\": \"status\"}"
 
 typedef struct running {
@@ -590,6 +592,53 @@ static void clients_that_say_nothing_or_vanish_do_not_matter(void **state) {
     close(deaf);
 }
 
+// One batch for push:web, as a line.
+static char *ingest_line(size_t bytes) {
+    char *text = calloc(bytes + 1, 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < bytes; i++) text[i] = i % 64 == 63 ? '\n' : (char)('a' + i % 7);
+    json_t *request = json_pack("{s:s, s:s}", "command", "ingest", "text", text);
+    char *line = json_dumps(request, JSON_COMPACT);
+    assert_non_null(line);
+    json_decref(request);
+    free(text);
+    return line;
+}
+
+// Their commands are done, but keep no place; one who only sends no more still gets its answer.
+static void clients_that_have_gone_keep_no_place(void **state) {
+    running *run = *state;
+    static const char DRAIN[] = "{\"command\": \"drain\"}\n";
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    sandbox_make_pool(&run->box);
+    run->pid =
+        reefd_start(&run->box, -1,
+                    (const char *const[]){"--pool", run->box.pool, "--source", "push:web", NULL});
+    reefd_await(&run->box, run->pid);
+    char *batch = ingest_line(BACKLOG_BYTES);
+    json_decref(reefd_ask(&run->box, batch));
+    free(batch);
+    int clients[CLIENTS];
+    for (size_t i = 0; i < CLIENTS; i++) {
+        clients[i] = connect_to(&run->box);
+        send_text(clients[i], DRAIN, sizeof(DRAIN) - 1);
+    }
+    assert_int_equal(shutdown(clients[0], SHUT_WR), 0);
+    for (size_t i = 1; i < CLIENTS; i++) close(clients[i]);
+    sleep_ms(TICKS_MS);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"commit\"}"));
+    assert_true(reefd_count(&run->box, "stream_bytes") <
+                BACKLOG_BYTES); // they were not done before
+    assert_answer(clients[0], true);
+    assert_true(reefd_count(&run->box, "stream_bytes") > BACKLOG_BYTES - 64);
+    close(clients[0]);
+    json_decref(reefd_ask(&run->box, "{\"command\": \"stop\"}"));
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
+    pool_check(&run->box);
+}
+
 // Nothing at all, the beginning of a line, lines whose answers nobody takes.
 static void clients_that_ask_nothing_are_let_go(void **state) {
     running *run = *state;
@@ -792,6 +841,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_line_without_end_is_refused_and_closed, setup, teardown),
         cmocka_unit_test_setup_teardown(clients_that_say_nothing_or_vanish_do_not_matter, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(clients_that_have_gone_keep_no_place, setup, teardown),
         cmocka_unit_test_setup_teardown(clients_that_ask_nothing_are_let_go, setup, teardown),
         cmocka_unit_test_setup_teardown(one_client_too_many_is_told_so, setup, teardown),
         cmocka_unit_test_setup_teardown(the_socket_is_private_and_goes_with_the_daemon, setup,

@@ -25,7 +25,9 @@
 #define SCORED_LINES_MAX 65536
 #define QUESTIONS_THAT_WAIT 40
 #define PATIENCE_S 120
-#define LIMIT_S 15 // by when every connection that does nothing useful is closed
+#define CONNECTIONS 256   // all that there are
+#define BACKLOG_BATCHES 4 // of 1 MiB, which take longer to train than anyone waits for an answer
+#define LIMIT_S 15        // by when every connection that does nothing useful is closed
 
 static void assert_near(double a, double b, double most) {
     if (!(fabs(a - b) <= most)) fail_msg("%.17g is not %.17g", a, b);
@@ -465,6 +467,33 @@ static void a_client_that_leaves_before_its_answer_is_forgotten(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+// What they asked for is done all the same.
+static void commands_of_clients_that_have_gone_keep_no_connection(void **state) {
+    running *run = *state;
+    static const char DRAIN[] = "POST /v1/command HTTP/1.1\r\nHost: localhost\r\n" BEARER
+                                "Content-Length: 20\r\n\r\n{\"command\": \"drain\"}x";
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    sandbox_make_pool(&run->box);
+    size_t bytes = (1u << 20) - 1;
+    char *body = read_text(run->box.text, NULL);
+    snprintf(run->box.text, sizeof(run->box.text), "push:web");
+    run_start(run, "0");
+    for (size_t i = 0; i < BACKLOG_BATCHES; i++)
+        assert_code(http_ask(run->address, "POST", "/v1/ingest", BEARER, body, bytes), 200);
+    for (size_t i = 0; i < CONNECTIONS; i++) {
+        int fd = http_connect(run->address);
+        // Some have begun another request.
+        assert_true(send(fd, DRAIN, sizeof(DRAIN) - 1 - i % 2, MSG_NOSIGNAL) > 0);
+        sleep_ms(1); // it is read before the end is
+        close(fd);
+    }
+    assert_code(get(run, "/livez"), 200);
+    assert_true((size_t)reefd_count(&run->box, "stream_bytes") < BACKLOG_BATCHES * bytes / 2);
+    free(body);
+    assert_trains_on_and_stops(run);
+}
+
 static int run_with(const sandbox *box, const char *listen, const char *token) {
     return reefd_run(box, -1,
                      (const char *const[]){"--pool", box->pool, "--source", box->text, "--http",
@@ -525,6 +554,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(answers_that_nobody_reads_are_few, setup, teardown),
         cmocka_unit_test_setup_teardown(a_client_that_leaves_before_its_answer_is_forgotten, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(commands_of_clients_that_have_gone_keep_no_connection,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(what_would_be_unsafe_is_refused_at_the_start, setup,
                                         teardown),
     };
