@@ -367,18 +367,25 @@ static void note_address(reef_http *http, const struct sockaddr_storage *asked) 
     }
 }
 
+// A zero would end the text that it stands in. Such a text stays as it was sent, and is no path or value that is known.
+static size_t unescape(void *context, struct MHD_Connection *connection, char *text) {
+    (void)context;
+    (void)connection;
+    return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
+}
+
 static reef_status start(reef_http *http, const struct sockaddr_storage *address, reef_error *err) {
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
     if (address->ss_family == AF_INET6) flags |= MHD_USE_IPv6;
     errno = 0;
-    http->daemon =
-        MHD_start_daemon(flags, 0, NULL, NULL, on_request, http, MHD_OPTION_SOCK_ADDR, address,
-                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)REEF_HTTP_CONNECTIONS_MAX,
-                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REEF_HTTP_HEADER_BYTES_MAX,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(REEF_HTTP_PHASE_MS_MAX / 1000),
-                         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
-                         MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
+    http->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, http, MHD_OPTION_SOCK_ADDR, address,
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)REEF_HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)REEF_HTTP_HEADER_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)(REEF_HTTP_PHASE_MS_MAX / 1000), MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
     if (http->daemon) return REEF_OK;
     return reef_fail(err, errno == EADDRINUSE ? REEF_BUSY : REEF_IO,
                      "cannot listen on --http %.80s: %s", http->options.listen,

@@ -56,25 +56,13 @@ static reef_status take_word(
     return REEF_OK;
 }
 
-static enum MHD_Result on_query(void *context,
-                                enum MHD_ValueKind kind,
-                                const char *name,
-                                const char *value) {
-    (void)kind;
-    (void)value;
-    if (strcmp(name, "label") != 0) *(const char **)context = name;
-    return MHD_YES;
-}
-
 static reef_status take_label(reef_push_batch *batch,
                               const reef_http_request *request,
                               reef_error *err) {
-    const char *unknown = NULL, *label = reef_http_query(request, "label");
-    (void)MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, on_query, &unknown);
-    if (unknown || (label && batch->format != REEF_INGEST_NPY))
+    const char *label = reef_http_query(request, "label");
+    if (label && batch->format != REEF_INGEST_NPY)
         return reef_fail(err, REEF_INVALID,
-                         "'%.40s' in the query is not known; %s takes label, of a .npy file",
-                         unknown ? unknown : "label", REEF_HTTP_INGEST_PATH);
+                         "label in the query is of a .npy file, and of no other body");
     return take_word(batch->label, sizeof(batch->label), label, "label", err);
 }
 

@@ -377,9 +377,42 @@ void reef_routes_answer(reef_routes *routes) {
     }
 }
 
+static void submit(reef_routes *routes,
+                   reef_http_request *request,
+                   const route *found,
+                   json_t *arguments) {
+    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
+    reef_job *job = calloc(1, sizeof(*job));
+    reef_status result = REEF_NO_MEMORY;
+    if (job) {
+        const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
+        snprintf(job->as_of, sizeof(job->as_of), "%s", as_of ? as_of : "now");
+        job->arguments = json_incref(arguments);
+        job->run = found->run;
+        job->owner = request;
+        job->body = request->body;
+        job->body_bytes = request->body_bytes;
+        request->body = NULL; // the job's now
+        request->body_bytes = request->body_room = 0;
+        result = reef_serving_submit(routes->serving, job, &err);
+    }
+    if (result != REEF_OK) {
+        reef_job_free(job);
+        send_failure(routes, request, code_of(result), &err);
+        return;
+    }
+    request->deferred = true;
+    request->work = job;
+    request->forget = forget_job;
+    request->hung_up = drop_job;
+}
+
+// ---- what stands in the query --------------------------------------------------------------------
+
 typedef struct query {
     json_t *arguments;
     const char *allowed, *unknown;
+    const char *empty;
     const char *broken; // whose value is not UTF-8
     const char *twice;
 } query;
@@ -399,56 +432,47 @@ static enum MHD_Result on_query(void *context,
     query *all = context;
     if (!is_allowed(all->allowed, name))
         all->unknown = name;
+    else if (!value || !*value)
+        all->empty = name;
     else if (json_object_get(all->arguments, name))
         all->twice = name;
-    else if (json_object_set_new(all->arguments, name, json_string(value ? value : "")))
+    else if (json_object_set_new(all->arguments, name, json_string(value)))
         all->broken = name;
     return MHD_YES;
 }
 
-static reef_status take_query(reef_http_request *request,
+// Into the object `arguments`.
+static reef_status take_query(const reef_http_request *request,
                               const char *allowed,
-                              reef_job *job,
+                              json_t *arguments,
                               reef_error *err) {
-    query all = {.arguments = json_object(), .allowed = allowed};
-    job->arguments = all.arguments;
+    query all = {.arguments = arguments, .allowed = allowed};
     (void)MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, on_query, &all);
     if (all.unknown)
         return reef_fail(err, REEF_INVALID, "'%.40s' in the query is not known; %s takes %s",
-                         all.unknown, request->path, allowed && *allowed ? allowed : "none");
+                         all.unknown, request->path, *allowed ? allowed : "none");
+    if (all.empty) return reef_fail(err, REEF_INVALID, "%s in the query has no value", all.empty);
     if (all.twice)
         return reef_fail(err, REEF_INVALID, "%s stands twice in the query; give it once",
                          all.twice);
     if (all.broken) return reef_fail(err, REEF_INVALID, "%s in the query is not UTF-8", all.broken);
-    const char *as_of = json_string_value(json_object_get(all.arguments, "as_of"));
+    const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
     if (as_of && strlen(as_of) > REEF_NAME_BYTES_MAX)
         return reef_fail(err, REEF_INVALID, "as_of has more than %d bytes", REEF_NAME_BYTES_MAX);
-    snprintf(job->as_of, sizeof(job->as_of), "%s", as_of && *as_of ? as_of : "now");
     return REEF_OK;
 }
 
-static void submit(reef_routes *routes, reef_http_request *request, const route *found) {
-    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
-    reef_job *job = calloc(1, sizeof(*job));
-    reef_status result = job ? take_query(request, found->query, job, &err) : REEF_NO_MEMORY;
-    if (result == REEF_OK) {
-        job->run = found->run;
-        job->owner = request;
-        job->body = request->body;
-        job->body_bytes = request->body_bytes;
-        request->body = NULL; // the job's now
-        request->body_bytes = request->body_room = 0;
-        result = reef_serving_submit(routes->serving, job, &err);
-    }
-    if (result != REEF_OK) {
-        reef_job_free(job);
+static void serve(reef_routes *routes, reef_http_request *request, const route *found) {
+    reef_error err;
+    json_t *arguments = json_object();
+    reef_status result = take_query(request, found->query, arguments, &err);
+    if (result != REEF_OK)
         send_failure(routes, request, code_of(result), &err);
-        return;
-    }
-    request->deferred = true;
-    request->work = job;
-    request->forget = forget_job;
-    request->hung_up = drop_job;
+    else if (found->handle)
+        found->handle(routes, request);
+    else
+        submit(routes, request, found, arguments);
+    json_decref(arguments);
 }
 
 // ---- which route ---------------------------------------------------------------------------------
@@ -475,8 +499,8 @@ static const route ROUTES[] = {
     {"POST", "/v1/generate", ACCESS_READ, NULL, reef_job_generate, "as_of "},
     {"POST", "/v1/predict", ACCESS_READ, NULL, reef_job_predict, "as_of "},
     {"POST", "/v1/command", ACCESS_CHANGE, command, NULL, ""},
-    {"POST", REEF_HTTP_INGEST_PATH, ACCESS_CHANGE, ingest, NULL, ""},
-    {"POST", REEF_HTTP_INGEST_PATH "/*", ACCESS_CHANGE, ingest, NULL, ""},
+    {"POST", REEF_HTTP_INGEST_PATH, ACCESS_CHANGE, ingest, NULL, "label "},
+    {"POST", REEF_HTTP_INGEST_PATH "/*", ACCESS_CHANGE, ingest, NULL, "label "},
 };
 
 // A star at the end stands for one more word.
@@ -561,10 +585,8 @@ void reef_routes_handle(void *context, reef_http_request *request) {
             routes, request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
             "the body of /v1/score is the text itself: send it as text/plain; as_of and per_byte "
             "stand in the query");
-    else if (found->handle)
-        found->handle(routes, request);
     else
-        submit(routes, request, found);
+        serve(routes, request, found);
 }
 
 void reef_routes_forget(void *context, reef_http_request *request) {

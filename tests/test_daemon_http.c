@@ -322,6 +322,41 @@ static void what_is_not_there_is_refused(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+// A misspelt argument that was passed over would do something else than was asked for.
+static void every_route_knows_what_may_stand_in_its_query(void **state) {
+    running *run = *state;
+    static const char *const PATHS[] = {
+        "/",          "/livez",     "/readyz",   "/metrics",     "/v1/status",
+        "/v1/events", "/v1/series", "/v1/usage", "/v1/timeline", "/charts.js"};
+    char target[64];
+    for (size_t i = 0; i < sizeof(PATHS) / sizeof(*PATHS); i++) {
+        snprintf(target, sizeof(target), "%s?foo=1", PATHS[i]);
+        assert_code(get(run, target), 400);
+    }
+    assert_code(post(run, "/v1/command?dry_run=1", BEARER, "{\"command\": \"seal\"}"), 400);
+    assert_int_equal(reefd_count(&run->box, "generation"), 0);
+    static const char *const SCORES[] = {"as_of", "as_of=", "per_byte", "per_byte=1&per_byte=1",
+                                         "as_of=now%C3"};
+    for (size_t i = 0; i < sizeof(SCORES) / sizeof(*SCORES); i++) {
+        snprintf(target, sizeof(target), "/v1/score?%s", SCORES[i]);
+        assert_code(post(run, target, "", "a line"), 400);
+    }
+    static const char NPY[] = BEARER "Content-Type: application/x-npy\r\n";
+    static const char *const LABELS[] = {"label", "label=", "label=last&label=first", "lable=last"};
+    for (size_t i = 0; i < sizeof(LABELS) / sizeof(*LABELS); i++) {
+        snprintf(target, sizeof(target), "/v1/ingest?%s", LABELS[i]);
+        http_answer answer = post(run, target, NPY, "no batch");
+        assert_non_null(strstr(answer.body, "in the query"));
+        assert_code(answer, 400);
+    }
+    assert_code(get(run, "/v1/status?"), 200);
+    // Nothing is cut off at a zero.
+    assert_code(get(run, "/v1/status%00x"), 404);
+    assert_code(get(run, "/v1/timeline?last=1%00x"), 400);
+    assert_code(post(run, "/v1/score?as_of=now%00x", "", "a line"), 404);
+    assert_trains_on_and_stops(run);
+}
+
 static void a_body_that_is_too_long_is_refused(void **state) {
     running *run = *state;
     size_t bytes = (1u << 20) + 1;
@@ -547,6 +582,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(before_anything_was_measured_there_is_no_loss, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_route_knows_what_may_stand_in_its_query, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_body_that_is_too_long_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_question_whose_client_hung_up_is_not_begun, setup,
                                         teardown),
