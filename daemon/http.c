@@ -29,6 +29,7 @@ struct reef_http {
     reef_http_token token;
     reef_http_connection *connections;
     size_t connection_count, stream_count;
+    size_t bodies_bytes;   // of requests that are being read
     unsigned open_handles; // of the loop
     bool running, closing;
     bool is_public; // can be reached from other machines
@@ -90,19 +91,6 @@ static reef_http_request *request_new(reef_http *http,
     request->path = path;
     request->peer = peer_of(connection);
     return request;
-}
-
-static bool append_body(reef_http_request *request, const char *bytes, size_t count) {
-    while (request->body_room - request->body_bytes < count) {
-        size_t room = request->body_room ? 2 * request->body_room : BODY_ROOM_FIRST;
-        uint8_t *body = realloc(request->body, room);
-        if (!body) return false;
-        request->body = body;
-        request->body_room = room;
-    }
-    memcpy(request->body + request->body_bytes, bytes, count);
-    request->body_bytes += count;
-    return true;
 }
 
 static void add_headers(struct MHD_Response *response, unsigned code, const char *type) {
@@ -168,15 +156,31 @@ static enum MHD_Result send_answer(reef_http_request *request) {
     return result;
 }
 
-static void refuse_body(reef_http_request *request) {
-    static const char FORMAT[] =
-        "{\"error\": {\"status\": \"invalid\", \"message\": \"the body has "
-        "more than the %u bytes that are allowed\"}}\n";
-    size_t room = sizeof(FORMAT) + 16;
+// ---- bodies --------------------------------------------------------------------------------------
+
+static void release_body(reef_http_request *request) {
+    free(request->body);
+    request->body = NULL;
+    request->body_bytes = request->body_room = 0;
+}
+
+static void refuse_body(reef_http_request *request, unsigned code, const char *error) {
+    static const char FORMAT[] = "{\"error\":{%s}}\n";
+    size_t room = strlen(error) + sizeof(FORMAT);
     char *text = malloc(room);
-    if (!text) return; // the connection is closed
-    int bytes = snprintf(text, room, FORMAT, REEF_HTTP_BODY_BYTES_MAX);
-    reef_http_answer(request, MHD_HTTP_CONTENT_TOO_LARGE, "application/json", text, (size_t)bytes);
+    int bytes = text ? snprintf(text, room, FORMAT, error) : 0;
+    reef_http_answer(request, code, "application/json", text, (size_t)bytes);
+    request->http->bodies_bytes -= request->body_room;
+    release_body(request);
+}
+
+static void refuse_long(reef_http_request *request) {
+    char error[128];
+    snprintf(error, sizeof(error),
+             "\"status\":\"invalid\",\"message\":\"the body has more than the %u bytes that are "
+             "allowed\"",
+             REEF_HTTP_BODY_BYTES_MAX);
+    refuse_body(request, MHD_HTTP_CONTENT_TOO_LARGE, error);
 }
 
 static bool declares_too_much(struct MHD_Connection *connection) {
@@ -184,6 +188,43 @@ static bool declares_too_much(struct MHD_Connection *connection) {
         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     return length && strtoull(length, NULL, 10) > REEF_HTTP_BODY_BYTES_MAX;
 }
+
+// False without memory, and when too much of all bodies together is kept: `request` is answered then.
+static bool make_room(reef_http_request *request, size_t bytes) {
+    if (bytes <= request->body_room) return true;
+    reef_http *http = request->http;
+    size_t room = request->body_room ? request->body_room : BODY_ROOM_FIRST;
+    while (room < bytes) room *= 2;
+    size_t more = room - request->body_room;
+    if (more > REEF_HTTP_BODIES_BYTES_MAX - http->bodies_bytes) {
+        refuse_body(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                    "\"status\":\"busy\",\"message\":\"too many bodies are being sent; try "
+                    "again\",\"retry_ms\":1000");
+        return false;
+    }
+    uint8_t *body = realloc(request->body, room);
+    if (!body) return false;
+    http->bodies_bytes += more;
+    request->body = body;
+    request->body_room = room;
+    return true;
+}
+
+// False without memory.
+static bool take_body(reef_http_request *request, const char *bytes, size_t count) {
+    if (request->answered)
+        return true; // what is refused is passed over, for as long as a body may take
+    if (count > REEF_HTTP_BODY_BYTES_MAX - request->body_bytes) {
+        refuse_long(request);
+        return true;
+    }
+    if (!make_room(request, request->body_bytes + count)) return request->answered;
+    memcpy(request->body + request->body_bytes, bytes, count);
+    request->body_bytes += count;
+    return true;
+}
+
+// ---- what MHD calls ------------------------------------------------------------------------------
 
 // Called by MHD once with the header, then with pieces of the body, then with nothing; and once more when a
 // deferred request goes on.
@@ -202,22 +243,22 @@ static enum MHD_Result on_request(void *context,
         request = *state = request_new(http, connection, method, path);
         if (!request) return MHD_NO;
         if (request->peer) request->peer->since_ms = reef_http_now_ms(http);
-        if (!declares_too_much(connection)) return MHD_YES;
-        refuse_body(request);
-        return send_answer(request);
-    }
-    if (request->answered) return send_answer(request); // a deferred one
-    if (*upload_bytes) {
-        request->too_large |= request->body_bytes + *upload_bytes > REEF_HTTP_BODY_BYTES_MAX;
-        if (!request->too_large && !append_body(request, upload, *upload_bytes)) return MHD_NO;
-        *upload_bytes = 0; // what is too much is passed over, for as long as a body may take
+        if (declares_too_much(connection)) {
+            refuse_long(request);
+            return send_answer(request);
+        }
+        http->options.begin(http->options.context, request);
         return MHD_YES;
     }
-    if (request->too_large) {
-        refuse_body(request);
-        return send_answer(request);
+    if (*upload_bytes) {
+        bool taken = take_body(request, upload, *upload_bytes);
+        *upload_bytes = 0;
+        return taken ? MHD_YES : MHD_NO;
     }
+    if (request->answered) return send_answer(request); // a refused or a deferred one
+    http->bodies_bytes -= request->body_room; // who handles it has bounds for what it keeps
     http->options.handle(http->options.context, request);
+    release_body(request);
     if (!request->deferred) return send_answer(request);
     if (request->peer) {
         request->peer->waits_for_us = true;
@@ -244,7 +285,8 @@ static void on_completed(void *context,
         request->peer->waits_for_us = false;
         request->peer->deferred = NULL;
     }
-    free(request->body);
+    http->bodies_bytes -= request->body_room;
+    release_body(request);
     free(request);
     *state = NULL;
 }

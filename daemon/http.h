@@ -3,9 +3,9 @@
 //
 //   epoll descriptor of MHD --- uv_poll ---> MHD_run <--- uv_timer --- MHD_get_timeout
 //
-// A request is read whole (bounded), then answered at once, or suspended until a thread has its answer
-// (serving.h), or answered bit by bit as a stream. A client costs bounded memory, and a bounded time of not
-// doing its part, whatever it sends or leaves undone.
+// A request whose header is allowed is read whole (bounded), then answered at once, or suspended until a thread
+// has its answer (serving.h), or answered bit by bit as a stream. A client costs bounded memory, and a bounded time
+// of not doing its part, whatever it sends or leaves undone.
 #ifndef REEF_HTTP_H
 #define REEF_HTTP_H
 
@@ -21,7 +21,8 @@
 #define REEF_HTTP_CONNECTIONS_MAX 256
 #define REEF_HTTP_HEADER_BYTES_MAX 32768 // of one request, its line included
 #define REEF_HTTP_BODY_BYTES_MAX (1u << 20)
-#define REEF_HTTP_SENDING_BYTES_MAX (128 * 1024) // sent and not read yet, for each connection
+#define REEF_HTTP_BODIES_BYTES_MAX ((size_t)32 << 20) // of all requests that are being read
+#define REEF_HTTP_SENDING_BYTES_MAX (128 * 1024)      // sent and not read yet, for each connection
 #define REEF_HTTP_PHASE_MS_MAX                                                                     \
     6000                         // to send the header; again for the body; again to take the answer
 #define REEF_HTTP_STREAMS_MAX 32 // at once, of the connections
@@ -33,20 +34,20 @@ typedef struct reef_http reef_http;
 typedef struct reef_http_connection reef_http_connection;
 typedef struct reef_http_stream reef_http_stream;
 
-/** A request that has been read whole. */
+/** A request: its header, and its body once that has been read. */
 typedef struct reef_http_request {
     reef_http *http;
     struct MHD_Connection *connection;
     const char *method, *path;
-    uint8_t *body; // on the heap, the request's
+    uint8_t *body; // on the heap, the request's; freed once it was handled
     size_t body_bytes, body_room;
-    bool too_large;              // the body: the rest of it is not kept
     struct MHD_Response *answer; // with `code`, until it is sent; NULL without memory for it
     unsigned code;
     bool answered;
     bool deferred; // suspended: reef_http_answer comes later
     // of who handles it
     void *routes;
+    const void *route;
     void *work; // what a deferred request waits for
     void (*forget)(void *work);
     void (*hung_up)(void *work); // or NULL
@@ -58,7 +59,9 @@ typedef struct reef_http_options {
     uv_loop_t *loop;
     const char *listen;     // "PORT", "ADDRESS:PORT" or "[ADDRESS]:PORT"; port 0: any that is free
     const char *token_file; // NULL: none
-    /** Answer a request by reef_http_answer, or set `deferred` and do it later. */
+    /** The header is there. What is answered now is refused: its body is passed over. */
+    void (*begin)(void *context, reef_http_request *request);
+    /** The body too: answer by reef_http_answer, or set `deferred` and do it later. */
     void (*handle)(void *context, reef_http_request *request);
     /** The client of a deferred request went away; its answer must not be sent any more. */
     void (*forget)(void *context, reef_http_request *request);

@@ -462,19 +462,6 @@ static reef_status take_query(const reef_http_request *request,
     return REEF_OK;
 }
 
-static void serve(reef_routes *routes, reef_http_request *request, const route *found) {
-    reef_error err;
-    json_t *arguments = json_object();
-    reef_status result = take_query(request, found->query, arguments, &err);
-    if (result != REEF_OK)
-        send_failure(routes, request, code_of(result), &err);
-    else if (found->handle)
-        found->handle(routes, request);
-    else
-        submit(routes, request, found, arguments);
-    json_decref(arguments);
-}
-
 // ---- which route ---------------------------------------------------------------------------------
 
 static const route ROUTES[] = {
@@ -562,11 +549,12 @@ static bool is_wrapped(const route *found, const reef_http_request *request) {
     return false;
 }
 
-void reef_routes_handle(void *context, reef_http_request *request) {
+void reef_routes_begin(void *context, reef_http_request *request) {
     reef_routes *routes = context;
     bool path_known;
     const route *found = find_route(request, &path_known);
     request->routes = routes;
+    request->route = found;
     if (!reef_http_is_public(request->http) && !is_own_host(request))
         refuse(routes, request, MHD_HTTP_MISDIRECTED_REQUEST,
                "this address is for programs of this machine: ask for localhost");
@@ -585,8 +573,21 @@ void reef_routes_handle(void *context, reef_http_request *request) {
             routes, request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
             "the body of /v1/score is the text itself: send it as text/plain; as_of and per_byte "
             "stand in the query");
+}
+
+void reef_routes_handle(void *context, reef_http_request *request) {
+    reef_routes *routes = context;
+    const route *found = request->route;
+    reef_error err;
+    json_t *arguments = json_object();
+    reef_status result = take_query(request, found->query, arguments, &err);
+    if (result != REEF_OK)
+        send_failure(routes, request, code_of(result), &err);
+    else if (found->handle)
+        found->handle(routes, request);
     else
-        serve(routes, request, found);
+        submit(routes, request, found, arguments);
+    json_decref(arguments);
 }
 
 void reef_routes_forget(void *context, reef_http_request *request) {

@@ -26,6 +26,7 @@ typedef struct reef_routes {
 } reef_routes;
 
 /** For reef_http_options: `context` is a reef_routes. */
+void reef_routes_begin(void *context, reef_http_request *request);
 void reef_routes_handle(void *context, reef_http_request *request);
 void reef_routes_forget(void *context, reef_http_request *request);
 void reef_routes_hung_up(void *context, reef_http_request *request);

@@ -264,6 +264,7 @@ static reef_status open_http(reef_daemon *daemon, reef_error *err) {
                                         &(reef_http_options){.loop = &daemon->loop,
                                                              .listen = options->http,
                                                              .token_file = options->http_token,
+                                                             .begin = reef_routes_begin,
                                                              .handle = reef_routes_handle,
                                                              .forget = reef_routes_forget,
                                                              .hung_up = reef_routes_hung_up,

@@ -27,7 +27,9 @@
 #define PATIENCE_S 120
 #define CONNECTIONS 256   // all that there are
 #define BACKLOG_BATCHES 4 // of 1 MiB, which take longer to train than anyone waits for an answer
-#define LIMIT_S 15        // by when every connection that does nothing useful is closed
+#define PART_BYTES 600000 // for which 1 MiB is kept
+#define KEPT_BYTES_MAX (16 << 20)
+#define LIMIT_S 15 // by when every connection that does nothing useful is closed
 
 static void assert_near(double a, double b, double most) {
     if (!(fabs(a - b) <= most)) fail_msg("%.17g is not %.17g", a, b);
@@ -382,6 +384,61 @@ static void a_body_that_is_too_long_is_refused(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+// Sends all but the last byte of a body.
+static int send_part(const running *run, const char *path) {
+    static char part[PART_BYTES - 1];
+    char head[256];
+    int fd = http_connect(run->address);
+    int bytes = snprintf(head, sizeof(head),
+                         "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         "Content-Length: %d\r\n\r\n",
+                         path, PART_BYTES);
+    assert_int_equal(send(fd, head, (size_t)bytes, MSG_NOSIGNAL), bytes);
+    for (size_t sent = 0; sent < sizeof(part);) {
+        ssize_t count = send(fd, part + sent, sizeof(part) - sent, MSG_NOSIGNAL);
+        assert_true(count > 0);
+        sent += (size_t)count;
+    }
+    return fd;
+}
+
+static http_answer send_rest(int fd) {
+    http_answer answer;
+    assert_int_equal(send(fd, "", 1, MSG_NOSIGNAL), 1);
+    assert_true(http_read_all(fd, LIMIT_S, &answer));
+    close(fd);
+    return answer;
+}
+
+static void bodies_are_bounded_together_and_not_kept_for_who_may_not_ask(void **state) {
+    running *run = *state;
+    enum { COUNT = 40 };
+    int fds[COUNT];
+    static const char *const REFUSED[] = {"/v1/command", "/v1/nothing"};
+    for (size_t route = 0; route < 2; route++) {
+        int64_t before = reefd_count(&run->box, "resident_bytes");
+        for (size_t i = 0; i < COUNT; i++) fds[i] = send_part(run, REFUSED[route]);
+        int64_t more = reefd_count(&run->box, "resident_bytes") - before;
+        if (more > KEPT_BYTES_MAX) fail_msg("%jd bytes are kept", (intmax_t)more);
+        assert_code(send_rest(fds[0]), route ? 404 : 401);
+        for (size_t i = 1; i < COUNT; i++) close(fds[i]);
+    }
+    for (size_t i = 0; i < COUNT; i++) fds[i] = send_part(run, "/v1/predict");
+    sleep_ms(1000); // until they are read
+    size_t refused = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        http_answer answer = send_rest(fds[i]);
+        bool busy = answer.code == 429;
+        assert_true(!busy ||
+                    (strstr(answer.head, "Retry-After") && strstr(answer.body, "retry_ms")));
+        assert_code(answer, busy ? 429 : 400);
+        refused += busy;
+    }
+    assert_true(refused > 0 && refused < COUNT / 2);
+    assert_code(send_rest(send_part(run, "/v1/predict")), 400);
+    assert_trains_on_and_stops(run);
+}
+
 static int send_post(const running *run, const char *target, const char *body) {
     char text[512];
     int fd = http_connect(run->address);
@@ -585,6 +642,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(every_route_knows_what_may_stand_in_its_query, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_body_that_is_too_long_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            bodies_are_bounded_together_and_not_kept_for_who_may_not_ask, setup, teardown),
         cmocka_unit_test_setup_teardown(a_question_whose_client_hung_up_is_not_begun, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(hostile_clients_are_let_go, setup, teardown),
