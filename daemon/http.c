@@ -226,6 +226,43 @@ static bool take_body(reef_http_request *request, const char *bytes, size_t coun
 
 // ---- what MHD calls ------------------------------------------------------------------------------
 
+// Where a request ends must have one meaning: a proxy before us that took another would pass on two as one.
+typedef struct framing {
+    unsigned hosts, lengths, encodings;
+    bool chunked;
+} framing;
+
+static enum MHD_Result on_header(void *context,
+                                 enum MHD_ValueKind kind,
+                                 const char *name,
+                                 const char *value) {
+    (void)kind;
+    framing *all = context;
+    all->hosts += !strcasecmp(name, MHD_HTTP_HEADER_HOST);
+    all->lengths += !strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) != 0) return MHD_YES;
+    all->encodings++;
+    all->chunked = value && !strcasecmp(value, "chunked");
+    return MHD_YES;
+}
+
+static bool is_ambiguous(struct MHD_Connection *connection) {
+    framing all = {0};
+    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, on_header, &all);
+    return all.hosts > 1 || all.lengths + all.encodings > 1 || (all.encodings && !all.chunked);
+}
+
+// Nothing is read after it: MHD closes the connection.
+static enum MHD_Result refuse_ambiguous(reef_http_request *request) {
+    refuse_body(
+        request, MHD_HTTP_BAD_REQUEST,
+        "\"status\":\"invalid\",\"message\":\"the header has Host or Content-Length twice, or "
+        "Transfer-Encoding in a way that is not taken\"");
+    if (request->answer)
+        (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_CONNECTION, "close");
+    return send_answer(request);
+}
+
 // Called by MHD once with the header, then with pieces of the body, then with nothing; and once more when a
 // deferred request goes on.
 static enum MHD_Result on_request(void *context,
@@ -243,6 +280,7 @@ static enum MHD_Result on_request(void *context,
         request = *state = request_new(http, connection, method, path);
         if (!request) return MHD_NO;
         if (request->peer) request->peer->since_ms = reef_http_now_ms(http);
+        if (is_ambiguous(connection)) return refuse_ambiguous(request);
         if (declares_too_much(connection)) {
             refuse_long(request);
             return send_answer(request);

@@ -359,6 +359,31 @@ static void every_route_knows_what_may_stand_in_its_query(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+static void a_request_of_two_meanings_is_refused_and_the_last(void **state) {
+    running *run = *state;
+    static const char *const HEADERS[] = {
+        "Host: localhost\r\nContent-Length: 5\r\nContent-Length: 6",
+        "Host: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
+        "Host: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Host: localhost\r\nTransfer-Encoding: gzip, chunked",
+        "Host: localhost\r\nContent-Length: 5\r\nHost: evil.example"};
+    static const char REST[] = "0\r\n\r\nGET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char text[512];
+    for (size_t i = 0; i < sizeof(HEADERS) / sizeof(*HEADERS); i++) {
+        int fd = http_connect(run->address);
+        int bytes = snprintf(text, sizeof(text), "POST /v1/predict HTTP/1.1\r\n%s\r\n\r\n%s",
+                             HEADERS[i], REST);
+        assert_int_equal(send(fd, text, (size_t)bytes, MSG_NOSIGNAL), bytes);
+        http_answer answer;
+        assert_true(http_read_all(fd, LIMIT_S, &answer));
+        close(fd);
+        if (strstr(answer.body ? answer.body : "", "HTTP/1.1")) fail_msg("%s", HEADERS[i]);
+        assert_code(answer, 400);
+    }
+    assert_code(get(run, "/livez"), 200);
+    assert_trains_on_and_stops(run);
+}
+
 static void a_body_that_is_too_long_is_refused(void **state) {
     running *run = *state;
     size_t bytes = (1u << 20) + 1;
@@ -640,6 +665,8 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(every_route_knows_what_may_stand_in_its_query, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_request_of_two_meanings_is_refused_and_the_last, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_body_that_is_too_long_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(
