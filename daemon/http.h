@@ -26,7 +26,7 @@
 #define REEF_HTTP_PHASE_MS_MAX                                                                     \
     6000                         // to send the header; again for the body; again to take the answer
 #define REEF_HTTP_STREAMS_MAX 32 // at once, of the connections
-#define REEF_HTTP_STREAM_BYTES_MAX 131072 // that wait for one client
+#define REEF_HTTP_STREAM_BYTES_MAX 131072 // that wait for one client, of several sendings
 #define REEF_HTTP_TOKEN_BYTES_MIN 16
 #define REEF_HTTP_TOKEN_BYTES_MAX 256
 

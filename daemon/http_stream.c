@@ -15,18 +15,20 @@ struct reef_http_stream {
     reef_http *http;
     struct MHD_Connection *connection; // NULL once the request is over
     reef_http_connection *peer;
-    size_t begin, end; // of the bytes that wait
-    bool suspended;    // the connection, until there is something to send
-    bool ended;        // no more will come
-    unsigned holders;  // the request, and MHD's response
+    uint8_t *bytes;    // on the heap
+    size_t begin, end; // of those that wait
+    size_t room;
+    bool suspended;   // the connection, until there is something to send
+    bool ended;       // no more will come
+    unsigned holders; // the request, and MHD's response
     void (*on_gone)(void *owner);
     void *owner; // NULL: nobody feeds it any more
-    uint8_t bytes[REEF_HTTP_STREAM_BYTES_MAX];
 };
 
 static void let_go(reef_http_stream *stream) {
     if (--stream->holders > 0) return;
     --*reef_http_stream_count(stream->http);
+    free(stream->bytes);
     free(stream);
 }
 
@@ -90,13 +92,24 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
     return stream;
 }
 
+// What is sent at once may be of any size: it is whole or nothing, and nothing for ever would be no stream.
+static bool make_room(reef_http_stream *stream, size_t bytes) {
+    if (bytes > REEF_HTTP_STREAM_BYTES_MAX && stream->end > 0) return false;
+    if (bytes <= stream->room) return true;
+    uint8_t *grown = realloc(stream->bytes, bytes);
+    if (!grown) return false;
+    stream->bytes = grown;
+    stream->room = bytes;
+    return true;
+}
+
 bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t count) {
     if (stream->begin > 0) {
         memmove(stream->bytes, stream->bytes + stream->begin, stream->end - stream->begin);
         stream->end -= stream->begin;
         stream->begin = 0;
     }
-    if (count > sizeof(stream->bytes) - stream->end) return false;
+    if (!make_room(stream, stream->end + count)) return false;
     // The time to take an answer begins when there is one; a byte now and then buys no more of it.
     if (stream->end == 0 && stream->peer) stream->peer->since_ms = reef_http_now_ms(stream->http);
     memcpy(stream->bytes + stream->end, bytes, count);

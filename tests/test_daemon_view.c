@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 
 #define LIMIT_S 30
+#define SOURCES 256
+#define SOURCE_BYTES 230
 #define LISTENERS 24      // REEF_EVENTS_MAX
 #define COLUMN_BYTES 4096 // of the reservoir, for one generation
 
@@ -74,6 +76,40 @@ static void the_status_comes_by_itself(void **state) {
     free(came);
     close(fd);
     assert_trains_on_and_stops(run);
+}
+
+// Larger than what may wait for a client of several events.
+static void a_status_of_any_size_comes_by_itself(void **state) {
+    running *run = *state;
+    static char sources[SOURCES][SOURCE_BYTES];
+    const char *arguments[5 + 2 * SOURCES] = {"--pool", run->box.pool, "--http", "0"};
+    for (size_t i = 0; i < SOURCES; i++) {
+        snprintf(sources[i], SOURCE_BYTES, "redis://127.0.0.1:1/%0*zu", SOURCE_BYTES - 30, i);
+        arguments[4 + 2 * i] = "--source";
+        arguments[5 + 2 * i] = sources[i];
+    }
+    kill(run->pid, SIGKILL);
+    (void)reefd_wait(run->pid);
+    sandbox_make_pool(&run->box);
+    run->pid = reefd_start(&run->box, -1, arguments);
+    reefd_await(&run->box, run->pid);
+    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
+    char *text = json_dumps(status, JSON_COMPACT);
+    assert_true(strlen(text) > 131072);
+    snprintf(run->address, sizeof(run->address), "%s",
+             json_string_value(json_object_get(status, "http")));
+    free(text);
+    json_decref(status);
+    int fd = open_stream(run, "GET /v1/events", "");
+    char *came = read_until(fd, "\n\n", 2);
+    json_t *event = event_data(came);
+    assert_int_equal(json_array_size(json_object_get(event, "sources")), SOURCES);
+    json_decref(event);
+    free(came);
+    close(fd);
+    kill(run->pid, SIGTERM);
+    assert_int_equal(reefd_wait(run->pid), 0);
+    run->pid = 0;
 }
 
 static void listeners_are_counted_and_their_leaving_is_noticed(void **state) {
@@ -398,6 +434,7 @@ static void the_page_is_for_everyone_and_what_it_shows_is_not(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_status_comes_by_itself, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_status_of_any_size_comes_by_itself, setup, teardown),
         cmocka_unit_test_setup_teardown(listeners_are_counted_and_their_leaving_is_noticed, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(an_end_of_the_daemon_ends_streams, setup, teardown),

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define REEFD_ARGUMENTS_MAX 24
+#define REEFD_ARGUMENTS_MAX 600
 #define REEFD_SIGNALLED 1000 // added to the signal's number in what reefd_wait returns
 
 typedef struct sandbox {
