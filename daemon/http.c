@@ -408,6 +408,9 @@ size_t reef_http_connection_count(const reef_http *http) {
 bool reef_http_set_token(reef_http *http, const reef_http_token *token) {
     bool other = memcmp(&http->token, token, sizeof(*token)) != 0;
     http->token = *token;
+    if (!other || !http->is_public) return other;
+    for (reef_http_connection *peer = http->connections; peer; peer = peer->next)
+        if (peer->stream) (void)shutdown(socket_of(peer), SHUT_RDWR);
     return other;
 }
 

@@ -93,7 +93,7 @@ typedef struct reef_http_token {
 REEF_MUST_CHECK reef_status reef_http_token_read(reef_http_token *token,
                                                  const char *path,
                                                  reef_error *err);
-/** From now on this token counts. True when it is another one. */
+/** From now on this token counts. True when it is another one: streams that were asked for with the old one end. */
 bool reef_http_set_token(reef_http *http, const reef_http_token *token);
 /** Whether reef_http_open would take these: address, token file, and the two together. */
 REEF_MUST_CHECK reef_status reef_http_check(const char *listen,

@@ -253,6 +253,35 @@ static void a_new_token_counts_from_the_reload_on(void **state) {
     stop(s);
 }
 
+// Where others can reach it: over loopback streams need none.
+static void with_a_new_token_streams_of_the_old_one_end(void **state) {
+    service *s = *state;
+    static const char LISTEN[] = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n"
+                                 "Authorization: Bearer " TOKEN "\r\n\r\n";
+    char more[300], address[64], byte;
+    write_file(s->token, TOKEN "\n", 0600);
+    snprintf(more, sizeof(more), "http = 0.0.0.0:0\nhttp-token = %s\n", s->token);
+    configure(s, more);
+    start(s);
+    json_t *status = reefd_ask(&s->box, "{\"command\": \"status\"}");
+    snprintf(address, sizeof(address), "%s", json_string_value(json_object_get(status, "http")));
+    json_decref(status);
+    int fd = http_connect(address);
+    assert_int_equal(send(fd, LISTEN, sizeof(LISTEN) - 1, MSG_NOSIGNAL), sizeof(LISTEN) - 1);
+    assert_int_equal(recv(fd, &byte, 1, 0), 1);
+    http_answer answer;
+    json_decref(reefd_ask(&s->box, RELOAD)); // the same token
+    assert_false(http_read_all(fd, 2, &answer));
+    http_answer_release(&answer);
+    write_file(s->token, OTHER "\n", 0600);
+    json_decref(reefd_ask(&s->box, RELOAD));
+    assert_true(http_read_all(fd, 5, &answer));
+    http_answer_release(&answer);
+    close(fd);
+    assert_int_equal(ask_with(address, OTHER), 200);
+    stop(s);
+}
+
 // ---- messages ------------------------------------------------------------------------------------
 
 // Every line is an object with an event, a level and a time; returns whether `event` was among them.
@@ -644,6 +673,7 @@ int main(void) {
         TEST(a_hangup_is_a_reload),
         TEST(with_a_mistake_nothing_at_all_changes),
         TEST(a_new_token_counts_from_the_reload_on),
+        TEST(with_a_new_token_streams_of_the_old_one_end),
         TEST(the_form_of_messages_changes_with_a_reload),
         TEST(every_line_of_the_json_log_has_a_level_and_a_time),
         TEST(no_message_has_a_word_of_the_text),
