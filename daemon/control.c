@@ -24,9 +24,9 @@
 struct reef_client {
     uv_pipe_t pipe;
     reef_control *control;
-    char *line; // bytes received and not yet served
-    size_t used, room;
-    size_t scanned; // of `used`, known to hold no newline
+    char *line; // bytes received; from `begin` on not yet served
+    size_t begin, used, room;
+    size_t scanned; // up to here there is no newline from `begin` on
     reef_request *pending;
     reef_push_batch *pushing;
     uv_write_t write;
@@ -193,16 +193,24 @@ static size_t first_line(reef_client *client) {
     char *end = client->used > client->scanned
                     ? memchr(client->line + client->scanned, '\n', client->used - client->scanned)
                     : NULL;
-    if (end) return (size_t)(end - client->line);
+    if (end) return (size_t)(end - client->line) - client->begin;
     client->scanned = client->used;
-    return client->eof && client->used ? client->used : SIZE_MAX;
+    return client->eof && client->used > client->begin ? client->used - client->begin : SIZE_MAX;
 }
 
 static void remove_line(reef_client *client, size_t length) {
-    size_t taken = length < client->used ? length + 1 : length; // with its newline
-    memmove(client->line, client->line + taken, client->used - taken);
-    client->used -= taken;
-    client->scanned = 0;
+    client->begin += length;
+    if (client->begin < client->used) client->begin++; // its newline
+    client->scanned = client->begin;
+}
+
+// What is left moves to the front once a read, and not once a line: there may be very many.
+static void make_room(reef_client *client) {
+    if (client->begin == 0) return;
+    memmove(client->line, client->line + client->begin, client->used - client->begin);
+    client->used -= client->begin;
+    client->scanned -= client->begin;
+    client->begin = 0;
 }
 
 static void refuse_long_line(reef_client *client) {
@@ -216,6 +224,7 @@ static void refuse_long_line(reef_client *client) {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
     (void)suggested;
     reef_client *client = handle->data;
+    make_room(client);
     if (client->used == client->room) {
         size_t room = client->room ? client->room * 2 : LINE_ROOM_FIRST;
         char *line = realloc(client->line, room);
@@ -250,7 +259,7 @@ static void serve_lines(reef_client *client) {
            !uv_is_closing((uv_handle_t *)&client->pipe)) {
         size_t length = first_line(client);
         if (length == SIZE_MAX) {
-            if (client->used > REEF_REQUEST_BYTES_MAX)
+            if (client->used - client->begin > REEF_REQUEST_BYTES_MAX)
                 refuse_long_line(client);
             else if (client->eof || uv_read_start((uv_stream_t *)&client->pipe, on_alloc, on_read))
                 drop(client);
@@ -260,7 +269,8 @@ static void serve_lines(reef_client *client) {
             refuse_long_line(client);
             return;
         }
-        if (!is_blank(client->line, length)) serve_line(client, client->line, length);
+        const char *line = client->line + client->begin;
+        if (!is_blank(line, length)) serve_line(client, line, length);
         if (!uv_is_closing((uv_handle_t *)&client->pipe)) remove_line(client, length);
     }
 }

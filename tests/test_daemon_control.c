@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -31,7 +32,9 @@
 #define BACKLOG_BYTES 300000 // that take some seconds to train
 #define TICKS_MS 1200        // in which those who have gone are seen
 #define STILL_MS 2000        // longer than the client waits for most commands when it hurries
-#define LET_GO_S 15          // by when a client that asks nothing is closed
+#define EMPTY_BLOCKS 8       // of 1 MiB
+#define EMPTY_S 10
+#define LET_GO_S 15 // by when a client that asks nothing is closed
 #define STATUS "{\"command\": \"status\"}"
 
 typedef struct running {
@@ -525,6 +528,28 @@ static void pipelined_and_half_lines_are_answered_in_order(void **state) {
     assert_trains_on_and_stops(run);
 }
 
+// However many they are, and whatever stood before them: none costs more than its byte.
+static void empty_lines_keep_nobody_waiting(void **state) {
+    running *run = *state;
+    enum { LONG = 1040000, BLOCK = 1 << 20 };
+    char *block = malloc(BLOCK);
+    assert_non_null(block);
+    int fd = connect_to(&run->box);
+    memset(block, ' ', LONG); // so long that there is room for many
+    send_text(fd, block, LONG);
+    memset(block, '\n', BLOCK);
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (size_t i = 0; i < EMPTY_BLOCKS; i++) send_text(fd, block, BLOCK);
+    send_text(fd, STATUS "\n", sizeof(STATUS));
+    assert_answer(fd, true);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    if (end.tv_sec - begin.tv_sec > EMPTY_S) fail_msg("%ld s", (long)(end.tv_sec - begin.tv_sec));
+    free(block);
+    close(fd);
+    assert_trains_on_and_stops(run);
+}
+
 static void garbage_is_answered_and_the_connection_stays_usable(void **state) {
     running *run = *state;
     int fd = connect_to(&run->box);
@@ -836,6 +861,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(with_stay_it_serves_after_the_last_source, setup, teardown),
         cmocka_unit_test_setup_teardown(pipelined_and_half_lines_are_answered_in_order, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(empty_lines_keep_nobody_waiting, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage_is_answered_and_the_connection_stays_usable, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_line_without_end_is_refused_and_closed, setup, teardown),
