@@ -29,6 +29,7 @@ struct reef_http {
     reef_http_token token;
     reef_http_connection *connections;
     size_t connection_count, stream_count;
+    uint64_t answers[6];   // by hundreds of the code; [0]: none was sent
     size_t bodies_bytes;   // of requests that are being read
     unsigned open_handles; // of the loop
     bool running, closing;
@@ -146,6 +147,7 @@ void reef_http_answer_static(reef_http_request *request,
 }
 
 static enum MHD_Result send_answer(reef_http_request *request) {
+    request->http->answers[request->answer && request->code < 600 ? request->code / 100 : 0]++;
     if (!request->answer)
         return MHD_NO; // no memory for it, or nobody to take it: the connection is closed
     if (request->peer) request->peer->since_ms = reef_http_now_ms(request->http);
@@ -401,6 +403,10 @@ void reef_http_tick(reef_http *http) {
 
 size_t reef_http_connection_count(const reef_http *http) {
     return http->connection_count;
+}
+
+const uint64_t *reef_http_answers(const reef_http *http) {
+    return http->answers;
 }
 
 // ---- who may ask ---------------------------------------------------------------------------------

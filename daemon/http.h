@@ -46,7 +46,6 @@ typedef struct reef_http_request {
     bool answered;
     bool deferred; // suspended: reef_http_answer comes later
     // of who handles it
-    void *routes;
     const void *route;
     void *work; // what a deferred request waits for
     void (*forget)(void *work);
@@ -104,6 +103,8 @@ const char *reef_http_address(const reef_http *http);
 /** Whether other machines can reach it. */
 bool reef_http_is_public(const reef_http *http);
 size_t reef_http_connection_count(const reef_http *http);
+/** Six counts of answers, by hundreds of their code; at [0] of requests that got none. MHD's own are not among them. */
+const uint64_t *reef_http_answers(const reef_http *http);
 /** Let go of clients whose time is up; call at a steady pace. */
 void reef_http_tick(reef_http *http);
 /** Accepts NULL. Deferred requests are forgotten. */

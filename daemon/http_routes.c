@@ -36,29 +36,24 @@ typedef struct route {
 
 // ---- answers -------------------------------------------------------------------------------------
 
-static void send_text(
-    reef_routes *routes, reef_http_request *request, unsigned code, const char *type, char *text) {
-    routes->answers[text && code < 600 ? code / 100 : 0]++;
+static void send_text(reef_http_request *request, unsigned code, const char *type, char *text) {
     reef_http_answer(request, code, type, text, text ? strlen(text) : 0);
 }
 
 // Takes the text.
-static void send_line(reef_routes *routes, reef_http_request *request, unsigned code, char *text) {
+static void send_line(reef_http_request *request, unsigned code, char *text) {
     char *line = text ? realloc(text, strlen(text) + 2) : NULL;
     if (line)
         strcat(line, "\n");
     else
         free(text);
-    send_text(routes, request, line ? code : MHD_HTTP_INTERNAL_SERVER_ERROR, JSON, line);
+    send_text(request, line ? code : MHD_HTTP_INTERNAL_SERVER_ERROR, JSON, line);
 }
 
-static void send_json(reef_routes *routes,
-                      reef_http_request *request,
-                      unsigned code,
-                      json_t *object) {
+static void send_json(reef_http_request *request, unsigned code, json_t *object) {
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
-    send_line(routes, request, code, text);
+    send_line(request, code, text);
 }
 
 static unsigned code_of(reef_status status) {
@@ -78,28 +73,23 @@ static unsigned code_of(reef_status status) {
     }
 }
 
-static void send_failure(reef_routes *routes,
-                         reef_http_request *request,
-                         unsigned code,
-                         const reef_error *err) {
+static void send_failure(reef_http_request *request, unsigned code, const reef_error *err) {
     json_t *answer = reef_answer_error(err);
     json_object_del(answer, "ok"); // the code says so
-    send_json(routes, request, code, answer);
+    send_json(request, code, answer);
 }
 
-static void refuse(reef_routes *routes,
-                   reef_http_request *request,
-                   unsigned code,
-                   const char *message) {
+static void refuse(reef_http_request *request, unsigned code, const char *message) {
     reef_error err = {.status = REEF_INVALID};
     snprintf(err.message, sizeof(err.message), "%s", message);
-    send_failure(routes, request, code, &err);
+    send_failure(request, code, &err);
 }
 
 // ---- answered by the loop ------------------------------------------------------------------------
 
 static void livez(reef_routes *routes, reef_http_request *request) {
-    send_text(routes, request, MHD_HTTP_OK, TEXT, strdup("ok\n"));
+    (void)routes;
+    send_text(request, MHD_HTTP_OK, TEXT, strdup("ok\n"));
 }
 
 // Ready: it trains, or waits for a stream, and what it trained can be committed.
@@ -108,34 +98,29 @@ static void readyz(reef_routes *routes, reef_http_request *request) {
     reef_training_view_read(routes->training, &view, NULL);
     bool ready = !view.failing[0] && !view.ended && view.state < REEF_STATE_DRAINING;
     const char *text = view.failing[0] ? "commits fail\n" : ready ? "ready\n" : "ending\n";
-    send_text(routes, request, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, TEXT,
-              strdup(text));
+    send_text(request, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, TEXT, strdup(text));
 }
 
 static void metrics(reef_routes *routes, reef_http_request *request) {
     char *text = reef_metrics_text(routes->monitor, reef_http_connection_count(request->http),
-                                   routes->answers, routes->events.facts);
-    send_text(routes, request, text ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS,
-              text);
+                                   reef_http_answers(request->http), routes->events.facts);
+    send_text(request, text ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS, text);
 }
 
 static void status(reef_routes *routes, reef_http_request *request) {
-    send_json(routes, request, MHD_HTTP_OK, reef_monitor_status(routes->monitor));
+    send_json(request, MHD_HTTP_OK, reef_monitor_status(routes->monitor));
 }
 
 static void page(reef_routes *routes, reef_http_request *request) {
+    (void)routes;
     const reef_page_file *file = reef_page_find(request->path);
-    routes->answers[2]++;
     reef_http_answer_static(request, file->type, file->bytes, *file->count);
 }
 
 static void events(reef_routes *routes, reef_http_request *request) {
-    if (reef_events_listen(&routes->events, request, routes->monitor)) {
-        routes->answers[2]++;
-        return;
-    }
+    if (reef_events_listen(&routes->events, request, routes->monitor)) return;
     reef_error err;
-    send_failure(routes, request,
+    send_failure(request,
                  code_of(reef_fail(&err, REEF_BUSY, "%d clients listen already; try again",
                                    REEF_EVENTS_MAX)),
                  &err);
@@ -153,16 +138,15 @@ void reef_routes_release(reef_routes *routes) {
 
 static void on_command_answer(reef_request *served) {
     reef_http_request *request = served->owner;
-    reef_routes *routes = request->routes;
     request->work = NULL;
     if (served->error.status != REEF_OK) {
-        send_failure(routes, request, code_of(served->error.status), &served->error);
+        send_failure(request, code_of(served->error.status), &served->error);
         return;
     }
     json_t *answer = reef_command_answer(served), *result = json_object_get(answer, "result");
     json_incref(result);
     json_decref(answer);
-    send_json(routes, request, MHD_HTTP_OK, result);
+    send_json(request, MHD_HTTP_OK, result);
 }
 
 static void forget_command(void *work) {
@@ -194,29 +178,27 @@ static void hand_over(reef_routes *routes, reef_http_request *request, reef_comm
     }
     reef_request_release(parsed);
     free(copy);
-    send_failure(routes, request, code_of(err.status), &err);
+    send_failure(request, code_of(err.status), &err);
 }
 
 // ---- what is pushed ------------------------------------------------------------------------------
 
-static void send_push_failure(reef_routes *routes,
-                              reef_http_request *request,
+static void send_push_failure(reef_http_request *request,
                               unsigned code,
                               const reef_error *err,
                               unsigned retry_ms) {
     json_t *answer = reef_push_failure(err, retry_ms);
     json_object_del(answer, "ok"); // the code says so
-    send_json(routes, request, code, answer);
+    send_json(request, code, answer);
 }
 
 static void on_pushed(reef_push_batch *batch) {
     reef_http_request *request = batch->owner;
     request->work = NULL;
     if (batch->error.status == REEF_OK)
-        send_json(request->routes, request, MHD_HTTP_OK, reef_push_result(batch));
+        send_json(request, MHD_HTTP_OK, reef_push_result(batch));
     else
-        send_push_failure(request->routes, request, code_of(batch->error.status), &batch->error,
-                          batch->retry_ms);
+        send_push_failure(request, code_of(batch->error.status), &batch->error, batch->retry_ms);
 }
 
 static void forget_push(void *work) {
@@ -229,7 +211,7 @@ static void push(reef_routes *routes, reef_http_request *request, reef_push_batc
     batch->on_answer = on_pushed;
     reef_status result = reef_push_submit(routes->pusher, batch, &err);
     if (result != REEF_OK) {
-        send_push_failure(routes, request, code_of(result), &err, batch->retry_ms);
+        send_push_failure(request, code_of(result), &err, batch->retry_ms);
         reef_push_batch_free(batch);
         return;
     }
@@ -245,7 +227,7 @@ static void ingest(reef_routes *routes, reef_http_request *request) {
     if (reef_http_ingest(&batch, request, &code, &err) == REEF_OK)
         push(routes, request, batch);
     else
-        send_failure(routes, request, code, &err);
+        send_failure(request, code, &err);
 }
 
 // The body is a line of the control socket.
@@ -254,7 +236,7 @@ static void command(reef_routes *routes, reef_http_request *request) {
     reef_error err;
     if (reef_command_parse(&parsed, request->body_bytes ? (const char *)request->body : "",
                            request->body_bytes, &err) != REEF_OK) {
-        send_failure(routes, request, code_of(err.status), &err);
+        send_failure(request, code_of(err.status), &err);
         return;
     }
     switch (parsed.kind) {
@@ -271,7 +253,7 @@ static void command(reef_routes *routes, reef_http_request *request) {
         break;
     case REEF_COMMAND_STOP:
         routes->on_stop(routes->context);
-        send_json(routes, request, MHD_HTTP_OK, json_pack("{s:s}", "state", "draining"));
+        send_json(request, MHD_HTTP_OK, json_pack("{s:s}", "state", "draining"));
         break;
     }
 }
@@ -296,7 +278,7 @@ static void on_stream_gone(void *owner) {
 }
 
 // What a job emits makes its answer a stream. From then on the request is answered and the stream waits.
-static void pass_on(reef_routes *routes, reef_job *job, const char *text, size_t bytes) {
+static void pass_on(reef_job *job, const char *text, size_t bytes) {
     reef_http_request *request = job->owner;
     if (request) {
         job->owner = NULL;
@@ -306,10 +288,8 @@ static void pass_on(reef_routes *routes, reef_job *job, const char *text, size_t
             job->stream = NULL;
             return;
         }
-        if (job->stream)
-            routes->answers[2]++;
-        else
-            refuse(routes, request, MHD_HTTP_TOO_MANY_REQUESTS,
+        if (!job->stream)
+            refuse(request, MHD_HTTP_TOO_MANY_REQUESTS,
                    "too many answers are under way already; try again");
     }
     if (job->stream && reef_http_stream_send(job->stream, text, bytes)) return;
@@ -322,12 +302,12 @@ static void pass_on_emitted(reef_routes *routes) {
     reef_job *job;
     size_t bytes = 0;
     char *text = reef_serving_emitted(routes->serving, &job, &bytes);
-    if (text) pass_on(routes, job, text, bytes);
+    if (text) pass_on(job, text, bytes);
     free(text);
 }
 
 // The last event of a stream, by which a whole answer differs from one that was cut.
-static void end_stream(reef_routes *routes, reef_job *job) {
+static void end_stream(reef_job *job) {
     bool failed = job->error.status != REEF_OK;
     if (failed) {
         json_t *answer = reef_answer_error(&job->error);
@@ -341,30 +321,30 @@ static void end_stream(reef_routes *routes, reef_job *job) {
     int bytes =
         event ? snprintf(event, room, "event: %s\ndata: %s\n\n", failed ? "error" : "end", text)
               : 0;
-    if (bytes > 0) pass_on(routes, job, event, (size_t)bytes);
+    if (bytes > 0) pass_on(job, event, (size_t)bytes);
     if (job->stream) reef_http_stream_end(job->stream);
     job->stream = NULL;
     free(event);
 }
 
-static void answer_job(reef_routes *routes, reef_job *job) {
+static void answer_job(reef_job *job) {
     if (job->on_done) {
         job->on_done(job);
         return;
     }
-    if (job->pending_bytes) pass_on(routes, job, job->pending, job->pending_bytes);
+    if (job->pending_bytes) pass_on(job, job->pending, job->pending_bytes);
     if (job->stream) {
-        end_stream(routes, job);
+        end_stream(job);
         return;
     }
     reef_http_request *request = job->owner;
     if (!request) return;
     request->work = NULL;
     if (job->error.status == REEF_OK) {
-        send_line(routes, request, MHD_HTTP_OK, job->text);
+        send_line(request, MHD_HTTP_OK, job->text);
         job->text = NULL; // taken
     } else {
-        send_failure(routes, request, code_of(job->error.status), &job->error);
+        send_failure(request, code_of(job->error.status), &job->error);
     }
 }
 
@@ -372,7 +352,7 @@ void reef_routes_answer(reef_routes *routes) {
     pass_on_emitted(routes);
     for (reef_job *job = reef_serving_answered(routes->serving), *next; job; job = next) {
         next = job->next;
-        answer_job(routes, job);
+        answer_job(job);
         reef_job_free(job);
     }
 }
@@ -398,7 +378,7 @@ static void submit(reef_routes *routes,
     }
     if (result != REEF_OK) {
         reef_job_free(job);
-        send_failure(routes, request, code_of(result), &err);
+        send_failure(request, code_of(result), &err);
         return;
     }
     request->deferred = true;
@@ -550,27 +530,26 @@ static bool is_wrapped(const route *found, const reef_http_request *request) {
 }
 
 void reef_routes_begin(void *context, reef_http_request *request) {
-    reef_routes *routes = context;
+    (void)context;
     bool path_known;
     const route *found = find_route(request, &path_known);
-    request->routes = routes;
     request->route = found;
     if (!reef_http_is_public(request->http) && !is_own_host(request))
-        refuse(routes, request, MHD_HTTP_MISDIRECTED_REQUEST,
+        refuse(request, MHD_HTTP_MISDIRECTED_REQUEST,
                "this address is for programs of this machine: ask for localhost");
     else if (!found && path_known)
-        refuse(routes, request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
+        refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
     else if (!found)
-        refuse(routes, request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
+        refuse(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
     else if (!may_ask(found, request))
-        refuse(routes, request, MHD_HTTP_UNAUTHORIZED,
+        refuse(request, MHD_HTTP_UNAUTHORIZED,
                "this needs the token of --http-token: Authorization: Bearer TOKEN");
     else if (is_packed(request))
-        refuse(routes, request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+        refuse(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
                "a body with a Content-Encoding, such as gzip, is not taken: send it as it is");
     else if (is_wrapped(found, request))
         refuse(
-            routes, request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+            request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
             "the body of /v1/score is the text itself: send it as text/plain; as_of and per_byte "
             "stand in the query");
 }
@@ -582,7 +561,7 @@ void reef_routes_handle(void *context, reef_http_request *request) {
     json_t *arguments = json_object();
     reef_status result = take_query(request, found->query, arguments, &err);
     if (result != REEF_OK)
-        send_failure(routes, request, code_of(result), &err);
+        send_failure(request, code_of(result), &err);
     else if (found->handle)
         found->handle(routes, request);
     else

@@ -22,7 +22,6 @@ typedef struct reef_routes {
     void *context;
     // its own
     reef_events events;
-    uint64_t answers[6]; // by hundreds of the code; [0]: none was sent
 } reef_routes;
 
 /** For reef_http_options: `context` is a reef_routes. */

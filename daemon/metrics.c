@@ -227,7 +227,8 @@ static void write_facts(FILE *out, const json_t *facts) {
 static void write_http(FILE *out, size_t connections, const uint64_t answers[6]) {
     static const char *const NAME = "reef_http_answers_total";
     static const char *const CODES[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
-    head(out, NAME, "counter", "HTTP answers by the first digit of their code.");
+    head(out, NAME, "counter",
+         "HTTP answers by the first digit of their code; malformed requests are not counted.");
     for (size_t i = 0; i < 6; i++) {
         labelled(out, NAME, "code", CODES[i]);
         fprintf(out, "%" PRIu64 "\n", answers[i]);

@@ -25,6 +25,8 @@
 #define SCORED_LINES_MAX 65536
 #define QUESTIONS_THAT_WAIT 40
 #define PATIENCE_S 120
+#define ANSWERED "reef_http_answers_total{code=\"2xx\"} "
+#define REFUSED "reef_http_answers_total{code=\"4xx\"} "
 #define CONNECTIONS 256   // all that there are
 #define BACKLOG_BATCHES 4 // of 1 MiB, which take longer to train than anyone waits for an answer
 #define PART_BYTES 600000 // for which 1 MiB is kept
@@ -389,6 +391,7 @@ static void a_body_that_is_too_long_is_refused(void **state) {
     size_t bytes = (1u << 20) + 1;
     char *body = malloc(bytes);
     memset(body, 'a', bytes);
+    uint64_t before = metric(run, REFUSED);
     assert_code(http_ask(run->address, "POST", "/v1/score", "", body, bytes), 413);
     // Without a length known before: the answer is the same, at the end.
     int fd = http_connect(run->address);
@@ -406,6 +409,7 @@ static void a_body_that_is_too_long_is_refused(void **state) {
     assert_code(answer, 413);
     close(fd);
     free(body);
+    assert_int_equal(metric(run, REFUSED), before + 2);
     assert_trains_on_and_stops(run);
 }
 
@@ -439,10 +443,10 @@ static void bodies_are_bounded_together_and_not_kept_for_who_may_not_ask(void **
     running *run = *state;
     enum { COUNT = 40 };
     int fds[COUNT];
-    static const char *const REFUSED[] = {"/v1/command", "/v1/nothing"};
+    static const char *const PATHS[] = {"/v1/command", "/v1/nothing"};
     for (size_t route = 0; route < 2; route++) {
         int64_t before = reefd_count(&run->box, "resident_bytes");
-        for (size_t i = 0; i < COUNT; i++) fds[i] = send_part(run, REFUSED[route]);
+        for (size_t i = 0; i < COUNT; i++) fds[i] = send_part(run, PATHS[route]);
         int64_t more = reefd_count(&run->box, "resident_bytes") - before;
         if (more > KEPT_BYTES_MAX) fail_msg("%jd bytes are kept", (intmax_t)more);
         assert_code(send_rest(fds[0]), route ? 404 : 401);
@@ -536,13 +540,7 @@ static void hostile_clients_are_let_go(void **state) {
 }
 
 static uint64_t answered(const running *run) {
-    http_answer answer = get(run, "/metrics");
-    static const char NAME[] = "reef_http_answers_total{code=\"2xx\"} ";
-    const char *at = answer.body ? strstr(answer.body, NAME) : NULL;
-    assert_non_null(at);
-    uint64_t count = strtoull(at + sizeof(NAME) - 1, NULL, 10);
-    http_answer_release(&answer);
-    return count;
+    return metric(run, ANSWERED);
 }
 
 // Who asks and asks and reads nothing is not answered for ever: what lies unread for it is bounded.
