@@ -77,21 +77,45 @@ json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
     return object;
 }
 
+// ---- events --------------------------------------------------------------------------------------
+
+typedef struct reading {
+    json_t *events;
+    reef_descent descent;
+} reading;
+
+// What a restore leaves as it is: snapshots, and damage.
+static bool is_of_the_state(const json_t *event) {
+    static const char *const lasting[] = {"snapshot", "snapshot_remove", "damage"};
+    const char *kind = json_string_value(json_object_get(event, "event"));
+    for (size_t i = 0; kind && i < sizeof(lasting) / sizeof(lasting[0]); i++)
+        if (strcmp(kind, lasting[i]) == 0) return false;
+    return true;
+}
+
 static reef_status on_event(void *context,
                             const reef_key *key,
                             const reef_view *view,
                             reef_error *err) {
+    reading *r = context;
     json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
     if (!event)
         return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
                          key->sequence);
-    return json_array_append_new(context, event) == 0
-               ? REEF_OK
-               : reef_fail(err, REEF_NO_MEMORY, "no memory for the timeline");
+    bool undone = !reef_descent_has(&r->descent, view->commit) && is_of_the_state(event);
+    bool taken = (!undone || json_object_set_new(event, "undone", json_true()) == 0) &&
+                 json_array_append(r->events, event) == 0;
+    json_decref(event);
+    return taken ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory for the timeline");
 }
 
 reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err) {
-    return reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, events, err);
+    reading r = {.events = events};
+    reef_status status = reef_descent_read(&r.descent, txn, err);
+    if (status == REEF_OK)
+        status = reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, &r, err);
+    reef_descent_release(&r.descent);
+    return status;
 }
 
 // ---- checks --------------------------------------------------------------------------------------

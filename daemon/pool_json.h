@@ -18,7 +18,10 @@ json_t *reef_generation_json(const reef_generation *generations,
                              uint32_t peer_layers);
 json_t *reef_snapshot_json(const reef_snapshot *snapshot);
 
-/** Append every event of the timeline to the array `events`, oldest first. CORRUPT an event that is no JSON. */
+/**
+ * Append every event of the timeline to the array `events`, oldest first; what a restore undid has a member "undone",
+ * true. CORRUPT an event that is no JSON.
+ */
 REEF_MUST_CHECK reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err);
 
 /**

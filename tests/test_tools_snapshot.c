@@ -214,6 +214,70 @@ static void in_place_the_pool_itself_goes_back(void **state) {
     pool_free(&own);
 }
 
+// Kinds of the events that are told as undone, each followed by a space.
+static char *undone_in(const char *pool) {
+    char *kinds = cli_format("%s", "");
+    size_t i;
+    json_t *timeline = reef_json("timeline", pool, NULL), *event;
+    json_array_foreach(json_object_get(timeline, "events"), i, event) {
+        if (!json_is_true(json_object_get(event, "undone"))) continue;
+        char *more = cli_format("%s%s ", kinds, json_string_value(json_object_get(event, "event")));
+        free(kinds);
+        kinds = more;
+    }
+    json_decref(timeline);
+    return kinds;
+}
+
+// The curve of growth has so many steps in place and ends at the experts that there are.
+static void expect_growth(const char *pool, size_t grown, const char *undone) {
+    size_t i, seen = 0;
+    json_int_t experts = 0;
+    json_t *plot = reef_json("plot", "growth", pool, NULL),
+           *status = reef_json("status", pool, NULL);
+    json_t *step;
+    json_array_foreach(json_object_get(plot, "steps"), i, step) {
+        seen += strcmp(json_string_value(json_object_get(step, "event")), "grow") == 0;
+        experts = integer(step, "experts");
+    }
+    assert_int_equal(experts, integer(status, "experts"));
+    assert_int_equal(seen, grown);
+    char *kinds = undone_in(pool);
+    assert_string_equal(kinds, undone);
+    free(kinds);
+    json_decref(plot);
+    json_decref(status);
+}
+
+static void go_back_to(const char *pool, const char *name) {
+    json_decref(reef_json("snapshot", "restore", pool, name, "--in-place", "--yes", NULL));
+}
+
+// Back, from there another way, and forward again: what was undone is known from what led to the present state.
+static void events_that_a_restore_undid_are_told_as_undone(void **state) {
+    world *w = *state;
+    own_pool own = pool_new(w, "undone");
+    json_decref(reef_json("snapshot", "create", own.pool, "small", NULL));
+    json_decref(reef_json("grow", own.pool, "--side", "6", NULL));
+    json_decref(reef_json("grow", own.pool, "--side", "8", NULL));
+    expect_growth(own.pool, 2, "");
+    go_back_to(own.pool, "small");
+    expect_growth(own.pool, 0, "grow grow ");
+    json_decref(reef_json("grow", own.pool, "--side", "7", NULL));
+    expect_growth(own.pool, 1, "grow grow ");
+    json_decref(reef_json("snapshot", "restore", own.pool, "small", own.restored, NULL));
+    expect_growth(own.restored, 0, "grow grow restore grow ");
+
+    go_back_to(own.pool, "before-restore");
+    expect_growth(own.pool, 2, "restore grow ");
+    expect_sound(own.pool);
+    program p;
+    reef(&p, "timeline", own.pool, NULL);
+    assert_non_null(strstr(p.out, "undone=true"));
+    program_release(&p);
+    pool_free(&own);
+}
+
 // ---- remove and prune ----------------------------------------------------------------------------
 
 static void snapshots_are_found_by_the_beginning_of_their_root(void **state) {
@@ -393,6 +457,7 @@ int main(void) {
         cmocka_unit_test(a_difference_is_told_as_a_table_and_as_json),
         cmocka_unit_test(a_snapshot_becomes_a_pool_of_its_own),
         cmocka_unit_test(in_place_the_pool_itself_goes_back),
+        cmocka_unit_test(events_that_a_restore_undid_are_told_as_undone),
         cmocka_unit_test(snapshots_are_found_by_the_beginning_of_their_root),
         cmocka_unit_test(snapshots_are_removed_by_name_or_its_beginning),
         cmocka_unit_test(prune_keeps_the_last_and_the_newest_of_each_day),

@@ -250,6 +250,133 @@ static void without_moments_a_language_model_begins_its_optimiser_anew(void **st
     free(now);
 }
 
+// ---- history -------------------------------------------------------------------------------------
+
+static void go_back(lifelong *f, const char *name) {
+    reef_error err;
+    reef_restoration done;
+    reef_trainer_close(f->trainer);
+    f->trainer = NULL;
+    ok(reef_pool_restore_in_place(f->store, name, false, &done, &err), &err);
+    close_pool(f);
+    open_pool(f, 1);
+}
+
+static reef_status set_place(void *context, const reef_point *point, reef_error *err) {
+    bool *places = context;
+    (void)err;
+    places[point->stream_bytes / STEP_BYTES - 1] = true;
+    return REEF_OK;
+}
+
+static void append_number(char text[128], uint64_t number) {
+    size_t used = strlen(text);
+    snprintf(text + used, 128 - used, "%d ", (int)number);
+}
+
+// Which commits led to the present state, and of which batches the loss is missing: these have no point, others one.
+static void expect_descent(lifelong *f, const char *commits, const char *missing) {
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_commit last;
+    reef_descent descent;
+    bool places[64] = {false};
+    char led[128] = "", gone[128] = "";
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    ok(reef_commit_read(txn, &last, &err), &err);
+    ok(reef_descent_read(&descent, txn, &err), &err);
+    ok(reef_series_scan(txn, set_place, places, &err), &err);
+    reef_txn_abort(txn);
+    for (uint64_t i = 1; i <= last.number; i++)
+        if (reef_descent_has(&descent, i)) append_number(led, i);
+    for (uint64_t i = 0; i < last.stream_bytes / STEP_BYTES; i++) {
+        bool known = reef_descent_knows_losses(&descent, i * STEP_BYTES, (i + 1) * STEP_BYTES);
+        assert_int_equal(known, places[i]);
+        if (!known) append_number(gone, i);
+    }
+    assert_string_equal(led, commits);
+    assert_string_equal(gone, missing);
+    reef_descent_release(&descent);
+}
+
+// Two commits. The last batch waits for what comes next, so each state has trained one less than was fed.
+static void feed_steps(lifelong *f, size_t count, uint32_t seed) {
+    feed_kind(f, 0, (count - 1) * STEP_BYTES, seed);
+    commit(f);
+    feed_kind(f, 0, STEP_BYTES, seed + 1);
+    commit(f);
+}
+
+// Twice to a state whose losses went when the pool left its line, the second time on top of a line that has lost some.
+static void what_led_to_a_state_is_known_and_losses_of_other_lines_go(void **state) {
+    lifelong *f = *state;
+    make_pool(f, 1);
+    feed_steps(f, 4, 1);
+    take(f, "three");
+    feed_steps(f, 2, 2);
+    take(f, "five");
+    feed_steps(f, 2, 3);
+    take(f, "seven");
+    expect_descent(f, "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 ", "");
+    go_back(f, "three");
+    expect_descent(f, "1 2 3 4 17 ", "");
+    feed_steps(f, 6, 4);
+    go_back(f, "five");
+    feed_steps(f, 3, 5);
+    expect_descent(f, "1 2 3 4 5 6 7 8 9 20 21 22 ", "3 4 ");
+    go_back(f, "seven");
+    expect_descent(f, "1 2 3 4 5 6 7 8 9 10 11 12 13 14 23 ", "3 4 5 6 ");
+    feed_steps(f, 2, 6);
+    go_back(f, "three");
+    expect_descent(f, "1 2 3 4 26 ", "");
+}
+
+// Change a letter of the words wherever the pool's file has them.
+static void damage_words(const lifelong *f, const char *words) {
+    char path[TEMP_DIR_BYTES];
+    temp_dir_join(path, f->pool, "data.mdb");
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    size_t hits = 0, length = strlen(words);
+    char *window = calloc(1, length + 1);
+    assert_non_null(window);
+    for (int letter; (letter = fgetc(file)) != EOF;) {
+        memmove(window, window + 1, length);
+        window[length - 1] = (char)letter;
+        if (memcmp(window, words, length) != 0) continue;
+        assert_int_equal(fseek(file, -1, SEEK_CUR), 0);
+        assert_int_equal(fputc(letter ^ 1, file), letter ^ 1);
+        assert_int_equal(fseek(file, 0, SEEK_CUR), 0);
+        hits++;
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_true(hits > 0);
+    free(window);
+}
+
+static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_txn *txn = NULL;
+    reef_descent descent;
+    make_pool(f, 1);
+    feed_steps(f, 4, 1);
+    take(f, "three");
+    feed_steps(f, 2, 2);
+    assert_int_equal(points_after(f->store, 0), 5);
+    close_pool(f);
+    damage_words(f, "{\"event\": \"init");
+    open_pool(f, 1);
+    go_back(f, "three");
+    assert_int_equal(points_after(f->store, 0), 0);
+    ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
+    fails(reef_descent_read(&descent, txn, &err), REEF_CORRUPT, &err, "timeline");
+    assert_null(descent.restores);
+    reef_txn_abort(txn);
+    feed_steps(f, 2, 2); // it learns on
+    assert_int_equal(points_after(f->store, 0), 2);
+}
+
 // ---- vector models -------------------------------------------------------------------------------
 
 #define INPUTS 6
@@ -542,6 +669,8 @@ int main(void) {
         RESTORE_TEST(in_place_too_and_the_state_before_can_still_be_evaluated),
         RESTORE_TEST(what_a_strategy_keeps_comes_back_as_well),
         RESTORE_TEST(without_moments_a_language_model_begins_its_optimiser_anew),
+        RESTORE_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go),
+        RESTORE_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses),
         RESTORE_TEST(a_vector_model_needs_its_sums_and_has_them),
         RESTORE_TEST(a_difference_counts_what_changed),
         RESTORE_TEST(sealing_in_bf16_alone_changes_no_expert),

@@ -67,7 +67,7 @@ static uint64_t add_grown(growth *g,
     json_t *event;
     json_array_foreach(events, i, event) {
         const char *name = json_string_value(json_object_get(event, "event"));
-        if (!name || strcmp(name, "grow") != 0 ||
+        if (!name || strcmp(name, "grow") != 0 || json_object_get(event, "undone") ||
             member(event, "generation") != generation->generation)
             continue;
         uint64_t side = member(event, "side"), before = member(event, "side_before");

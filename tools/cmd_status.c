@@ -11,6 +11,20 @@ const cli_manual status_manual = {
     .example = "reef status reef.pool",
 };
 
+// Of the last batch. Null where there was none, where a restore took its loss away, and where it cannot be said
+// because the timeline is damaged.
+static json_t *last_loss_json(const cli_pool *pool, const cli_points *points) {
+    const reef_point *last = points->count ? &points->points[points->count - 1] : NULL;
+    reef_txn *txn = NULL;
+    reef_descent descent = {0};
+    bool known = last && reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
+                 reef_descent_read(&descent, txn, NULL) == REEF_OK &&
+                 reef_descent_knows_losses(&descent, last->stream_bytes - 1, UINT64_MAX);
+    reef_descent_release(&descent);
+    reef_txn_abort(txn);
+    return known ? cli_real((double)last->bits_per_byte) : json_null();
+}
+
 static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_points *points) {
     uint64_t experts = 0, experts_open = 0;
     for (uint32_t g = 0; g < pool->generation_count; g++) {
@@ -19,20 +33,19 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
         if (!pool->generations[g].sealed) experts_open += count;
     }
     const reef_generation *open = &pool->generations[pool->generation_count - 1];
-    json_t *last = points->count ? cli_real((double)points->points[points->count - 1].bits_per_byte)
-                                 : json_null();
     bool vectors = reef_config_is_vector(&pool->config);
-    json_t *object = json_pack(
-        "{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
-        cli_path(cli->pool), "state", "idle", "strategy", pool->config.strategy, "task",
-        (json_int_t)pool->tasks.task, "step", (json_int_t)pool->commit.step, "stream_bytes",
-        (json_int_t)pool->commit.stream_bytes, "generation", (json_int_t)open->generation,
-        "opened_at", (json_int_t)open->opened_at,
-        vectors                      ? "last_error_share"
-        : cli_has_ids(&pool->config) ? "last_bits_per_token"
-                                     : "last_bits_per_byte",
-        last, "experts", (json_int_t)experts, "experts_open", (json_int_t)experts_open,
-        "file_bytes", (json_int_t)pool->file_bytes, "last_commit", cli_commit_json(&pool->commit));
+    json_t *object =
+        json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
+                  cli_path(cli->pool), "state", "idle", "strategy", pool->config.strategy, "task",
+                  (json_int_t)pool->tasks.task, "step", (json_int_t)pool->commit.step,
+                  "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
+                  (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
+                  vectors                      ? "last_error_share"
+                  : cli_has_ids(&pool->config) ? "last_bits_per_token"
+                                               : "last_bits_per_byte",
+                  last_loss_json(pool, points), "experts", (json_int_t)experts, "experts_open",
+                  (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes,
+                  "last_commit", cli_commit_json(&pool->commit));
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
     json_object_set_new(object, "recycled_experts",
                         json_integer((json_int_t)pool->tasks.recycled_experts));

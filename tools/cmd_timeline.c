@@ -10,6 +10,7 @@ const cli_manual timeline_manual = {
              "grown,\n"
              "experts frozen and thawed; each with its reason, the step and the position in the "
              "stream.\n"
+             "What a restore undid stays, and says undone=true. "
              "Snapshots are listed by `reef snapshot list`.",
     .options = NULL,
     .example = "reef timeline reef.pool",

@@ -126,15 +126,18 @@ static json_t *figures_json(const train_record *record, const train_stream *stre
 // ---- the stream ----------------------------------------------------------------------------------
 
 // Mean loss of a file's batches before each was trained on. A batch counts where it ends, and what is left of older
-// ones, means of several, where the last of them does. NaN where it is not known which batches are the file's.
+// ones, means of several, where the last of them does. NaN where it is not known which batches are the file's, or a
+// restore took some of them away.
 static double prequential(const train_record *record,
                           const train_stream *stream,
-                          const cli_points *points,
+                          const train_outcome *outcome,
                           size_t file) {
     if (stream->starts[file] < record->placed_from) return NAN;
+    const cli_points *points = &outcome->points;
     uint64_t start = stream->base + stream->starts[file];
     uint64_t end = stream->base + stream->starts[file + 1];
     double sum = 0, count = 0;
+    if (!reef_descent_knows_losses(&outcome->descent, start, end)) return NAN;
     for (size_t i = 0; i < points->count; i++) {
         const reef_point *point = &points->points[i];
         double batches = (double)cli_point_batches(point);
@@ -147,10 +150,10 @@ static double prequential(const train_record *record,
 
 static json_t *prequential_json(const train_record *record,
                                 const train_stream *stream,
-                                const cli_points *points) {
+                                const train_outcome *outcome) {
     json_t *array = json_array();
     for (size_t i = 0; i < stream->count; i++)
-        json_array_append_new(array, cli_real(prequential(record, stream, points, i)));
+        json_array_append_new(array, cli_real(prequential(record, stream, outcome, i)));
     return array;
 }
 
@@ -176,7 +179,7 @@ static json_t *boundaries_json(const train_record *record,
         const json_t *reason = json_object_get(event, "reason");
         uint64_t at = (uint64_t)json_integer_value(json_object_get(event, "stream_bytes"));
         bool opens = kind && (strcmp(kind, "open") == 0 || strcmp(kind, "boundary") == 0);
-        if (!opens || !reason || at < from) continue;
+        if (!opens || !reason || at < from || json_object_get(event, "undone")) continue;
         uint64_t position = at - stream->base;
         size_t file = nearest_start(stream, position);
         json_array_append_new(
@@ -216,7 +219,7 @@ json_t *train_document(const train_record *record,
         "{s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "finished", outcome->finished, "measure",
         eval_measure_name(&pool->config), "plan", train_plan_json(stream, set, record), "matrix",
         matrix_values_json(&r.matrix), "figures", figures_json(record, stream, &r), "prequential",
-        prequential_json(record, stream, &outcome->points), "boundaries",
+        prequential_json(record, stream, outcome), "boundaries",
         boundaries_json(record, stream, outcome->events), "asof_forgetting",
         cli_real(asof_forgetting(record)));
     json_t *rest = json_pack(

@@ -424,4 +424,9 @@ REEF_MUST_CHECK reef_status reef_series_forget_after(reef_txn *txn,
                                                      uint64_t stream_bytes,
                                                      reef_error *err);
 
+// descent.c
+
+/** Where the stream stood in the last state that led both to the present one and to that of an older commit. */
+uint64_t reef_descent_shared(const reef_descent *descent, uint64_t commit, uint64_t stream_bytes);
+
 #endif

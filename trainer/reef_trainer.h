@@ -565,4 +565,29 @@ REEF_API REEF_MUST_CHECK reef_status reef_series_scan(reef_txn *txn,
                                                       void *context,
                                                       reef_error *err);
 
+/** Restores of a pool, in their order, and what follows from them; see reef_descent_read. */
+typedef struct reef_descent {
+    struct reef_restored {
+        uint64_t commit;       // that restored
+        uint64_t to;           // the commit that its snapshot is of
+        uint64_t stream_bytes; // of that one
+    } * restores;
+    size_t restore_count;
+    // Of the present stream: losses with from < position <= to are not in the series.
+    struct reef_descent_gap {
+        uint64_t from, to;
+    } * gaps;
+    size_t gap_count;
+} reef_descent;
+
+/** Read from the timeline how the pool came to its state. CORRUPT where an event cannot be read. */
+REEF_API REEF_MUST_CHECK reef_status reef_descent_read(reef_descent *out,
+                                                       reef_txn *txn,
+                                                       reef_error *err);
+REEF_API void reef_descent_release(reef_descent *descent);
+/** Did this commit lead to the present state, or was it undone by a restore? */
+REEF_API bool reef_descent_has(const reef_descent *descent, uint64_t commit);
+/** Has the series the losses with from < position <= to, or did a restore take some of them away? */
+REEF_API bool reef_descent_knows_losses(const reef_descent *descent, uint64_t from, uint64_t to);
+
 #endif

@@ -2,8 +2,8 @@
 //
 // The store brings the records back (pool_restore.c). What is left to do here is what the store cannot
 // know: whether training can go on from the snapshot at all, and the history, which no snapshot holds.
-// Points of the loss after the snapshot are removed, since training will write others there; events stay,
-// because they happened, and one more says what was done. What waits in the journal still waits (pushed.c).
+// Points of the loss behind the last state that the pool and the snapshot share are removed, since training will write
+// others there; events stay, because they happened, and one more says what was done (descent.c). What waits in the journal still waits (pushed.c).
 //
 // The first snapshots hold no moments. A language model then goes on with an optimiser that begins anew,
 // without windows of the stream that the snapshot has not seen; what learns from sums cannot.
@@ -74,6 +74,19 @@ static reef_status forget_windows(reef_txn *txn, uint64_t stream_bytes, reef_err
     return status;
 }
 
+// Points of the loss that do not lead to the restored state, also those of another line that lie before it in the
+// stream. Of a timeline that cannot be read nobody knows which lead there: all go, and the restore does not fail.
+static reef_status forget_losses(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
+    reef_descent descent;
+    uint64_t shared = 0;
+    reef_status status = reef_descent_read(&descent, txn, err);
+    if (status != REEF_OK && status != REEF_CORRUPT) return status;
+    if (status == REEF_OK)
+        shared = reef_descent_shared(&descent, snapshot->commit, snapshot->stream_bytes);
+    reef_descent_release(&descent);
+    return reef_series_forget_after(txn, shared, err);
+}
+
 static reef_status tell(reef_txn *txn, const restoring *r, reef_error *err) {
     const reef_snapshot *snapshot = &r->out->plan.snapshot;
     char text[512], kept[REEF_NAME_BYTES_MAX + 32] = "";
@@ -100,7 +113,7 @@ static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     json_decref(after);
     if (status == REEF_OK && !snapshot->exact)
         status = forget_windows(txn, snapshot->stream_bytes, err);
-    if (status == REEF_OK) status = reef_series_forget_after(txn, snapshot->stream_bytes, err);
+    if (status == REEF_OK) status = forget_losses(txn, snapshot, err);
     if (status == REEF_OK) status = tell(txn, r, err);
     REEF_FAIL_POINT(RESTORE_TOLD);
     return status;

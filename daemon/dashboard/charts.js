@@ -152,12 +152,11 @@ const charts = (() => {
         });
     }
 
-    // A restore in place leaves the events of what it discards, where the curve now goes another way.
+    // A restore leaves the events of what it undid, where the curve now goes another way.
     function marksOf(events) {
-        let list = [];
+        const list = [];
         for (const event of events) {
-            if (event.event === 'restore') list = list.filter((mark) => mark.at <= event.stream_bytes);
-            const kind = markOf(event);
+            const kind = event.undone ? null : markOf(event);
             if (kind) list.push({ at: event.stream_bytes, kind });
         }
         return list;
