@@ -634,6 +634,27 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     free(logits);
 }
 
+static void a_name_that_is_not_utf8_is_no_source(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    uint8_t text[200];
+    size_t taken = 1;
+    make_pool(f, 1);
+    feed_kind(f, 0, 500, 1);
+    lifelong_text(text, sizeof text, 0, 2);
+    assert_int_equal(
+        reef_trainer_feed(f->trainer, "caf\xe9", text, sizeof text, &taken, NULL, &err),
+        REEF_INVALID);
+    assert_non_null(strstr(err.message, "UTF-8"));
+    assert_int_equal(taken, 0);
+    commit(f); // and nothing was spoilt
+    ok(reef_trainer_feed(f->trainer, "caf\xc3\xa9", text, sizeof text, &taken, NULL, &err), &err);
+    commit(f);
+    close_pool(f);
+    open_pool(f, 1);
+    assert_int_equal(reef_trainer_cursor(f->trainer, "caf\xc3\xa9"), sizeof text);
+}
+
 static void the_reservoir_is_a_uniform_sample(void **state) {
     (void)state;
     reef_error err;
@@ -728,6 +749,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_retain_term_keeps_what_leaks_small),
         cmocka_unit_test_setup_teardown(a_snapshot_keeps_its_state, setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(scoring_and_generating_agree_with_the_logits, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_name_that_is_not_utf8_is_no_source, setup,
                                         lifelong_teardown),
         cmocka_unit_test(the_reservoir_is_a_uniform_sample),
         cmocka_unit_test(the_drift_level_is_median_and_robust_spread),

@@ -1,4 +1,5 @@
 // Bytes of a source, accepted into the stream, and how far each source was read.
+#include "json_build.h"
 #include "learner.h"
 #include "vector.h"
 
@@ -11,6 +12,17 @@ static reef_source *find_source(const reef_trainer *trainer, const char *name) {
     return NULL;
 }
 
+// Names are kept as JSON, which has nothing but UTF-8.
+static reef_status check_text(const char *name, reef_error *err) {
+    json_error_t fault;
+    json_t *text = json_pack_ex(&fault, 0, "s", name);
+    json_decref(text);
+    if (text != NULL) return REEF_OK;
+    if (reef_json_no_memory(&fault))
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for source %s", name);
+    return reef_fail(err, REEF_INVALID, "a source's name of %zu bytes is no UTF-8", strlen(name));
+}
+
 static reef_status add_source(reef_trainer *trainer,
                               const char *name,
                               reef_source **out,
@@ -21,6 +33,8 @@ static reef_status add_source(reef_trainer *trainer,
     if (trainer->source_count >= REEF_SOURCE_COUNT_MAX)
         return reef_fail(err, REEF_FULL, "the pool has read from %d sources, the most there can be",
                          REEF_SOURCE_COUNT_MAX);
+    reef_status status = check_text(name, err);
+    if (status != REEF_OK) return status;
     reef_source *sources = realloc(trainer->sources, (trainer->source_count + 1) * sizeof *sources);
     if (sources == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for source %s", name);
     trainer->sources = sources;

@@ -72,8 +72,8 @@ REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
  * batches: *taken says how many bytes were accepted (possibly fewer than `count`), *steps how many steps
  * ran; call again with the rest.
  *
- * Errors: INVALID an id outside the vocabulary, or a source that begins while another one's last token is not
- * whole; what was accepted before stays.
+ * Errors: INVALID an id outside the vocabulary, a source that begins while another one's last token is not whole, or a
+ * new one whose name is no UTF-8; what was accepted before stays.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        const char *source,

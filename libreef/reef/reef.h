@@ -341,7 +341,9 @@ REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
 /**
  * Train on the next `count` bytes of a stream, as far as whole batches reach; the rest waits for the next call. How
  * the stream is cut into calls changes nothing. A boundary that is found on the way seals by itself.
- * source  names the stream: reef_pool_cursor says how many of its bytes were taken
+ * source  names the stream in UTF-8: reef_pool_cursor says how many of its bytes were taken
+ *
+ * Errors: INVALID a name that is no UTF-8.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err);
@@ -410,8 +412,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_generate(reef_pool *pool,
  * vectors  (rows, inputs) row-major
  * labels   (rows) 0 or more; -1: has none, and is only looked at; NULL: none has
  *
- * Errors: INVALID another kind of model, a value that is not finite, a label below -1; FULL more labels than the 1,024 that a
- * pool can meet. With these nothing was taken.
+ * Errors: INVALID another kind of model, a source's name that is no UTF-8, a value that is not finite, a label below -1;
+ * FULL more labels than the 1,024 that a pool can meet. With these nothing was taken.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_learn(reef_pool *pool,
                                                      const char *source,
