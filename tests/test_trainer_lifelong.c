@@ -626,6 +626,12 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     for (size_t v = 1; v < REEF_VOCAB; v++)
         if (logits[11 * REEF_VOCAB + v] > logits[11 * REEF_VOCAB + best]) best = v;
     assert_int_equal(out[0], best);
+    const float cold[] = {1e-20f, 1e-38f, 1e-40f, 1e-45f}; // the last ones divide beyond a float
+    for (size_t i = 0; i < sizeof cold / sizeof *cold; i++) {
+        reef_sampling sampling = {.seed = 5, .temperature = cold[i], .top_p = 0.9f};
+        ok(reef_model_generate(model, probe, 12, sizeof again, &sampling, again, &err), &err);
+        assert_memory_equal(out, again, sizeof out);
+    }
     reef_sampling sampling = {.seed = 5, .temperature = 1.0f, .top_p = 0.9f};
     ok(reef_model_generate(model, probe, 12, sizeof out, &sampling, out, &err), &err);
     ok(reef_model_generate(model, probe, 12, sizeof again, &sampling, again, &err), &err);

@@ -2,6 +2,7 @@
 #include "evaluate.h"
 #include "random.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,11 @@ static int most_likely_first(const void *a, const void *b) {
 static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uint64_t counter) {
     candidate candidates[REEF_VOCAB];
     float p[REEF_VOCAB], temperature = sampling->temperature > 0.0f ? sampling->temperature : 1.0f;
-    for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = logits[v] / temperature;
+    float most = logits[0];
+    for (size_t v = 1; v < REEF_VOCAB; v++) most = logits[v] > most ? logits[v] : most;
+    // Near 0 the quotients are beyond a float; those of the distances to the largest are 0 and -infinity.
+    float origin = isfinite(most / temperature) ? 0.0f : most;
+    for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = (logits[v] - origin) / temperature;
     reef_softmax(REEF_VOCAB, p);
     for (size_t v = 0; v < REEF_VOCAB; v++) candidates[v] = (candidate){p[v], (uint8_t)v};
     qsort(candidates, REEF_VOCAB, sizeof *candidates, most_likely_first);
