@@ -239,7 +239,7 @@ static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
     reef_commit before = commit(f);
     uint64_t step = status_of(f).step;
     feed_kind(f, 0, 500, 2);
-    f->trainer->broken = REEF_NO_MEMORY;
+    reef_trainer_break(f->trainer, REEF_NO_MEMORY);
     lifelong_text(text, sizeof text, 0, 3);
     assert_int_equal(reef_trainer_feed(f->trainer, "test", text, sizeof text, &taken, NULL, &err),
                      REEF_NO_MEMORY);

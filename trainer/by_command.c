@@ -79,12 +79,14 @@ reef_status reef_trainer_seal(reef_trainer *trainer,
                               const char *seal_dtype,
                               reef_sealing *out,
                               reef_error *err) {
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status != REEF_OK) return status;
     if (trainer->vector != NULL) return seal_vector(trainer, seal_dtype, out, err);
     if (trainer->layer != NULL) return reef_trainer_layer_seal(trainer, 0, seal_dtype, out, err);
     reef_config config = trainer->net.config; // the pool's own stays as it is
     reef_sealing sealing;
     reef_opening opening;
-    reef_status status = reef_trainer_hold(trainer, err); // passes measure, and fit the gate
+    status = reef_trainer_hold(trainer, err); // passes measure, and fit the gate
     if (status == REEF_OK && seal_dtype != NULL)
         status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
     if (status == REEF_OK) status = prepare(trainer, &opening, err);

@@ -212,7 +212,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
         status = reef_start_generation(trainer, opening->fresh, opening->fresh_bytes, err);
 
 broken:
-    if (status != REEF_OK) trainer->broken = status;
+    if (status != REEF_OK) reef_trainer_break(trainer, status);
 cleanup:
     reef_gen_free(sealed);
     reef_gen_free(next);

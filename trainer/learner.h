@@ -85,7 +85,7 @@ struct reef_trainer {
     // own in `strategy`.
     uint64_t boundary_at, boundary_step; // stream position; generation_step
     bool full;                           // experts_max left no room for a boundary
-    reef_status broken; // why a boundary ended half way, so that nothing here may be kept; REEF_OK
+    reef_error broken;                   // see reef_trainer_break; status REEF_OK: whole
     bool branched; // the open generation began as a copy: reef_start_generation has nothing to do
     uint64_t recycled_experts; // of all generations
 
@@ -145,7 +145,12 @@ static inline uint64_t reef_task_at(const reef_trainer *trainer) {
 REEF_MUST_CHECK reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err);
 /** Once generations are there: their gates at the beginning of the stream. */
 REEF_MUST_CHECK reef_status reef_trainer_start_firing(reef_trainer *trainer, reef_error *err);
-/** Fails as the boundary did that ended half way, if one did: what is in memory must not be learned on, or kept. */
+/**
+ * A step or a boundary ended half way: what is in memory must not be learned on, or kept. `status` is why, such as no
+ * memory.
+ */
+void reef_trainer_break(reef_trainer *trainer, reef_status status);
+/** Fails as the step or the boundary did that ended half way, if one did. */
 REEF_MUST_CHECK reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *err);
 /** Bring the rows of sealed generations into reach, where they are not. */
 REEF_MUST_CHECK reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err);

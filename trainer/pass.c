@@ -179,12 +179,19 @@ reef_status reef_pass_prepare_generation(reef_pass *pass,
         release_peers(sets, pass->layer_sets);
         return status;
     }
-    pass->peers[g] = sets;
-    if (!pass->training || !gen->open) return REEF_OK;
-    size_t pairs = pass->rows_max * pass->config->heads * pass->config->topk;
-    reef_expert_pairs_release(&pass->pairs);
-    return reef_expert_pairs_init(&pass->pairs, pairs, (size_t)gen->info.side * gen->info.side,
-                                  reef_expert_row_values(&largest), err);
+    if (pass->training && gen->open) {
+        size_t pairs = pass->rows_max * pass->config->heads * pass->config->topk;
+        reef_expert_pairs_release(&pass->pairs);
+        reef_status status =
+            reef_expert_pairs_init(&pass->pairs, pairs, (size_t)gen->info.side * gen->info.side,
+                                   reef_expert_row_values(&largest), err);
+        if (status != REEF_OK) {
+            release_peers(sets, pass->layer_sets);
+            return status;
+        }
+    }
+    pass->peers[g] = sets; // last: what is there has all that it needs
+    return REEF_OK;
 }
 
 void reef_pass_forget_generation(reef_pass *pass, size_t g) {

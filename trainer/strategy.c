@@ -96,7 +96,7 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
     if (status != REEF_OK) {
         strategy->task--;
         // What it refuses it has not begun.
-        if (status != REEF_INVALID && status != REEF_FULL) trainer->broken = status;
+        if (status != REEF_INVALID && status != REEF_FULL) reef_trainer_break(trainer, status);
         return status;
     }
     strategy->task_at = trainer->stream_bytes;

@@ -390,6 +390,14 @@ static reef_status accept(reef_trainer *trainer,
     return REEF_OK;
 }
 
+// A refused boundary has not begun. After any other failure a batch may be half counted, with gates ahead of it, or
+// what follows a step has not been done: read on from here it would be another model.
+static reef_status settled(reef_trainer *trainer, reef_status status) {
+    if (status != REEF_OK && status != REEF_INVALID && status != REEF_FULL)
+        reef_trainer_break(trainer, status);
+    return status;
+}
+
 reef_status reef_stream_push(reef_trainer *trainer,
                              const reef_source *source,
                              const uint8_t *bytes,
@@ -401,9 +409,9 @@ reef_status reef_stream_push(reef_trainer *trainer,
     *taken = *steps = 0;
     while (status == REEF_OK && *steps == 0) {
         if (batch_is_ready(trainer))
-            status = next_batch(trainer, steps, err);
+            status = settled(trainer, next_batch(trainer, steps, err));
         else if (trainer->mark.line_bytes > 0)
-            status = mark_boundary(trainer, steps, err);
+            status = settled(trainer, mark_boundary(trainer, steps, err));
         else if (*taken < count)
             status = accept(trainer, source, bytes + *taken, count - *taken, taken, err);
         else

@@ -66,12 +66,16 @@ reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err) {
                                                        : reef_trainer_hold_anew(trainer, err);
 }
 
+void reef_trainer_break(reef_trainer *trainer, reef_status status) {
+    (void)reef_fail(&trainer->broken, status,
+                    "training of pool %.120s ended half way (%s); nothing since its last commit is "
+                    "kept: close the pool and open it again",
+                    reef_store_path(trainer->store), reef_status_text(status));
+}
+
 reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *err) {
-    if (trainer->broken == REEF_OK) return REEF_OK;
-    return reef_fail(err, trainer->broken,
-                     "a boundary of pool %.120s ended half way; nothing of it was committed: close "
-                     "the pool and open it again",
-                     reef_store_path(trainer->store));
+    if (trainer->broken.status == REEF_OK) return REEF_OK;
+    return reef_fail(err, trainer->broken.status, "%s", trainer->broken.message);
 }
 
 static reef_status load_language(reef_trainer *trainer, reef_txn *txn, reef_error *err) {

@@ -157,7 +157,7 @@ reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef
     info->info.sealed_at = trainer->stream_bytes;
     status = reef_vector_open_generation(trainer, err);
     if (status != REEF_OK) {
-        trainer->broken = status;
+        reef_trainer_break(trainer, status);
         return status;
     }
     let_go(vector);
@@ -331,14 +331,18 @@ reef_status reef_vector_push(reef_trainer *trainer,
     if (trainer->carry_bytes < end)
         status = accept(trainer, bytes, count, end - trainer->carry_bytes, taken, err);
     if (status != REEF_OK || trainer->carry_bytes < end) return status;
-    return next_batch(trainer, rows, steps, err);
+    status = next_batch(trainer, rows, steps, err);
+    // The batch is still in the carry, and may be in the sums or among the held ones already.
+    if (status != REEF_OK) reef_trainer_break(trainer, status);
+    return status;
 }
 
 reef_status reef_trainer_learn_rest(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = trainer->vector;
-    reef_status status = REEF_OK;
-    if (vector == NULL || vector->rival || vector->examples == 0 || vector->held > 0)
-        return REEF_OK;
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status != REEF_OK || vector == NULL || vector->rival || vector->examples == 0 ||
+        vector->held > 0)
+        return status;
     release(vector, trainer->carry_bytes / reef_vector_record_bytes(&trainer->net.config));
     for (size_t taken, steps; status == REEF_OK && vector->untested > 0;)
         status = reef_vector_push(trainer, NULL, 0, &taken, &steps, err);

@@ -343,7 +343,8 @@ REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
  * the stream is cut into calls changes nothing. A boundary that is found on the way seals by itself.
  * source  names the stream in UTF-8: reef_pool_cursor says how many of its bytes were taken
  *
- * Errors: INVALID a name that is no UTF-8.
+ * Errors: INVALID a name that is no UTF-8; NO_MEMORY. Where a step ended half way nothing since the last commit is kept:
+ * training, commits and seals fail alike until the pool is closed and opened again.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err);
@@ -413,7 +414,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_generate(reef_pool *pool,
  * labels   (rows) 0 or more; -1: has none, and is only looked at; NULL: none has
  *
  * Errors: INVALID another kind of model, a source's name that is no UTF-8, a value that is not finite, a label below -1;
- * FULL more labels than the 1,024 that a pool can meet. With these nothing was taken.
+ * FULL more labels than the 1,024 that a pool can meet. With these nothing was taken. NO_MEMORY and what else ends a step
+ * half way: as in reef_pool_train.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_learn(reef_pool *pool,
                                                      const char *source,

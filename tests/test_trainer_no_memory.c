@@ -1,0 +1,234 @@
+// Memory that runs out while a trainer learns: every place that allocates fails once. What comes after is either as if
+// nothing had happened, or refused until the pool is opened again, and then as if nothing had happened.
+#include "learner.h"
+#include "lifelong.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+// ---- allocations that fail -----------------------------------------------------------------------
+
+enum { PLACES_MAX = 512 };
+
+// Where memory is asked for, told by its caller, and the first and the last time.
+typedef struct place {
+    const void *caller;
+    size_t first, last;
+} place;
+
+static place places[PLACES_MAX];
+static size_t place_count, allocations,
+    failing; // failing: number of the allocation that does, from 1; 0: none
+static bool counting, failed;
+
+static void note_place(const void *caller) {
+    size_t i = 0;
+    while (i < place_count && places[i].caller != caller) i++;
+    if (i == place_count) {
+        if (place_count == PLACES_MAX) abort();
+        places[place_count++] = (place){.caller = caller, .first = allocations};
+    }
+    places[i].last = allocations;
+}
+
+static bool fails(const void *caller) {
+    if (!counting) return false;
+    allocations++;
+    if (failing == 0) note_place(caller);
+    failed = failed || allocations == failing;
+    return allocations == failing;
+}
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+
+void *__wrap_malloc(size_t bytes) {
+    return fails(__builtin_return_address(0)) ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes) {
+    return fails(__builtin_return_address(0)) ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes) {
+    return fails(__builtin_return_address(0)) ? NULL : __real_realloc(old, bytes);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
+    return fails(__builtin_return_address(0)) ? NULL : __real_aligned_alloc(alignment, bytes);
+}
+
+// From now on allocation number `number` fails; with 0 none does, and places are noted.
+static void count_from_here(size_t number) {
+    if (number == 0) place_count = 0;
+    allocations = 0;
+    failing = number;
+    failed = false;
+    counting = true;
+}
+
+// ---- a stream ------------------------------------------------------------------------------------
+
+// A pool with a commit, and what it reads next.
+typedef struct world {
+    lifelong *f;
+    char base[TEMP_DIR_BYTES];
+    const uint8_t *bytes;
+    size_t count;
+    uint8_t root[sizeof((reef_commit *)NULL)->root]; // after all of it
+} world;
+
+// Read on where the source was left.
+static reef_status read_on(const world *w, reef_error *err) {
+    uint64_t at = reef_trainer_cursor(w->f->trainer, "next");
+    return reef_trainer_feed(w->f->trainer, "next", w->bytes + at, w->count - at, NULL, NULL, err);
+}
+
+static void copy_base(world *w) {
+    reef_error err;
+    reef_store *base;
+    ok(reef_store_open(&base, w->base, &(reef_store_options){0}, &err), &err);
+    ok(reef_store_copy(base, w->f->pool, NULL, &err), &err);
+    reef_store_close(base);
+    open_pool(w->f, 1);
+}
+
+static void expect_root(world *w) {
+    reef_commit now = commit(w->f);
+    assert_memory_equal(now.root, w->root, sizeof now.root);
+    close_pool(w->f);
+    temp_dir_remove(w->f->pool);
+}
+
+static void fail_one(world *w, size_t number) {
+    reef_error err, again;
+    copy_base(w);
+    count_from_here(number);
+    reef_status status = read_on(w, &err);
+    counting = false;
+    assert_true(failed);
+    if (status != REEF_OK) {
+        assert_int_equal(status, REEF_NO_MEMORY);
+        status = read_on(w, &again);
+    }
+    if (status != REEF_OK) { // it says so, and keeps nothing
+        assert_int_equal(status, REEF_NO_MEMORY);
+        assert_non_null(strstr(again.message, "close the pool and open it again"));
+        assert_int_equal(reef_trainer_commit(w->f->trainer, NULL, &again), REEF_NO_MEMORY);
+        assert_int_equal(reef_trainer_learn_rest(w->f->trainer, &again), REEF_NO_MEMORY);
+        assert_int_equal(reef_trainer_seal(w->f->trainer, NULL, NULL, &again), REEF_NO_MEMORY);
+        close_pool(w->f);
+        open_pool(w->f, 1);
+        ok(read_on(w, &err), &err);
+    }
+    expect_root(w);
+}
+
+// The trainer's last commit is where every try begins.
+static void fail_everywhere(lifelong *f, const uint8_t *bytes, size_t count) {
+    world w = {.f = f, .bytes = bytes, .count = count};
+    reef_error err;
+    close_pool(f);
+    temp_dir_join(w.base, f->dir, "base");
+    assert_int_equal(rename(f->pool, w.base), 0);
+    copy_base(&w);
+    count_from_here(0);
+    ok(read_on(&w, &err), &err);
+    counting = false;
+    reef_commit whole = commit(f);
+    memcpy(w.root, whole.root, sizeof w.root);
+    expect_root(&w);
+    assert_true(place_count > 5);
+    for (size_t i = 0; i < place_count; i++) {
+        fail_one(&w, places[i].first);
+        if (places[i].last != places[i].first) fail_one(&w, places[i].last);
+    }
+}
+
+static void a_language_model_goes_on_exactly_or_not_at_all(void **state) {
+    lifelong *f = *state;
+    enum { OLD = 640, NEW = 3200 };
+    uint8_t bytes[OLD + NEW];
+    choose(&f->config, "recycle_after", "1280");
+    make_pool(f, 1);
+    feed_kind(f, 0, 12000, 1);
+    commit(f);
+    lifelong_text(bytes, OLD, 0, 2);
+    lifelong_text(bytes + OLD, NEW, 1, 3);
+    fail_everywhere(f, bytes, sizeof bytes);
+    assert_true(times_said(f, "\"event\": \"open\"") > 0); // a boundary, and at 32 steps a gate
+    assert_true(times_said(f, "\"event\": \"recycle\"") > 0);
+}
+
+// Three kinds, which another domain turns around.
+enum { INPUTS = 6, EXAMPLES = 2400, OLD_EXAMPLES = 1600 };
+typedef struct example {
+    int32_t label;
+    float vector[INPUTS];
+} example;
+
+static void a_vector_model_goes_on_exactly_or_not_at_all(void **state) {
+    lifelong *f = *state;
+    static example all[EXAMPLES];
+    uint32_t random = 1;
+    for (size_t i = 0; i < EXAMPLES; i++) {
+        all[i].label = (int32_t)(i % 3);
+        for (size_t d = 0; d < INPUTS; d++) {
+            random = random * 1664525u + 1013904223u;
+            float centre = d / 2 == i % 3 ? 3.0f : 0.0f, noise = (float)(random >> 16) / 65536.0f;
+            all[i].vector[i < OLD_EXAMPLES ? d : (d + 2) % INPUTS] = centre + noise;
+        }
+    }
+    reef_config_default(&f->config);
+    choose(&f->config, "model", "vector");
+    f->config.inputs = INPUTS;
+    f->config.side = 5;
+    f->config.memory = 30;
+    make_pool(f, 1);
+    feed(f, (const uint8_t *)all, 40 * sizeof *all);
+    commit(f);
+    fail_everywhere(f, (const uint8_t *)(all + 40), (EXAMPLES - 40) * sizeof *all);
+    assert_true(times_said(f, "\"event\": \"open\"") > 0);
+}
+
+// What a pass has for a generation is there as a whole or not at all.
+static void a_pass_that_could_not_be_prepared_is_prepared_again(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    make_pool(f, 1);
+    reef_pass *pass = &f->trainer->pass;
+    const reef_gen *gen = reef_open_generation(f->trainer);
+    ok(reef_pass_prepare_generation(pass, gen, 0, &err), &err);
+    for (size_t n = 1;; n++) {
+        reef_pass_forget_generation(pass, 0);
+        count_from_here(n);
+        reef_status status = reef_pass_prepare_generation(pass, gen, 0, &err);
+        counting = false;
+        if (!failed) break;
+        assert_int_equal(status, REEF_NO_MEMORY);
+        ok(reef_pass_prepare_generation(pass, gen, 0, &err), &err);
+        assert_non_null(pass->pairs.sorted);
+        assert_int_equal(pass->pairs.expert_count, gen->info.side * gen->info.side);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_pass_that_could_not_be_prepared_is_prepared_again,
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_language_model_goes_on_exactly_or_not_at_all,
+                                        lifelong_setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(a_vector_model_goes_on_exactly_or_not_at_all,
+                                        lifelong_setup, lifelong_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
