@@ -661,6 +661,50 @@ static void a_name_that_is_not_utf8_is_no_source(void **state) {
     assert_int_equal(reef_trainer_cursor(f->trainer, "caf\xc3\xa9"), sizeof text);
 }
 
+// Without a router it is the loss that shows it, with one the queries.
+static void check_divergence(lifelong *f, const char *ffw) {
+    reef_error err;
+    reef_status status = REEF_OK;
+    f->config.layers = 1;
+    choose(&f->config, "ffw", ffw);
+    f->config.learning_rate = 10.0f;
+    f->config.clip = 0.0f;
+    f->config.warmup = 0;
+    f->config.beta2 = 0.0f;
+    f->config.epsilon = 1e-16f;
+    make_pool(f, 1);
+    reef_commit before = commit(f);
+    uint8_t text[LIFELONG_BATCH];
+    for (uint32_t i = 0; status == REEF_OK && i < 3000; i++) {
+        lifelong_text(text, sizeof text, (int)(i % 5), i);
+        status = reef_trainer_feed(f->trainer, "test", text, sizeof text, NULL, NULL, &err);
+    }
+    reef_trainer_status now = status_of(f);
+    char step[64];
+    snprintf(step, sizeof step, "training diverged at step %llu", (unsigned long long)now.step);
+    assert_int_equal(status, REEF_INVALID);
+    assert_non_null(strstr(err.message, step));
+    assert_non_null(strstr(err.message, "learning_rate"));
+    assert_true(isfinite(now.last_bits_per_byte)); // it does not count
+    assert_int_equal(reef_trainer_feed(f->trainer, "test", text, 1, NULL, NULL, &err),
+                     REEF_INVALID);
+    assert_non_null(strstr(err.message, step));
+    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_INVALID);
+    assert_non_null(strstr(err.message, step));
+    close_pool(f);
+    open_pool(f, 1);
+    assert_memory_equal(f->trainer->last_commit.root, before.root, sizeof before.root);
+    assert_sound(f);
+    close_pool(f);
+    temp_dir_remove(f->pool);
+}
+
+static void training_that_diverges_is_told_and_not_kept(void **state) {
+    lifelong *f = *state;
+    check_divergence(f, "d");
+    check_divergence(f, "p");
+}
+
 static void the_reservoir_is_a_uniform_sample(void **state) {
     (void)state;
     reef_error err;
@@ -757,6 +801,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(scoring_and_generating_agree_with_the_logits, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_name_that_is_not_utf8_is_no_source, setup,
+                                        lifelong_teardown),
+        cmocka_unit_test_setup_teardown(training_that_diverges_is_told_and_not_kept, setup,
                                         lifelong_teardown),
         cmocka_unit_test(the_reservoir_is_a_uniform_sample),
         cmocka_unit_test(the_drift_level_is_median_and_robust_spread),

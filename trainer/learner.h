@@ -219,7 +219,10 @@ void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes)
 size_t reef_step_windows(const reef_config *config);
 /** Count the losses of the batch that was just run forward, which begins at that place of the stream, by source. */
 void reef_step_count_losses(reef_trainer *trainer, uint64_t begin);
-/** Forward of the batch at `bytes` (one more token than a batch) as the open generation trains it. */
+/**
+ * Forward of the batch at `bytes` (one more token than a batch) as the open generation trains it. Errors: INVALID
+ * queries or the loss are not finite: training diverged; NO_MEMORY.
+ */
 REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               const uint8_t *bytes,
                                               reef_firing *firing,

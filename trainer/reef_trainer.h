@@ -73,8 +73,9 @@ REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
  * ran; call again with the rest.
  *
  * Errors: INVALID an id outside the vocabulary, a source that begins while another one's last token is not whole, or a
- * new one whose name is no UTF-8; what was accepted before stays. NO_MEMORY: where a step ended half way nothing since
- * the last commit is kept, and feed, commit and seal fail alike until the pool is opened again.
+ * new one whose name is no UTF-8; what was accepted before stays. INVALID training diverged: the loss or a query is not
+ * finite; NO_MEMORY: where a step ended half way by them, nothing since the last commit is kept, and feed, commit and
+ * seal fail alike until the pool is opened again.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        const char *source,

@@ -3,6 +3,7 @@
 #include "random.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -283,6 +284,17 @@ static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
                       reef_fire_max(config));
 }
 
+// Weights beyond what a float holds show in the router's queries, and without a router in the loss. What diverged is not
+// learned on, and no commit may hold it.
+static reef_status diverged(reef_trainer *trainer, const reef_error *how, reef_error *err) {
+    (void)reef_fail(&trainer->broken, REEF_INVALID,
+                    "training diverged at step %" PRIu64
+                    ": %.100s: nothing since the last commit is kept; make a pool with a smaller "
+                    "learning_rate",
+                    trainer->step, how->message);
+    return reef_trainer_check_whole(trainer, err);
+}
+
 reef_status reef_step_forward(reef_trainer *trainer,
                               const uint8_t *bytes,
                               reef_firing *firing,
@@ -291,6 +303,7 @@ reef_status reef_step_forward(reef_trainer *trainer,
     const reef_config *config = &trainer->net.config;
     double start = reef_seconds();
     bool answered; // not with the open generation's gate forced open
+    reef_error found;
     reef_status status = reef_step_decide(trainer, bytes, firing, &answered, err);
     if (status != REEF_OK) return status;
     trainer->open_claims = claims_of_open(trainer);
@@ -306,11 +319,14 @@ reef_status reef_step_forward(reef_trainer *trainer,
     bool distills = reef_strategy_distills(trainer);
     reef_batch batch = make_batch(trainer, windows, trainer->retain_windows, !distills);
     status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                               REEF_PASS_TRAIN, err);
-    if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, err);
+                               REEF_PASS_TRAIN, &found);
+    if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, &found);
     *bits = mean_bits(trainer);
+    if (status == REEF_OK && !isfinite(*bits))
+        status = reef_fail(&found, REEF_INVALID, "the loss is not finite");
     trainer->seconds_forward += reef_seconds() - start;
-    return status;
+    if (status == REEF_INVALID) return diverged(trainer, &found, err);
+    return status == REEF_OK ? REEF_OK : reef_fail(err, status, "%s", found.message);
 }
 
 reef_status reef_step_task_free(reef_trainer *trainer,

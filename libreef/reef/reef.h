@@ -343,8 +343,9 @@ REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
  * the stream is cut into calls changes nothing. A boundary that is found on the way seals by itself.
  * source  names the stream in UTF-8: reef_pool_cursor says how many of its bytes were taken
  *
- * Errors: INVALID a name that is no UTF-8; NO_MEMORY. Where a step ended half way nothing since the last commit is kept:
- * training, commits and seals fail alike until the pool is closed and opened again.
+ * Errors: INVALID a name that is no UTF-8; training diverged, as its loss is not finite; NO_MEMORY. Where a step ended
+ * half way nothing since the last commit is kept: training, commits and seals fail alike until the pool is closed and
+ * opened again.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err);
