@@ -672,6 +672,9 @@ static void sizes_that_do_not_fit_make_no_pool(void **state) {
     REFUSED(reef_pool_seal(layer, 0, &err), REEF_FULL, "no room");
     REFUSED(reef_pool_grow(layer, SIDE + 1, &err), REEF_FULL, "experts_max");
     reef_pool_close(layer);
+    WITHIN(*state, other);
+    options.experts_max = SIDE * SIDE - 1;
+    REFUSED(reef_pool_create_layer(other, &options, &err), REEF_INVALID, "25 experts of the first");
 }
 
 int main(void) {

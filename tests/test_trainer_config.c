@@ -231,6 +231,8 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         {{{"ffw", "m"}, {"moe_experts", "1024"}, {"d_ffw", "1024"}},
          "more values than a pool keeps of one mixture, 89478485"},
         {{{"model", "layer"}, {"strategy", "finetune"}}, "a layer by itself has generations"},
+        {{{"model", "layer"}, {"side", "8"}, {"topk", "4"}, {"experts_max", "63"}},
+         "experts_max 63 is less than the 64 experts of the first"},
         {{{"model", "layer"}, {"topk", "65"}}, "topk 65 is more than the 64 sub-keys"},
         {{{"batch", "1024"}, {"context", "4096"}, {"heads", "64"}}, "make the batch smaller"},
     };

@@ -104,19 +104,22 @@ static reef_status peer_check(const reef_config *c, reef_error *err) {
     return REEF_OK;
 }
 
+static reef_status first_check(const reef_config *c, uint32_t layers, reef_error *err) {
+    uint64_t first = (uint64_t)layers * c->side * c->side;
+    if (c->experts_max == 0 || c->experts_max >= first) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "experts_max %" PRIu64 " is less than the %" PRIu64
+                     " experts of the first generation; raise it, or lower side",
+                     c->experts_max, first);
+}
+
 static reef_status policy_check(const reef_config *c, reef_error *err) {
     if (c->reservoir_bytes / c->reservoir_window < 2)
         return reef_fail(err, REEF_INVALID,
                          "reservoir_bytes %" PRIu32 " holds fewer than two windows of "
                          "reservoir_window %" PRIu32 ": one fits gates, one calibrates them",
                          c->reservoir_bytes, c->reservoir_window);
-    uint64_t first = (uint64_t)reef_config_retrieving_layers(c) * c->side * c->side;
-    if (c->experts_max > 0 && c->experts_max < first)
-        return reef_fail(err, REEF_INVALID,
-                         "experts_max %" PRIu64 " is less than the %" PRIu64
-                         " experts of the first generation; raise it, or lower side",
-                         c->experts_max, first);
-    return REEF_OK;
+    return first_check(c, reef_config_retrieving_layers(c), err);
 }
 
 static reef_status vector_check(const reef_config *c, reef_error *err) {
@@ -172,7 +175,8 @@ static reef_status layer_check(const reef_config *c, reef_error *err) {
         return reef_fail(err, REEF_INVALID,
                          "strategy %s is for language models; a layer by itself has generations",
                          c->strategy);
-    return peer_check(c, err);
+    reef_status status = peer_check(c, err);
+    return status == REEF_OK ? first_check(c, 1, err) : status;
 }
 
 // Rivals that learn from old data read windows of T tokens, and their targets, out of the reservoir's.
