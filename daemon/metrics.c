@@ -256,9 +256,9 @@ static void write_training(FILE *out, const reef_monitor *monitor, const reef_tr
     if (vectors)
         gauge(out, "reef_error_ratio",
               "Share classed wrongly before it was learned, recent median.", status->bits_per_byte);
-    else // 0 is no loss: nothing was measured yet
+    else
         gauge(out, "reef_loss", "Bits per byte before it was learned, recent median.",
-              status->bits_per_byte > 0 ? status->bits_per_byte : (double)NAN);
+              status->bits_per_byte);
     if (!vectors) {
         gauge(out, "reef_drift_deviations",
               "Loss of the last batch above the recent median, in robust standard deviations.",

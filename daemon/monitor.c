@@ -98,12 +98,9 @@ static json_t *sources_json(const reef_monitor *monitor) {
     return list;
 }
 
-// A vector model has a share of wrong predictions where a language model has bits per byte. Of the latter 0 is no
-// loss: nothing was measured yet.
+// A vector model has a share of wrong predictions where a language model has bits per byte.
 static void set_losses(json_t *object, const reef_trainer_status *status, bool vectors) {
     double median = status->bits_per_byte, last = status->last_bits_per_byte;
-    if (!vectors && !(median > 0)) median = (double)NAN;
-    if (!vectors && !(last > 0)) last = (double)NAN;
     json_object_set_new(object, "bits_per_byte", reef_json_number(vectors ? (double)NAN : median));
     json_object_set_new(object, "last_bits_per_byte",
                         reef_json_number(vectors ? (double)NAN : last));
@@ -269,6 +266,8 @@ void reef_monitor_line(reef_monitor *monitor, char *out, size_t room) {
     char loss[48];
     if (monitor->record_bytes)
         snprintf(loss, sizeof(loss), "%.1f %% wrong", 100 * view.trainer.bits_per_byte);
+    else if (isnan(view.trainer.bits_per_byte)) // nothing was measured yet
+        snprintf(loss, sizeof(loss), "- bits/byte");
     else
         snprintf(loss, sizeof(loss), "%.2f bits/byte", view.trainer.bits_per_byte);
     snprintf(out, room, "%s%s, gen %" PRIu32 ", %s, %s/s, eta %s, %s, step %" PRIu64,

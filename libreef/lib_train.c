@@ -32,9 +32,9 @@ reef_status reef_pool_cursor(reef_pool *pool,
     return status;
 }
 
-// Where there was no batch so far losses are 0, which no text has; answers to vectors may all be right.
+// Before the first batch a vector model's share of errors is 0, as where all answers are right.
 static double loss_of(const reef_pool *pool, const reef_trainer_status *now, double loss) {
-    bool known = reef_config_is_vector(&pool->config) ? now->step > 0 : loss > 0.0;
+    bool known = !reef_config_is_vector(&pool->config) || now->step > 0;
     return known ? loss : (double)NAN;
 }
 

@@ -99,6 +99,39 @@ static void a_model_learns_its_text_and_keeps_it(void **state) {
     reef_pool_close(pool);
 }
 
+static void assert_losses(reef_pool *pool, double median, double last) {
+    reef_training_info info = {.size = sizeof info};
+    reef_error err;
+    must(reef_pool_read_training(pool, &info, &err), &err);
+    if (isnan(median) ? !isnan(info.bits_per_byte) : info.bits_per_byte != median)
+        fail_msg("median %g", info.bits_per_byte);
+    if (isnan(last) ? !isnan(info.last_bits_per_byte) : info.last_bits_per_byte != last)
+        fail_msg("last %g", info.last_bits_per_byte);
+}
+
+// A text may be foretold without a doubt.
+static void a_loss_of_zero_is_a_loss(void **state) {
+    char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
+    const char *settings[sizeof SMALL / sizeof *SMALL + 3] = {"learning_rate=10", "warmup=0",
+                                                              "clip=0"};
+    reef_error err;
+    memcpy(settings + 3, SMALL, sizeof SMALL);
+    temp_dir_join(path, *state, "pool");
+    make_text(text, "a");
+    must(reef_pool_create_model(path, settings, &err), &err);
+    reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
+    assert_losses(pool, (double)NAN, (double)NAN);
+    must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
+    assert_losses(pool, 0.0, 0.0);
+    must(reef_pool_commit(pool, NULL, &err), &err);
+    reef_pool_close(pool);
+    pool = lib_pool_open(path, 1, NULL, 1); // which has looked at no batch
+    assert_losses(pool, 0.0, (double)NAN);
+    must(reef_pool_seal(pool, 0, &err), &err);
+    assert_losses(pool, (double)NAN, (double)NAN);
+    reef_pool_close(pool);
+}
+
 static void what_there_is_can_be_read(void **state) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     reef_error err;
@@ -616,6 +649,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_learns_its_text_and_keeps_it, make_directory,
                                         remove_directory),
+        cmocka_unit_test_setup_teardown(a_loss_of_zero_is_a_loss, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(what_there_is_can_be_read, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(what_is_evaluated_after_a_mark_has_its_boundary,

@@ -28,7 +28,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .task = trainer->strategy.task,
         .opened_at = open->info.opened_at,
         .suspicious = trainer->suspicious,
-        .bits_per_byte = median,
+        .bits_per_byte = trainer->drift.count > 0 ? median : (double)NAN,
         .last_bits_per_byte = trainer->last_bits,
         .learning_rate = (double)trainer->learning_rate,
         .dirty_since_step = trainer->step - trainer->committed_step,
@@ -50,7 +50,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         status_of_vector(trainer, out);
     } else if (trainer->drift.count > 0) {
         out->drift_limit = reef_drift_limit(median, spread, &trainer->net.config);
-        if (spread > 0 && trainer->last_bits > 0) // there has been a batch since the start
+        if (spread > 0 && !isnan(trainer->last_bits)) // there has been a batch since the start
             out->drift = (trainer->last_bits - median) / spread;
     }
 }

@@ -362,7 +362,7 @@ typedef struct reef_training_info {
     /* Before training on it: median of the last batches; NaN: none so far. Of a vector model the share of labelled
      * examples that were answered wrongly before they were learned. */
     double bits_per_byte;
-    double last_bits_per_byte; /* of the last one */
+    double last_bits_per_byte; /* of the last one since the pool was opened */
     double learning_rate;
 } reef_training_info;
 REEF_API REEF_MUST_CHECK reef_status reef_pool_read_training(reef_pool *pool,
