@@ -129,8 +129,8 @@ REEF_API void reef_router_tape_release(reef_router_tape *tape); // accepts the z
  * piece_active  (pieces) or NULL: pieces with 0 are skipped, their outputs unspecified.
  *               In train mode all pieces take part.
  *
- * Errors: INVALID when a query or one of its best scores is not finite (names the row); outputs are
- * then unspecified.
+ * Errors: INVALID when a query, one of its best scores or in train mode the variance of queries is not
+ * finite (names the row); outputs are then unspecified.
  * Threads: `workers` run the pieces; one call at a time per tape. Allocates nothing.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_router_forward(const reef_router_shape *shape,

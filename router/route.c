@@ -275,14 +275,26 @@ static void project_piece(void *context, size_t piece) {
     project(context, piece);
 }
 
+static size_t farthest_row(const router_pass *pass, size_t feature) {
+    const float *raw = pass->tape->query_raw + feature, mean = pass->tape->batch_mean[feature];
+    size_t farthest = 0;
+    for (size_t row = 1; row < pass->rows; row++)
+        if (fabsf(raw[row * pass->width] - mean) > fabsf(raw[farthest * pass->width] - mean))
+            farthest = row;
+    return farthest;
+}
+
 static void normalise_panel(void *context, size_t panel) {
-    const router_pass *pass = context;
+    router_pass *pass = context;
     const size_t c = panel * PANEL_WIDTH;
     const size_t count = pass->width - c < PANEL_WIDTH ? pass->width - c : PANEL_WIDTH;
     query_norm_forward(pass->rows, count, pass->width, pass->tape->query + c,
                        pass->tape->batch_mean + c, pass->tape->batch_var + c,
                        pass->tape->query_raw + c, pass->params->bn_scale + c,
                        pass->params->bn_shift + c);
+    // The running variance would not come back from infinity.
+    for (size_t i = c; i < c + count; i++)
+        if (!isfinite(pass->tape->batch_var[i])) note_bad_row(pass, farthest_row(pass, i));
 }
 
 static void choose_piece(void *context, size_t piece) {
@@ -328,8 +340,8 @@ reef_status reef_router_forward(const reef_router_shape *shape,
     if (pass.bad_row != SIZE_MAX)
         return reef_fail(
             err, REEF_INVALID,
-            "the router's query of row %zu of %zu is not finite, or scores beyond what a "
-            "float holds",
+            "the router's query of row %zu of %zu is not finite, or its scores or the variance of "
+            "its batch are beyond what a float holds",
             (size_t)pass.bad_row, rows);
     return REEF_OK;
 }

@@ -644,6 +644,19 @@ static void a_query_that_is_not_finite_is_named(void **state) {
     release(&r);
 }
 
+// The queries are finite, but not the mean of their squares.
+static void a_variance_that_overflows_is_named(void **state) {
+    (void)state;
+    router r = make(odd, 20, 5, 43);
+    float *place = r.x + 13 * r.shape.d_model, before = *place;
+    r.x[4 * r.shape.d_model] = 1e16f; // far out, but not the farthest
+    *place = -1e20f;
+    assert_names_row(&r, REEF_ROUTER_TRAIN, "row 13 of 20");
+    *place = before;
+    forward(&r, REEF_ROUTER_TRAIN, NULL);
+    release(&r);
+}
+
 static void scores_that_overflow_are_named(void **state) {
     (void)state;
     router r = make(odd_with(REEF_SCORE_SOFTMAX, false), 20, 5, 42);
@@ -747,6 +760,7 @@ static int run_with(const char *kernels) {
         cmocka_unit_test(inactive_pieces_get_and_give_no_gradient),
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
         cmocka_unit_test(a_query_that_is_not_finite_is_named),
+        cmocka_unit_test(a_variance_that_overflows_is_named),
         cmocka_unit_test(scores_that_overflow_are_named),
         cmocka_unit_test(shapes_that_do_not_fit_together_are_refused),
         cmocka_unit_test(tapes_hold_whole_pieces),
