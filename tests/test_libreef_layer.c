@@ -583,6 +583,61 @@ static void sealed_rows_in_bf16_are_rounded_once(void **state) {
     reef_pool_close(layer);
 }
 
+// ---- tapes -----------------------------------------------------------------------------------------
+
+enum { WIDEST = 64 };
+
+// Of a forward and a backward with this tape.
+static void pass_through(reef_pool *layer, reef_tape *tape, size_t d_model, float *y, float *d_x) {
+    static float x[ROWS * WIDEST], d_y[ROWS * WIDEST];
+    const reef_layer_call call = {.size = sizeof call, .train = 1};
+    uint64_t draws = 4;
+    reef_error err;
+    draw_floats(&draws, ROWS * d_model, x, -1.0f, 1.0f);
+    draw_floats(&draws, ROWS * d_model, d_y, -0.1f, 0.1f);
+    must(reef_layer_forward(layer, &call, ROWS, x, y, tape, &err), &err);
+    must(reef_layer_backward(layer, tape, x, d_y, d_x, &err), &err);
+    must(reef_layer_discard(layer, &err), &err);
+}
+
+static void a_tape_serves_one_layer_after_another(void **state) {
+    static float y[2][ROWS * WIDEST], d_x[2][ROWS * WIDEST];
+    reef_layer_options others[6];
+    for (size_t i = 0; i < 6; i++) others[i] = lib_layer_options();
+    others[0].d_model = WIDEST;
+    others[1].heads = 3; // with as many experts a row
+    others[1].topk = 2;
+    others[2].topk = 4;
+    others[3].d_key = 40;
+    others[4].expert = "glu";
+    others[5].score = "relu";
+    for (size_t i = 0; i < 12; i++) {
+        char first_path[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES], name[32];
+        reef_layer_options first_options = lib_layer_options();
+        reef_tape *used, *fresh;
+        reef_error err;
+        first_options.no_batch_norm = i < 6; // of the first one
+        snprintf(name, sizeof name, "first%zu", i);
+        temp_dir_join(first_path, *state, name);
+        snprintf(name, sizeof name, "other%zu", i);
+        temp_dir_join(path, *state, name);
+        reef_pool *first = lib_layer_new(first_path, &first_options);
+        reef_pool *other = lib_layer_new(path, &others[i % 6]);
+        size_t d_model = others[i % 6].d_model, bytes = ROWS * d_model * sizeof(float);
+        must(reef_tape_new(&used, &err), &err);
+        must(reef_tape_new(&fresh, &err), &err);
+        pass_through(first, used, D, y[0], d_x[0]);
+        pass_through(other, used, d_model, y[0], d_x[0]);
+        pass_through(other, fresh, d_model, y[1], d_x[1]);
+        assert_memory_equal(y[0], y[1], bytes);
+        assert_memory_equal(d_x[0], d_x[1], bytes);
+        reef_tape_free(used);
+        reef_tape_free(fresh);
+        reef_pool_close(other);
+        reef_pool_close(first);
+    }
+}
+
 // ---- mistakes ------------------------------------------------------------------------------------
 
 #define REFUSED(call, expected, words)                                                             \
@@ -677,6 +732,26 @@ static void sizes_that_do_not_fit_make_no_pool(void **state) {
     REFUSED(reef_pool_create_layer(other, &options, &err), REEF_INVALID, "25 experts of the first");
 }
 
+static void a_reopened_layer_knows_no_earlier_forward(void **state) {
+    WITHIN(*state, pool);
+    float x[ROWS * D], target[ROWS * D], y[ROWS * D], d_x[ROWS * D];
+    reef_layer_options options = lib_layer_options();
+    reef_error error;
+    reef_tape *tape;
+    must(reef_tape_new(&tape, &error), &error);
+    reef_pool *layer = lib_layer_new(pool, &options);
+    lib_batch(1, 0, ROWS, x, target);
+    for (size_t i = 0; i < 20; i++) { // the memory of one may well be that of the next
+        const reef_layer_call call = {.size = sizeof call};
+        must(reef_layer_forward(layer, &call, ROWS, x, y, tape, &error), &error);
+        reef_pool_close(layer);
+        layer = lib_pool_open(pool, 1, NULL, 2);
+        REFUSED(reef_layer_backward(layer, tape, x, target, d_x, &err), REEF_INVALID, "no forward");
+    }
+    reef_pool_close(layer);
+    reef_tape_free(tape);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed_and_reopened_it_goes_on_to_the_same_bits,
@@ -715,6 +790,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(mistakes_are_told_and_change_nothing, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(sizes_that_do_not_fit_make_no_pool, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_reopened_layer_knows_no_earlier_forward, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_tape_serves_one_layer_after_another, make_directory,
                                         remove_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 // which are therefore not padded. Without a tape rows are computed in stretches, so memory is bounded.
 #include "layer.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@ enum { STRETCH_ROWS = 4096 }; // whole pieces
 reef_status reef_layer_new(reef_layer **out, reef_error *err) {
     *out = calloc(1, sizeof **out);
     if (*out == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a layer");
+    static atomic_uint_fast64_t made;
+    (*out)->number = ++made;
     return REEF_OK;
 }
 
@@ -203,7 +206,7 @@ static reef_status run_kept(const reef_layer_view *view,
     tape->rows = rows;
     tape->generations = choice->generations;
     tape->train = choice->train;
-    tape->layer = view->layer;
+    tape->layer = view->layer->number;
     tape->version = view->layer->version;
     tape->filled = true;
     return REEF_OK;
@@ -298,7 +301,7 @@ static void backward_generation(const layer_pass *pass, reef_router_params *grad
 static reef_status check_tape(const reef_layer_view *view,
                               const reef_layer_tape *tape,
                               reef_error *err) {
-    if (!tape->filled || tape->layer != view->layer)
+    if (!tape->filled || tape->layer != view->layer->number)
         return reef_fail(err, REEF_INVALID,
                          "the tape has no forward of this layer to go back through; each backward "
                          "needs a forward of its own");

@@ -25,8 +25,10 @@ typedef struct reef_layer_trace {
 struct reef_layer_tape {
     bool filled, train;
     size_t rows, generations;
-    const struct reef_layer *layer; // of the forward,
-    uint64_t version;               // and of the weights that it met
+    uint64_t layer;           // number of the forward's,
+    uint64_t version;         // and of the weights that it met
+    reef_router_shape router; // that the memory below is for, but for the side, which is a trace's
+    reef_expert_shape experts;
     size_t trace_count;
     reef_layer_trace *traces; // (trace_count)
     size_t padded_max;        // rows that the next lines have room for
@@ -51,6 +53,7 @@ typedef struct reef_layer {
     reef_layer_collected collected;
     reef_expert_pairs pairs;
     bool fold_is_stale;
+    uint64_t number; // which no other layer of this process has or had
     uint64_t version;
 } reef_layer;
 

@@ -1,5 +1,5 @@
 // Memory of one forward of a layer by itself. It only ever grows: a tape that is used again for as many rows
-// allocates nothing.
+// of layers with the same sizes allocates nothing.
 #include "layer.h"
 
 #include <stdlib.h>
@@ -93,6 +93,26 @@ static reef_status reserve_padded(reef_layer_tape *tape, size_t rows, size_t D, 
     return REEF_OK;
 }
 
+static bool is_for(const reef_layer_tape *tape,
+                   const reef_router_shape *router,
+                   const reef_expert_shape *experts) {
+    const reef_router_shape *own = &tape->router;
+    return own->d_model == router->d_model && own->head_count == router->head_count &&
+           own->topk == router->topk && own->d_key == router->d_key &&
+           own->batch_norm == router->batch_norm && own->head_keys == router->head_keys &&
+           own->score == router->score && tape->experts.kind == experts->kind;
+}
+
+// The next forward may be of a layer of other sizes.
+static void fit_to(reef_layer_tape *tape, const reef_config *config) {
+    const reef_router_shape router = reef_gen_shape(config, 0);
+    const reef_expert_shape experts = reef_gen_expert_shape(config, 0);
+    if (is_for(tape, &router, &experts)) return;
+    reef_layer_tape_release(tape);
+    tape->router = router;
+    tape->experts = experts;
+}
+
 reef_status reef_layer_tape_reserve(reef_layer_tape *tape,
                                     const reef_net *net,
                                     size_t generations,
@@ -101,6 +121,7 @@ reef_status reef_layer_tape_reserve(reef_layer_tape *tape,
                                     reef_error *err) {
     size_t count = keep ? generations : SHARED_TRACES;
     tape->filled = false;
+    fit_to(tape, &net->config);
     if (count > tape->trace_count) {
         reef_layer_trace *traces = realloc(tape->traces, count * sizeof *traces);
         if (traces == NULL)

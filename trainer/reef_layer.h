@@ -12,7 +12,7 @@
 /** Rows that one worker takes at a time. What is evaluated depends on a row's place among so many, no more. */
 #define REEF_LAYER_PIECE 64u
 
-/** What one forward leaves for its backward; memory is kept for the next. Of one pool at a time. */
+/** What one forward leaves for its backward; memory is kept for the next, of whichever pool. */
 typedef struct reef_layer_tape reef_layer_tape;
 REEF_API REEF_MUST_CHECK reef_status reef_layer_tape_new(reef_layer_tape **out, reef_error *err);
 REEF_API void reef_layer_tape_free(reef_layer_tape *tape); // accepts NULL

@@ -253,7 +253,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_usage_between(reef_pool *pool,
 
 /* ---- a layer ------------------------------------------------------------------------------------ */
 
-/** What one forward leaves for its backward. Its memory is kept for the next forward. */
+/** What one forward leaves for its backward. Its memory is kept for the next forward, of whichever layer. */
 typedef struct reef_tape reef_tape;
 REEF_API REEF_MUST_CHECK reef_status reef_tape_new(reef_tape **out, reef_error *err);
 REEF_API void reef_tape_free(reef_tape *tape); /* accepts NULL */
