@@ -752,6 +752,95 @@ static void a_reopened_layer_knows_no_earlier_forward(void **state) {
     reef_tape_free(tape);
 }
 
+// ---- values that are not finite ------------------------------------------------------------------
+
+static void assert_same_layer(reef_pool *layer, const float *before) {
+    float after[ROWS * D];
+    lib_outputs(layer, 0, after);
+    assert_same_outputs(after, before);
+}
+
+static void gradients_that_are_not_finite_change_nothing(void **state) {
+    WITHIN(*state, pool);
+    const float wrong[] = {NAN, INFINITY, -INFINITY};
+    const reef_layer_call train = {.size = sizeof train, .train = 1};
+    reef_layer_options options = lib_layer_options();
+    reef_pool *layer = lib_layer_new(pool, &options);
+    float x[ROWS * D], d_y[ROWS * D], y[ROWS * D], d_x[ROWS * D], before[ROWS * D];
+    reef_pool_info info = {.size = sizeof info};
+    reef_error error;
+    reef_tape *tape;
+    must(reef_tape_new(&tape, &error), &error);
+    (void)lib_train(layer, 1, 0, 3);
+    lib_outputs(layer, 0, before);
+    lib_batch(1, 3, ROWS, x, d_y);
+    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        float kept = d_y[3 * D + 2];
+        d_y[3 * D + 2] = wrong[i];
+        REFUSED(reef_layer_backward(layer, tape, x, d_y, d_x, &err), REEF_INVALID, "row 3 of 75");
+        d_y[3 * D + 2] = kept;
+    }
+    must(reef_pool_read_info(layer, &info, &error), &error);
+    assert_int_equal(info.collected, 0);
+    must(reef_layer_backward(layer, tape, x, d_y, d_x, &error), &error); // the tape is as it was
+
+    // What is collected and finite, but of no use to a step.
+    REFUSED(reef_layer_step(layer, 3e38f, &err), REEF_INVALID, "learning rate of 3e+38");
+    must(reef_layer_discard(layer, &error), &error);
+    assert_same_layer(layer, before);
+    for (size_t i = 0; i < ROWS * D; i++) d_y[i] *= 1e30f;
+    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
+    must(reef_layer_backward(layer, tape, x, d_y, d_x, &error), &error);
+    REFUSED(reef_layer_step(layer, 0, &err), REEF_INVALID, "discard");
+    assert_same_layer(layer, before);
+    must(reef_layer_discard(layer, &error), &error);
+
+    // A generation that adds nothing yet: only its experts have a gradient.
+    must(reef_pool_seal(layer, 0, &error), &error);
+    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
+    must(reef_layer_backward(layer, tape, x, d_y, d_x, &error), &error);
+    REFUSED(reef_layer_step(layer, 0, &err), REEF_INVALID, "discard");
+    must(reef_layer_discard(layer, &error), &error);
+    assert_same_layer(layer, before);
+    (void)lib_train(layer, 1, 4, 9); // and it goes on
+    reef_tape_free(tape);
+    reef_pool_close(layer);
+}
+
+static void variances_stay_variances(void **state) {
+    WITHIN(*state, pool);
+    const reef_layer_call train = {.size = sizeof train, .train = 1};
+    reef_layer_options options = lib_layer_options();
+    reef_pool *layer = lib_layer_new(pool, &options);
+    float x[ROWS * D], d_y[ROWS * D], y[ROWS * D], before[ROWS * D], var[HEADS * D_KEY] = {0};
+    reef_error error;
+    reef_tape *tape;
+    must(reef_tape_new(&tape, &error), &error);
+    (void)lib_train(layer, 1, 0, 3);
+    lib_outputs(layer, 0, before);
+    lib_batch(1, 3, ROWS, x, d_y);
+    for (size_t i = 0; i < D; i++) x[70 * D + i] = 1e20f; // its queries are finite
+    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, tape, &err), REEF_INVALID,
+            "row 70 of 75");
+    REFUSED(reef_layer_backward(layer, tape, x, d_y, y, &err), REEF_INVALID, "no forward");
+    var[4] = -1.0f;
+    REFUSED(reef_layer_write(layer, "bn_var", var, HEADS * D_KEY, &err), REEF_INVALID,
+            "value 4 of bn_var is -1");
+    assert_same_layer(layer, before);
+    var[4] = 0.0f;
+    must(reef_layer_write(layer, "bn_var", var, HEADS * D_KEY, &error), &error);
+    must(reef_layer_write(layer, "bn_mean", var, HEADS * D_KEY, &error), &error);
+    // Far out, but nothing overflows.
+    for (size_t i = 0; i < D; i++) x[70 * D + i] = 1e12f;
+    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
+    must(reef_layer_backward(layer, tape, x, d_y, before, &error), &error);
+    must(reef_layer_step(layer, 0, &error), &error);
+    lib_outputs(layer, 0, before);
+    reef_tape_free(tape);
+    reef_pool_close(layer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed_and_reopened_it_goes_on_to_the_same_bits,
@@ -791,6 +880,9 @@ int main(void) {
                                         remove_directory),
         cmocka_unit_test_setup_teardown(sizes_that_do_not_fit_make_no_pool, make_directory,
                                         remove_directory),
+        cmocka_unit_test_setup_teardown(gradients_that_are_not_finite_change_nothing,
+                                        make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(variances_stay_variances, make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(a_reopened_layer_knows_no_earlier_forward, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_tape_serves_one_layer_after_another, make_directory,

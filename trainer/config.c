@@ -62,7 +62,7 @@
       "experts of a mixture that a token has on average: each takes its best tokens of a window")  \
     X(vocab, INTEGER, LATER, "256", 2, 65536,                                                      \
       "tokens that there are: 256 for bytes, else ids of two bytes each, little-endian")           \
-    X(learning_rate, NUMBER, FIRST, "0.002", 0, 10,                                                \
+    X(learning_rate, NUMBER, FIRST, "0.002", 0, REEF_LEARNING_RATE_MAX,                            \
       "Adam's rate for dense parameters after warm-up")                                            \
     X(expert_rate, NUMBER, FIRST, "6", 0, 1000, "factor on the learning rate for rows of experts") \
     X(warmup, INTEGER, FIRST, "80", 0, 1e9, "steps of each generation over which the rate rises")  \

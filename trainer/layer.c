@@ -7,6 +7,7 @@
 // which are therefore not padded. Without a tape rows are computed in stretches, so memory is bounded.
 #include "layer.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,6 +314,15 @@ static reef_status check_tape(const reef_layer_view *view,
     return REEF_OK;
 }
 
+static reef_status check_gradient(size_t rows, size_t D, const float *d_y, reef_error *err) {
+    // One such value would spoil all parameters, and for good.
+    for (size_t i = 0; i < rows * D; i++)
+        if (!isfinite(d_y[i]))
+            return reef_fail(err, REEF_INVALID, "the gradient of row %zu of %zu is not finite",
+                             i / D, rows);
+    return REEF_OK;
+}
+
 reef_status reef_layer_back(const reef_layer_view *view,
                             reef_layer_tape *tape,
                             const float *x,
@@ -320,6 +330,8 @@ reef_status reef_layer_back(const reef_layer_view *view,
                             float *d_x,
                             reef_error *err) {
     reef_status status = check_tape(view, tape, err);
+    if (status == REEF_OK)
+        status = check_gradient(tape->rows, view->net->config.d_model, d_y, err);
     if (status == REEF_OK && tape->train)
         status = reef_layer_collect_reserve(view, tape->rows, err);
     if (status != REEF_OK) return status;

@@ -115,6 +115,42 @@ static reef_status reserve_pairs(reef_layer *layer,
     return reef_expert_pairs_init(&layer->pairs, needed, peer->expert_count, peer->row_values, err);
 }
 
+// Beyond it squares of gradients, which the moments are made of, would be no floats. NaN is no bound either.
+static const double GRADIENT_MAX = 1e19;
+
+static double norm_of(size_t count, const float *values) {
+    return sqrt((double)reef_dot(count, values, values));
+}
+
+// At least the norm of each expert's gradient, which is only formed when it is applied.
+static double bound_experts(const reef_layer_collected *c, const reef_expert_shape *shape) {
+    size_t D = shape->D, vectors = reef_expert_vectors(shape), each = shape->P * vectors;
+    double bound = 0.0;
+    for (size_t t = 0; t < c->rows; t++) {
+        if (!c->active[t]) continue;
+        double x = norm_of(D, c->x + t * D), d_y = norm_of(D, c->d_y + t * D);
+        const float *factors = c->factors + t * each;
+        for (size_t v = 0; v < vectors; v++) {
+            double sum = 0.0;
+            for (size_t i = v; i < each; i += vectors) sum += fabs((double)factors[i]);
+            bound += sum * (v == reef_expert_up(shape) ? d_y : x);
+        }
+    }
+    return bound;
+}
+
+static reef_status check_gradients(const reef_trainer *trainer,
+                                   double dense_norm,
+                                   reef_error *err) {
+    const reef_layer_collected *c = &trainer->layer->collected;
+    reef_expert_shape shape = reef_gen_expert_shape(&trainer->net.config, 0);
+    if (dense_norm < GRADIENT_MAX && bound_experts(c, &shape) < GRADIENT_MAX) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "the gradient of the %zu rows that are collected is not finite, or too large "
+                     "for a step; discard it",
+                     c->rows);
+}
+
 static void update_experts(reef_trainer *trainer, reef_gen *gen) {
     const reef_config *config = &trainer->net.config;
     reef_layer *layer = trainer->layer;
@@ -158,15 +194,17 @@ reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, 
     reef_gen *gen = reef_open_generation(trainer);
     const reef_config *config = &trainer->net.config;
     size_t P = (size_t)config->heads * config->topk;
-    if (!(learning_rate >= 0.0f) || isinf(learning_rate))
-        return reef_fail(err, REEF_INVALID, "a learning rate of %g is none; choose 0 or more",
-                         (double)learning_rate);
+    if (!(learning_rate >= 0.0f && learning_rate <= REEF_LEARNING_RATE_MAX))
+        return reef_fail(err, REEF_INVALID, "a learning rate of %g is none; choose 0 to %g",
+                         (double)learning_rate, (double)REEF_LEARNING_RATE_MAX);
     if (layer->collected.rows == 0) return REEF_OK;
-    reef_status status = reserve_pairs(layer, gen, P, err);
+    double dense_norm = reef_step_gradient_norm(trainer->workers, gen);
+    reef_status status = check_gradients(trainer, dense_norm, err);
+    if (status == REEF_OK) status = reserve_pairs(layer, gen, P, err);
     if (status != REEF_OK) return status;
     trainer->learning_rate = learning_rate > 0.0f ? learning_rate : config->learning_rate;
     update_experts(trainer, gen);
-    reef_step_update_dense(trainer, gen); // and clears the gradients
+    reef_step_update_dense(trainer, gen, dense_norm); // and clears the gradients
     update_statistics(trainer, gen);
     trainer->step++;
     trainer->generation_step++;

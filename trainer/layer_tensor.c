@@ -79,13 +79,18 @@ reef_status reef_trainer_layer_read(reef_trainer *trainer,
 
 // ---- writing -------------------------------------------------------------------------------------
 
-static reef_status check_finite(const char *name,
+static reef_status check_values(const char *name,
                                 const float *values,
                                 size_t count,
                                 reef_error *err) {
     for (size_t i = 0; i < count; i++)
         if (!isfinite(values[i]))
             return reef_fail(err, REEF_INVALID, "value %zu of %s is not finite", i, name);
+    for (size_t i = 0; strcmp(name, "bn_var") == 0 && i < count; i++)
+        if (values[i] < 0.0f)
+            return reef_fail(err, REEF_INVALID,
+                             "value %zu of bn_var is %g: no variance is negative", i,
+                             (double)values[i]);
     return REEF_OK;
 }
 
@@ -112,7 +117,7 @@ reef_status reef_trainer_layer_write(
     if (v == vectors && tensor == NULL) return no_such(gen, name, err);
     size_t has = v < vectors ? peer->expert_count * D : tensor->count;
     reef_status status = check_count(name, has, count, err);
-    if (status == REEF_OK) status = check_finite(name, values, count, err);
+    if (status == REEF_OK) status = check_values(name, values, count, err);
     if (status == REEF_OK && trainer->layer->collected.rows > 0)
         status = reef_fail(err, REEF_INVALID,
                            "gradients of %zu rows are collected; take the step or discard them "

@@ -230,8 +230,10 @@ REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               reef_error *err);
 /** Backward and optimiser for the batch that reef_step_forward has just seen. */
 void reef_step_backward(reef_trainer *trainer);
-/** Adam on the dense tensors of the open generation, whose gradients are zero afterwards. */
-void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen);
+/** Norm of the gradient of the open generation's dense tensors, all together. */
+double reef_step_gradient_norm(reef_workers *workers, reef_gen *gen);
+/** Adam on these tensors, whose gradients are zero afterwards; clipped by their norm. */
+void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen, double gradient_norm);
 /** Whether generation g >= 1 takes part in token t of the batch that was decided about last. */
 bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t);
 /** Bits per byte of the same batch with every gate deciding for itself. `firing` is not moved. */

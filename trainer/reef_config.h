@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #define REEF_LAYER_COUNT_MAX 32
+#define REEF_LEARNING_RATE_MAX 10 // of one step
 #define REEF_VOCAB 256 // of a pool of bytes, which is what `vocab` is unless it is chosen
 
 /** What the feed-forward network of a block is, and its letter in `ffw` of the configuration. */

@@ -31,7 +31,8 @@ typedef struct reef_layer_choice {
  * y     (rows, d_model) written
  * tape  filled for a backward, or NULL: none will follow (train needs one)
  *
- * Errors: INVALID no such generation, a pool that is no layer, values that are not finite; NO_MEMORY.
+ * Errors: INVALID no such generation, a pool that is no layer, values that are not finite;
+ * NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_layer_forward(reef_model *model,
                                                               const reef_layer_choice *choice,
@@ -56,8 +57,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_forward(reef_trainer *tr
  * d_y  (rows, d_model)
  * d_x  (rows, d_model) written
  *
- * Errors: INVALID a tape without a forward, or that a step has overtaken; FULL too many rows are collected;
- * NO_MEMORY.
+ * Errors: INVALID a tape without a forward, or that a step has overtaken; values of d_y that are not finite;
+ * FULL too many rows are collected; NO_MEMORY. The tape is then as it was.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_layer_backward(reef_model *model,
                                                                reef_layer_tape *tape,
@@ -76,6 +77,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_backward(reef_trainer *t
  * chosen. Nothing happens where nothing was collected.
  *
  * learning_rate  of the router, times expert_rate of the experts; 0: the configuration's
+ *
+ * Errors: INVALID a learning rate beyond REEF_LEARNING_RATE_MAX; a gradient that is not finite, or whose square is not:
+ * nothing has changed, and it waits until it is discarded. NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_step(reef_trainer *trainer,
                                                              float learning_rate,
@@ -119,7 +123,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_read(reef_trainer *train
                                                              float *out,
                                                              size_t count,
                                                              reef_error *err);
-/** Give a parameter of the open generation these values; its moments begin anew. INVALID: not finite. */
+/** Give a parameter of the open generation these values; its moments begin anew. INVALID: values that are not finite,
+ * a variance below 0. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_write(
     reef_trainer *trainer, const char *name, const float *values, size_t count, reef_error *err);
 /** The gradient that was collected of a parameter of the open generation; zeros where nothing was. */

@@ -401,16 +401,16 @@ static void square_tensor(void *context, size_t piece) {
 }
 
 // Sums of squares in double, chunk after chunk of a tensor, then tensor after tensor: a fixed order.
-static double gradient_norm(reef_workers *workers, reef_gen *gen) {
+double reef_step_gradient_norm(reef_workers *workers, reef_gen *gen) {
     double sum = 0.0;
     reef_workers_run(workers, gen->tensor_count, square_tensor, gen);
     for (size_t i = 0; i < gen->tensor_count; i++) sum += gen->tensors[i].grad_squares;
     return sqrt(sum);
 }
 
-void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen) {
+void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen, double gradient_norm) {
     const reef_config *config = &trainer->net.config;
-    float norm = (float)gradient_norm(trainer->workers, gen);
+    float norm = (float)gradient_norm;
     dense_update update = {
         .gen = gen,
         .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},
@@ -457,7 +457,7 @@ void reef_step_backward(reef_trainer *trainer) {
     reef_pass_backward(&trainer->pass, &trainer->net, trainer->workers, &batch, &update);
     reef_strategy_gradients(trainer);
     double backward = reef_seconds();
-    reef_step_update_dense(trainer, gen);
+    reef_step_update_dense(trainer, gen, reef_step_gradient_norm(trainer->workers, gen));
     trainer->seconds_backward += backward - start;
     trainer->seconds_update += reef_seconds() - backward;
 }

@@ -276,7 +276,8 @@ typedef struct reef_layer_call {
  * tape  filled; NULL where no backward follows (train needs one)
  *
  * What is evaluated has, for a row, the same bits whatever other rows are beside it.
- * Errors: INVALID x has values that are not finite, no such generation, training a pool open for reading.
+ * Errors: INVALID x has values that are not finite, or in training one so far out that the variance of queries is none
+ * of a float; no such generation; training a pool open for reading.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_forward(reef_pool *pool,
                                                         const reef_layer_call *call,
@@ -286,11 +287,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_forward(reef_pool *pool,
                                                         reef_tape *tape,
                                                         reef_error *err);
 /**
- * d_x (written) from d_y, both (rows, d_model), with the x of the tape's forward; uses the tape's content up. After a forward
- * that trains, gradients of the open generation are collected until reef_layer_step: nothing changes before it, and
- * many batches give the step of one. The choice of experts is held fixed.
+ * d_x (written) from d_y, both (rows, d_model), with the x of the tape's
+ * forward; uses the tape's content up. After a forward that trains, gradients of the open generation are collected
+ * until reef_layer_step: nothing changes before it, and many batches give the step of one. The choice of experts is
+ * held fixed.
  *
- * Errors: INVALID the tape has no forward, or a step or boundary has come between; FULL too many rows wait.
+ * Errors: INVALID the tape has no forward, or a step or boundary has come between; d_y has values that are not
+ * finite: the tape is then as it was, and nothing is collected; FULL too many rows wait.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_backward(reef_pool *pool,
                                                          reef_tape *tape,
@@ -300,7 +303,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_backward(reef_pool *pool,
                                                          reef_error *err);
 /**
  * One step of the pool's optimiser on what was collected. Nothing happens where nothing was.
- * learning_rate  0: the pool's own
+ * learning_rate  0: the pool's own; at most 10
+ *
+ * Errors: INVALID the rate; or the gradient is not finite, or so large (1e19) that its square is none of a float: nothing
+ * has changed, and it waits until reef_layer_discard.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_step(reef_pool *pool,
                                                      float learning_rate,
@@ -322,7 +328,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_read(reef_pool *pool,
                                                      float *out,
                                                      size_t count,
                                                      reef_error *err);
-/** Set a parameter of the open generation; its moments begin anew. */
+/** Set a parameter of the open generation; its moments begin anew. INVALID: values not finite, a variance below 0. */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_write(
     reef_pool *pool, const char *name, const float *values, size_t count, reef_error *err);
 /** The gradient of a parameter of the open generation that waits for the step. */
