@@ -638,6 +638,43 @@ static void a_tape_serves_one_layer_after_another(void **state) {
     }
 }
 
+static void no_row_is_no_batch(void **state) {
+    WITHIN(*state, pool);
+    float var[2][HEADS * D_KEY], y[ROWS * D], d_x[ROWS * D], none[1];
+    const reef_layer_call call = {.size = sizeof call, .train = 1};
+    reef_layer_options options = lib_layer_options();
+    reef_pool *layer = lib_layer_new(pool, &options);
+    for (size_t empty = 0; empty < 2; empty++) {
+        reef_error err;
+        reef_tape *tape;
+        must(reef_tape_new(&tape, &err), &err);
+        for (size_t n = 0; n < 2; n++) {
+            float x[ROWS * D], d_y[ROWS * D];
+            uint64_t draws = 9;
+            draw_floats(&draws, ROWS * D, x, -1.0f, 1.0f);
+            draw_floats(&draws, ROWS * D, d_y, -0.1f, 0.1f);
+            if (empty && n == 0) { // a new tape
+                must(reef_layer_forward(layer, &call, 0, none, none, tape, &err), &err);
+                must(reef_layer_backward(layer, tape, none, none, none, &err), &err);
+            }
+            must(reef_layer_forward(layer, &call, ROWS, x, y, tape, &err), &err);
+            must(reef_layer_backward(layer, tape, x, d_y, d_x, &err), &err);
+            if (empty) {
+                must(reef_layer_forward(layer, &call, 0, none, none, tape, &err), &err);
+                must(reef_layer_backward(layer, tape, none, none, none, &err), &err);
+            }
+        }
+        must(reef_layer_forward(layer, NULL, 0, NULL, NULL, NULL, &err), &err);
+        must(reef_layer_step(layer, 0.0f, &err), &err);
+        must(reef_layer_read(layer, 0, "bn_var", var[empty], HEADS * D_KEY, &err), &err);
+        reef_tape_free(tape);
+        reef_pool_close(layer); // the step is forgotten
+        layer = lib_pool_open(pool, 1, NULL, 2);
+    }
+    assert_memory_equal(var[0], var[1], sizeof var[0]);
+    reef_pool_close(layer);
+}
+
 // ---- mistakes ------------------------------------------------------------------------------------
 
 #define REFUSED(call, expected, words)                                                             \
@@ -730,6 +767,38 @@ static void sizes_that_do_not_fit_make_no_pool(void **state) {
     WITHIN(*state, other);
     options.experts_max = SIDE * SIDE - 1;
     REFUSED(reef_pool_create_layer(other, &options, &err), REEF_INVALID, "25 experts of the first");
+}
+
+static void arrays_that_overlap_are_refused(void **state) {
+    WITHIN(*state, pool);
+    reef_layer_options options = lib_layer_options();
+    reef_pool *layer = lib_layer_new(pool, &options);
+    reef_layer_call train = {.size = sizeof train, .train = 1};
+    reef_error error;
+    reef_tape *tape;
+    float x[2 * ROWS * D], d_y[2 * ROWS * D], y[ROWS * D], target[ROWS * D], d_x[ROWS * D];
+    must(reef_tape_new(&tape, &error), &error);
+    lib_batch(1, 0, ROWS, x, target);
+    memcpy(d_y, target, sizeof target);
+    const size_t places[] = {0, 1, ROWS * D - 1};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        size_t at = places[i];
+        REFUSED(reef_layer_forward(layer, NULL, ROWS, x, x + at, NULL, &err), REEF_INVALID,
+                "memory of x");
+        REFUSED(reef_layer_forward(layer, &train, ROWS, x + at, x, tape, &err), REEF_INVALID,
+                "memory of x");
+        must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
+        REFUSED(reef_layer_backward(layer, tape, x, d_y, x + at, &err), REEF_INVALID,
+                "memory of x or d_y");
+        REFUSED(reef_layer_backward(layer, tape, x, d_y + at, d_y, &err), REEF_INVALID,
+                "memory of x or d_y");
+        must(reef_layer_backward(layer, tape, x, x, d_x, &error), &error); // both are only read
+    }
+    // Beside each other they may lie.
+    must(reef_layer_forward(layer, NULL, ROWS, x, x + ROWS * D, NULL, &error), &error);
+    must(reef_layer_forward(layer, NULL, ROWS, x + ROWS * D, x, NULL, &error), &error);
+    reef_tape_free(tape);
+    reef_pool_close(layer);
 }
 
 static void a_reopened_layer_knows_no_earlier_forward(void **state) {
@@ -880,11 +949,14 @@ int main(void) {
                                         remove_directory),
         cmocka_unit_test_setup_teardown(sizes_that_do_not_fit_make_no_pool, make_directory,
                                         remove_directory),
+        cmocka_unit_test_setup_teardown(arrays_that_overlap_are_refused, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(no_row_is_no_batch, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(a_reopened_layer_knows_no_earlier_forward, make_directory,
+                                        remove_directory),
         cmocka_unit_test_setup_teardown(gradients_that_are_not_finite_change_nothing,
                                         make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(variances_stay_variances, make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(a_reopened_layer_knows_no_earlier_forward, make_directory,
-                                        remove_directory),
         cmocka_unit_test_setup_teardown(a_tape_serves_one_layer_after_another, make_directory,
                                         remove_directory),
     };

@@ -192,6 +192,18 @@ static reef_status keep_mask(reef_layer_tape *tape,
     return REEF_OK;
 }
 
+static void fill(reef_layer_tape *tape,
+                 const reef_layer_view *view,
+                 const reef_layer_choice *choice,
+                 size_t rows) {
+    tape->rows = rows;
+    tape->generations = choice->generations;
+    tape->train = choice->train;
+    tape->layer = view->layer->number;
+    tape->version = view->layer->version;
+    tape->filled = true;
+}
+
 static reef_status run_kept(const reef_layer_view *view,
                             const reef_layer_choice *choice,
                             size_t rows,
@@ -203,14 +215,8 @@ static reef_status run_kept(const reef_layer_view *view,
         forward_rows(view, choice, tape, true, rows,
                      (layer_pass){.rows = rows, .x = x, .y = y, .active = choice->mask}, err);
     if (status == REEF_OK) status = keep_mask(tape, choice, rows, err);
-    if (status != REEF_OK) return status;
-    tape->rows = rows;
-    tape->generations = choice->generations;
-    tape->train = choice->train;
-    tape->layer = view->layer->number;
-    tape->version = view->layer->version;
-    tape->filled = true;
-    return REEF_OK;
+    if (status == REEF_OK) fill(tape, view, choice, rows);
+    return status;
 }
 
 static reef_status run_stretches(const reef_layer_view *view,
@@ -230,6 +236,11 @@ static reef_status run_stretches(const reef_layer_view *view,
         status = forward_rows(view, choice, &view->layer->scratch, false, rows, stretch, err);
     }
     return status;
+}
+
+static bool overlap(const float *a, const float *b, size_t count) {
+    uintptr_t at_a = (uintptr_t)a, at_b = (uintptr_t)b, bytes = count * sizeof *a;
+    return at_a < at_b + bytes && at_b < at_a + bytes;
 }
 
 static reef_status check_choice(const reef_layer_view *view,
@@ -260,6 +271,12 @@ reef_status reef_layer_run(const reef_layer_view *view,
     reef_layer_choice chosen = choice == NULL ? (reef_layer_choice){0} : *choice;
     reef_status status = check_choice(view, &chosen, rows, tape, err);
     if (status != REEF_OK) return status;
+    if (rows == 0) { // which have no statistics
+        if (tape != NULL) fill(tape, view, &chosen, 0);
+        return REEF_OK;
+    }
+    if (overlap(x, y, rows * view->net->config.d_model))
+        return reef_fail(err, REEF_INVALID, "y of a forward lies in the memory of x; give another");
     reef_gen *last = view->net->gens[view->net->gen_count - 1];
     if (view->layer->fold_is_stale && last->open) reef_gen_fold(last, &view->net->config);
     view->layer->fold_is_stale = false;
@@ -314,7 +331,11 @@ static reef_status check_tape(const reef_layer_view *view,
     return REEF_OK;
 }
 
-static reef_status check_gradient(size_t rows, size_t D, const float *d_y, reef_error *err) {
+static reef_status check_arrays(
+    size_t rows, size_t D, const float *x, const float *d_y, const float *d_x, reef_error *err) {
+    if (overlap(d_x, x, rows * D) || overlap(d_x, d_y, rows * D))
+        return reef_fail(err, REEF_INVALID,
+                         "d_x of a backward lies in the memory of x or d_y; give another");
     // One such value would spoil all parameters, and for good.
     for (size_t i = 0; i < rows * D; i++)
         if (!isfinite(d_y[i]))
@@ -330,22 +351,23 @@ reef_status reef_layer_back(const reef_layer_view *view,
                             float *d_x,
                             reef_error *err) {
     reef_status status = check_tape(view, tape, err);
-    if (status == REEF_OK)
-        status = check_gradient(tape->rows, view->net->config.d_model, d_y, err);
-    if (status == REEF_OK && tape->train)
-        status = reef_layer_collect_reserve(view, tape->rows, err);
+    if (status != REEF_OK) return status;
+    size_t rows = tape->rows, D = view->net->config.d_model;
+    status = check_arrays(rows, D, x, d_y, d_x, err);
+    if (status == REEF_OK && tape->train) status = reef_layer_collect_reserve(view, rows, err);
     if (status != REEF_OK) return status;
     tape->filled = false;
-    memset(d_x, 0, tape->rows * view->net->config.d_model * sizeof *d_x);
+    if (rows == 0) return REEF_OK;
+    memset(d_x, 0, rows * D * sizeof *d_x);
     for (size_t g = 0; g < tape->generations; g++) {
         layer_pass pass = pass_of(view, tape, g);
         pass.trace = &tape->traces[g];
         if (!pass.trace->ran) continue;
-        pass.rows = tape->rows;
+        pass.rows = rows;
         pass.x = x;
         pass.d_y = d_y;
         pass.d_x = d_x;
-        pass.active = tape->mask == NULL ? NULL : tape->mask + g * tape->rows;
+        pass.active = tape->mask == NULL ? NULL : tape->mask + g * rows;
         pass.learns = tape->train && pass.gen->open;
         backward_generation(&pass, pass.learns ? &view->net->gens[g]->grads.routers[0] : NULL);
     }

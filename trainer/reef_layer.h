@@ -28,10 +28,10 @@ typedef struct reef_layer_choice {
  * y = the sum over the chosen generations of their PEER layers at x.
  *
  * x     (rows, d_model)
- * y     (rows, d_model) written
+ * y     (rows, d_model) written; no part of it may be the memory of x
  * tape  filled for a backward, or NULL: none will follow (train needs one)
  *
- * Errors: INVALID no such generation, a pool that is no layer, values that are not finite;
+ * Errors: INVALID no such generation, a pool that is no layer, values that are not finite, arrays that overlap;
  * NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_layer_forward(reef_model *model,
@@ -55,10 +55,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_forward(reef_trainer *tr
  * of the open generation's parameters are collected, over any number of calls, until reef_trainer_layer_step.
  *
  * d_y  (rows, d_model)
- * d_x  (rows, d_model) written
+ * d_x  (rows, d_model) written; no part of it may be the memory of x or d_y
  *
- * Errors: INVALID a tape without a forward, or that a step has overtaken; values of d_y that are not finite;
- * FULL too many rows are collected; NO_MEMORY. The tape is then as it was.
+ * Errors: INVALID a tape without a forward, or that a step has overtaken; values of d_y that are not finite, arrays
+ * that overlap; FULL too many rows are collected; NO_MEMORY. The tape is then as it was.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_layer_backward(reef_model *model,
                                                                reef_layer_tape *tape,

@@ -272,12 +272,12 @@ typedef struct reef_layer_call {
  *
  * call  NULL: all generations, evaluated
  * x     (rows, d_model) row-major floats; read in place
- * y     (rows, d_model) written; not the memory of x
+ * y     (rows, d_model) written; no part of it may be the memory of x
  * tape  filled; NULL where no backward follows (train needs one)
  *
  * What is evaluated has, for a row, the same bits whatever other rows are beside it.
  * Errors: INVALID x has values that are not finite, or in training one so far out that the variance of queries is none
- * of a float; no such generation; training a pool open for reading.
+ * of a float; x and y overlap; no such generation; training a pool open for reading.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_forward(reef_pool *pool,
                                                         const reef_layer_call *call,
@@ -287,13 +287,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_forward(reef_pool *pool,
                                                         reef_tape *tape,
                                                         reef_error *err);
 /**
- * d_x (written) from d_y, both (rows, d_model), with the x of the tape's
+ * d_x (written; no part of it may be the memory of d_y or x) from d_y, both (rows, d_model), with the x of the tape's
  * forward; uses the tape's content up. After a forward that trains, gradients of the open generation are collected
  * until reef_layer_step: nothing changes before it, and many batches give the step of one. The choice of experts is
  * held fixed.
  *
- * Errors: INVALID the tape has no forward, or a step or boundary has come between; d_y has values that are not
- * finite: the tape is then as it was, and nothing is collected; FULL too many rows wait.
+ * Errors: INVALID the tape has no forward, or a step or boundary has come between; d_y has values that are not finite,
+ * or d_x overlaps: the tape is then as it was, and nothing is collected; FULL too many rows wait.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_backward(reef_pool *pool,
                                                          reef_tape *tape,
