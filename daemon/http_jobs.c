@@ -372,8 +372,12 @@ static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *e
 }
 
 static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    json_t *result = context;
     (void)err;
-    json_array_append_new(context, reef_snapshot_json(snapshot));
+    if (snapshot->damaged)
+        json_array_append_new(json_object_get(result, "damaged"), reef_json_text(snapshot->name));
+    else
+        json_array_append_new(json_object_get(result, "snapshots"), reef_snapshot_json(snapshot));
     return REEF_OK;
 }
 
@@ -392,11 +396,11 @@ reef_status reef_job_generations(reef_serving *serving, reef_job *job, reef_erro
 
 reef_status reef_job_snapshots(reef_serving *serving, reef_job *job, reef_error *err) {
     reef_txn *txn = NULL;
-    json_t *list = json_array();
     reef_status status = begin(serving, job, &txn, err);
-    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, list, err);
+    json_object_set_new(job->result, "snapshots", json_array());
+    json_object_set_new(job->result, "damaged", json_array());
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, job->result, err);
     reef_txn_abort(txn);
-    json_object_set_new(job->result, "snapshots", list);
     return status;
 }
 

@@ -143,6 +143,9 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
     if (status != REEF_OK) return status;
     if (!s.found)
         return reef_fail(err, REEF_NOT_FOUND, "no snapshot %zu: the pool has %zu", index, s.at);
+    if (s.snapshot.damaged)
+        return reef_fail(err, REEF_CORRUPT, "the record of snapshot %s is damaged",
+                         s.snapshot.name);
     reef_snapshot_info info = {
         .commit = s.snapshot.commit,
         .step = s.snapshot.step,

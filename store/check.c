@@ -322,7 +322,7 @@ static void check_all(reef_check *c) {
     for (reef_db db = 0; db < REEF_DB_SUMS; db++) walk(c, db, check_record);
     walk(c, REEF_DB_SUMS, check_sum);
     check_generations(c);
-    // Not reef_snapshot_scan, which ends at the first damaged one: here the walk goes on.
+    // Not reef_snapshot_scan, which is one turn.
     walk(c, REEF_DB_SNAPSHOTS, check_snapshot_at);
     if (reef_check_turn(c, &turned)) check_root(c);
     reef_check_usage(c);

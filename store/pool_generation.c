@@ -235,8 +235,9 @@ static reef_status on_sharer(void *context, const reef_snapshot *snapshot, reef_
     const sharers *s = context;
     if (snapshot->shared_count <= s->first) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
-                     "cannot give up generation %" PRIu32 " of pool %s: snapshot %s needs it",
-                     s->first, s->path, snapshot->name);
+                     "cannot give up generation %" PRIu32 " of pool %s: snapshot %s %s", s->first,
+                     s->path, snapshot->name,
+                     snapshot->damaged ? "may need it, whose record is damaged" : "needs it");
 }
 
 static reef_status check_replace(reef_txn *txn, uint32_t first, uint32_t last, reef_error *err) {

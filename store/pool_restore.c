@@ -22,7 +22,9 @@ static reef_status on_other(void *context, const reef_snapshot *snapshot, reef_e
     reef_restore_plan *plan = context;
     (void)err;
     if (snapshot->shared_count <= plan->snapshot.shared_count) return REEF_OK; // itself too
-    if (plan->needy_count++ == 0) memcpy(plan->needy, snapshot->name, sizeof(plan->needy));
+    if (plan->needy_count++ > 0) return REEF_OK;
+    memcpy(plan->needy, snapshot->name, sizeof(plan->needy));
+    plan->needy_damaged = snapshot->damaged;
     return REEF_OK;
 }
 
@@ -44,7 +46,7 @@ reef_status reef_snapshot_restore_plan(reef_txn *txn,
                      plan->snapshot.name, shared, txn->store->path, txn->sealed_count);
 }
 
-// Snapshots that share a generation which is about to go. Scanned anew each time: a removal moves cursors.
+// Snapshots that share a generation which is about to go, or are damaged. Scanned anew each time: a removal moves cursors.
 static reef_status remove_needy(reef_txn *txn, const reef_restore_plan *plan, reef_error *err) {
     reef_restore_plan left = *plan;
     reef_status status = REEF_OK;
@@ -117,12 +119,13 @@ static reef_status prove(reef_txn *txn, const reef_snapshot *snapshot, reef_erro
 }
 
 static reef_status check_needy(const reef_restore_plan *plan, reef_error *err) {
-    if (plan->needy_count == 0) return REEF_OK;
+    if (plan->needy_count == 0 || plan->sealed_gone == 0) return REEF_OK;
     return reef_fail(err, REEF_INVALID,
                      "going back to %s in place takes sealed generations away that snapshot %s%s "
-                     "needs: remove it, or restore into a new directory",
+                     "%s: remove it, or restore into a new directory",
                      plan->snapshot.name, plan->needy,
-                     plan->needy_count > 1 ? " (one of several)" : "");
+                     plan->needy_count > 1 ? " (one of several)" : "",
+                     plan->needy_damaged ? "may need, whose record is damaged" : "needs");
 }
 
 reef_status reef_snapshot_restore(reef_txn *txn,

@@ -124,36 +124,53 @@ reef_status reef_snapshot_read(reef_txn *txn,
                                reef_error *err) {
     const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = name};
     reef_view view;
-    if (reef_snapshot_name_check(name, NULL) != REEF_OK) // such a snapshot cannot have been made
-        return reef_fail(err, REEF_NOT_FOUND, "pool %s has no snapshot \"%.64s\"", txn->store->path,
-                         name == NULL ? "" : name);
     reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_NOT_FOUND)
-        return reef_fail(err, REEF_NOT_FOUND, "pool %s has no snapshot %s", txn->store->path, name);
+    if (status == REEF_NOT_FOUND || status == REEF_INVALID) { // INVALID: nothing has such a key
+        const char *quote = reef_snapshot_name_check(name, NULL) == REEF_OK ? "" : "\"";
+        return reef_fail(err, REEF_NOT_FOUND, "pool %s has no snapshot %s%.64s%s", txn->store->path,
+                         quote, name == NULL ? "" : name, quote);
+    }
     return status == REEF_OK ? snapshot_parse(&view, name, out, err) : status;
 }
 
-typedef struct snapshot_walk {
-    reef_snapshot_visit visit;
-    void *context;
-} snapshot_walk;
+// Of one whose record cannot be read the name alone is known. It may need every generation.
+static reef_snapshot damaged_snapshot(const char *name) {
+    reef_snapshot snapshot = {.damaged = true, .shared_count = UINT32_MAX};
+    snprintf(snapshot.name, sizeof(snapshot.name), "%s", name);
+    return snapshot;
+}
 
-static reef_status on_snapshot(void *context,
-                               const reef_key *key,
-                               const reef_view *view,
+static reef_status snapshot_at(reef_txn *txn,
+                               const reef_cursor *cursor,
+                               reef_snapshot *out,
                                reef_error *err) {
-    const snapshot_walk *walk = context;
-    reef_snapshot snapshot;
-    reef_status status = snapshot_parse(view, key->name, &snapshot, err);
-    return status == REEF_OK ? walk->visit(walk->context, &snapshot, err) : status;
+    reef_key key;
+    reef_view view;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_status status = reef_key_decode(REEF_DB_SNAPSHOTS, cursor->key.mv_data,
+                                         cursor->key.mv_size, &key, name, err);
+    if (status != REEF_OK) return status;
+    status = reef_record_verify(txn, REEF_DB_SNAPSHOTS, cursor, &key, name, &view, err);
+    if (status == REEF_OK) status = snapshot_parse(&view, name, out, err);
+    if (status != REEF_CORRUPT) return status;
+    *out = damaged_snapshot(name);
+    return REEF_OK;
 }
 
 reef_status reef_snapshot_scan(reef_txn *txn,
                                reef_snapshot_visit visit,
                                void *context,
                                reef_error *err) {
-    snapshot_walk walk = {.visit = visit, .context = context};
-    return reef_record_scan(txn, REEF_DB_SNAPSHOTS, UINT32_MAX, on_snapshot, &walk, err);
+    reef_cursor cursor;
+    reef_status status = reef_cursor_open(&cursor, txn, REEF_DB_SNAPSHOTS, NULL, 0, err);
+    while (status == REEF_OK && !cursor.done) {
+        reef_snapshot snapshot;
+        status = snapshot_at(txn, &cursor, &snapshot, err);
+        if (status == REEF_OK) status = visit(context, &snapshot, err);
+        if (status == REEF_OK) status = reef_cursor_next(&cursor, txn, err);
+    }
+    reef_cursor_close(&cursor);
+    return status;
 }
 
 // ---- finding one by the beginning of its name, or of its root ------------------------------------
@@ -172,6 +189,7 @@ static reef_status on_candidate(void *context, const reef_snapshot *snapshot, re
     (void)err;
     candidates *c = context;
     char root[2 * REEF_HASH_BYTES + 1];
+    if (c->by_root && snapshot->damaged) return REEF_OK;
     reef_hash_format(snapshot->root, root);
     if (strncmp(c->by_root ? root : snapshot->name, c->prefix, strlen(c->prefix)) != 0)
         return REEF_OK;
@@ -200,6 +218,7 @@ reef_status reef_snapshot_find(reef_txn *txn,
     if (c.count > 1)
         return reef_fail(err, REEF_INVALID, "%.64s may be any of %zu snapshots: %s", name, c.count,
                          c.names);
+    if (c.first.damaged) return reef_snapshot_read(txn, c.first.name, out, err); // what it is
     *out = c.first;
     return REEF_OK;
 }
@@ -308,18 +327,81 @@ static reef_status remove_copy(reef_txn *txn, uint32_t copy, reef_error *err) {
     return status == REEF_OK ? reef_record_remove(txn, &key, err) : status;
 }
 
+static reef_status remove_copies(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < snapshot->sealed_count; g++)
+        status = remove_copy(txn, reef_snapshot_records(snapshot, g), err);
+    if (status == REEF_OK && snapshot->copy != 0) status = remove_copy(txn, snapshot->copy, err);
+    return status == REEF_OK ? reef_places_drop(txn, snapshot->copy, err) : status;
+}
+
+// The first number from *number on under which anything of a copy lies.
+static reef_status next_number(reef_txn *txn, uint32_t *number, bool *found, reef_error *err) {
+    uint8_t from[4];
+    uint32_t least = UINT32_MAX;
+    reef_put_be32(from, *number);
+    *found = false;
+    for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
+        reef_cursor cursor;
+        if (!reef_db_by_generation(db)) continue;
+        reef_status status = reef_cursor_open(&cursor, txn, db, from, sizeof(from), err);
+        if (status == REEF_OK && !cursor.done && cursor.key.mv_size >= sizeof(from)) {
+            uint32_t its = reef_get_be32(cursor.key.mv_data);
+            if (its < least) least = its;
+            *found = true;
+        }
+        reef_cursor_close(&cursor);
+        if (status != REEF_OK) return status;
+    }
+    *number = least;
+    return REEF_OK;
+}
+
+typedef struct claim {
+    uint32_t number;
+    bool claimed;
+} claim;
+
+// What one that cannot be read holds is not known: it may be this.
+static reef_status on_claimer(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    claim *c = context;
+    (void)err;
+    c->claimed |= snapshot->damaged || snapshot->copy == c->number;
+    for (uint32_t g = snapshot->shared_count; !c->claimed && g < snapshot->sealed_count; g++)
+        c->claimed = reef_snapshot_records(snapshot, g) == c->number;
+    return REEF_OK;
+}
+
+// Which copies a record that cannot be read spoke of is not known: they are among those that no other speaks of.
+static reef_status remove_unclaimed(reef_txn *txn, reef_error *err) {
+    uint32_t number = REEF_SNAPSHOT_GENERATION;
+    bool found = true;
+    reef_status status = next_number(txn, &number, &found, err);
+    while (status == REEF_OK && found) {
+        claim c = {.number = number};
+        status = reef_snapshot_scan(txn, on_claimer, &c, err);
+        if (status == REEF_OK && !c.claimed) status = remove_copy(txn, number, err);
+        if (status == REEF_OK && !c.claimed) status = reef_places_drop(txn, number, err);
+        if (number++ == UINT32_MAX) break;
+        if (status == REEF_OK) status = next_number(txn, &number, &found, err);
+    }
+    return status;
+}
+
 reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *err) {
     reef_snapshot snapshot;
     reef_status status = reef_txn_writable(txn, err);
-    if (status == REEF_OK) status = reef_snapshot_read(txn, name, &snapshot, err);
     if (status != REEF_OK) return status;
+    status = reef_snapshot_read(txn, name, &snapshot, err);
+    if (status == REEF_CORRUPT)
+        snapshot = damaged_snapshot(name);
+    else if (status != REEF_OK)
+        return status;
     bool changed = txn->hashed_changed; // neither snapshots nor their copies are in the root hash
     const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = snapshot.name};
-    for (uint32_t g = snapshot.shared_count; status == REEF_OK && g < snapshot.sealed_count; g++)
-        status = remove_copy(txn, reef_snapshot_records(&snapshot, g), err);
-    if (status == REEF_OK && snapshot.copy != 0) status = remove_copy(txn, snapshot.copy, err);
-    if (status == REEF_OK) status = reef_places_drop(txn, snapshot.copy, err);
-    if (status == REEF_OK) status = reef_record_remove(txn, &key, err);
+    status = reef_record_remove(txn, &key, err);
+    if (status == REEF_OK)
+        status = snapshot.damaged ? remove_unclaimed(txn, err) : remove_copies(txn, &snapshot, err);
     REEF_FAIL_POINT(SNAPSHOT_REMOVED);
     txn->hashed_changed = changed;
     return status == REEF_OK ? REEF_OK : spoil(txn, status, snapshot.name, "removed");
@@ -329,21 +411,17 @@ reef_status reef_snapshots_finish(reef_txn *txn, const reef_commit *commit, reef
     reef_key_bytes from = {0};
     for (;;) { // seeks anew after each write, as copy_database does
         reef_cursor cursor;
-        reef_key key;
-        reef_view view;
         reef_snapshot snapshot;
-        char name[REEF_NAME_BYTES_MAX + 1];
         reef_status status =
             reef_cursor_open(&cursor, txn, REEF_DB_SNAPSHOTS, from.data, from.bytes, err);
         bool found = status == REEF_OK && !cursor.done;
-        if (found)
-            status = reef_record_verify(txn, REEF_DB_SNAPSHOTS, &cursor, &key, name, &view, err);
+        if (found) status = snapshot_at(txn, &cursor, &snapshot, err);
         reef_cursor_close(&cursor);
         if (status != REEF_OK || !found) return status;
+        const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = snapshot.name};
         status = reef_key_encode(&key, &from, err);
         from.data[from.bytes++] = 0;
-        if (status == REEF_OK) status = reef_snapshot_read(txn, name, &snapshot, err);
-        if (status == REEF_OK && snapshot.commit == commit->number) {
+        if (status == REEF_OK && !snapshot.damaged && snapshot.commit == commit->number) {
             snapshot.step = commit->step;
             snapshot.stream_bytes = commit->stream_bytes;
             snapshot.unix_ms = commit->unix_ms;

@@ -397,6 +397,8 @@ typedef struct reef_snapshot {
     uint32_t copy;            // pseudo-generation that holds the copy of the open one
     uint32_t kept; // the same of generation shared_count, and so on; 0: all sealed ones are shared
     bool exact; // the copy has moments, usage and reservoir too: training goes on as it would have
+    bool
+        damaged; // of a scan: its record cannot be read, only `name` is known; it may need all that is sealed
 } reef_snapshot;
 
 /** Under which number the records of generation 0 .. sealed_count of a snapshot's state lie. */
@@ -436,19 +438,23 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_read(reef_txn *txn,
                                                         reef_error *err);
 /**
  * The snapshot called `name`, or the only one whose name begins with it.
- * Errors: NOT_FOUND; INVALID several do, which the message lists.
+ * Errors: NOT_FOUND; INVALID several do, which the message lists; CORRUPT its record is damaged.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_find(reef_txn *txn,
                                                         const char *name,
                                                         reef_snapshot *out,
                                                         reef_error *err);
-/** Remove a snapshot and the copies it holds; NOT_FOUND. The root hash does not change. */
+/**
+ * Remove a snapshot and the copies it holds; NOT_FOUND. The root hash does not change. One whose record is damaged goes
+ * too, with the copies that no other snapshot holds; while another one is damaged, they may be of that one, and stay.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_remove(reef_txn *txn,
                                                           const char *name,
                                                           reef_error *err);
 typedef reef_status (*reef_snapshot_visit)(void *context,
                                            const reef_snapshot *snapshot,
                                            reef_error *err);
+/** Visit all snapshots in the order of names, those whose record is damaged as well (`damaged`). */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_scan(reef_txn *txn,
                                                         reef_snapshot_visit visit,
                                                         void *context,
@@ -591,10 +597,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_compact(reef_store *store,
 /** What going back to a snapshot takes away. */
 typedef struct reef_restore_plan {
     reef_snapshot snapshot;
-    uint32_t generation_count;           // of the pool as it is
-    uint32_t sealed_gone;                // sealed generations from snapshot.shared_count on
-    size_t needy_count;                  // other snapshots that share one of these,
+    uint32_t generation_count; // of the pool as it is
+    uint32_t sealed_gone;      // sealed generations from snapshot.shared_count on
+    size_t needy_count; // other snapshots that share one of these, or whose record is damaged,
     char needy[REEF_NAME_BYTES_MAX + 1]; // and the first of them
+    bool needy_damaged;                  // whose record is damaged
 } reef_restore_plan;
 
 /** Errors: those of reef_snapshot_find. */
@@ -612,7 +619,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore_plan(reef_txn *txn,
  * the journal stay as they are (see reef_journal_move). The snapshot itself stays.
  *
  * keep_as  keep the present state as a snapshot of that name, with copies of the sealed generations that go;
- *          NULL: not at all, and snapshots that need one of these are removed
+ *          NULL: not at all, and snapshots that need one of these, or whose record is damaged, are removed
  * plan     written: what was done
  *
  * Errors: NOT_FOUND; INVALID with keep_as: it cannot be a name, or a snapshot needs what would go; FULL.

@@ -84,6 +84,7 @@ static void commands_need_the_token_and_are_done(void **state) {
     json_decref(snapshot);
     json_t *list = json_of(get(run, "/v1/snapshots"), 200);
     assert_int_equal(json_array_size(json_object_get(list, "snapshots")), 1);
+    assert_true(json_is_array(json_object_get(list, "damaged")));
     json_decref(list);
     assert_code(post(run, "/v1/command", BEARER, SNAPSHOT), 400); // the name is taken
     assert_code(post(run, "/v1/command", BEARER, "{\"command\": \"dance\"}"), 400);

@@ -1,6 +1,7 @@
 // Pools of bytes through the library as programs of others see it: only reef/reef.h is included here.
 #include <reef/reef.h>
 
+#include "data_file.h"
 #include "lib_pool.h"
 
 #include <fenv.h>
@@ -223,7 +224,7 @@ static void what_is_evaluated_after_a_mark_has_its_boundary(void **state) {
 
 // ---- what a reader keeps from the writer ---------------------------------------------------------
 
-static long long data_bytes(const char *path) {
+static long long stored_bytes(const char *path) {
     char file[TEMP_DIR_BYTES];
     struct stat info;
     temp_dir_join(file, path, "data.mdb");
@@ -237,12 +238,12 @@ static void assert_pages_are_used_again(reef_pool *pool, const char *path, const
     enum { SETTLE = 4, COMMITS = 24 };
     long long before = 0;
     for (int i = 0; i < COMMITS; i++) {
-        if (i == SETTLE) before = data_bytes(path);
+        if (i == SETTLE) before = stored_bytes(path);
         must(reef_pool_train(pool, "text", text, 64, &err), &err);
         must(reef_pool_commit(pool, NULL, &err), &err);
     }
-    if (data_bytes(path) > before + before / 2)
-        fail_msg("%lld bytes became %lld", before, data_bytes(path));
+    if (stored_bytes(path) > before + before / 2)
+        fail_msg("%lld bytes became %lld", before, stored_bytes(path));
 }
 
 // Its rows are read in place, in a read that would keep every page of its state if it lasted while nothing is asked.
@@ -347,6 +348,23 @@ static void a_snapshot_can_be_given_up(void **state) {
     assert_int_equal(reef_pool_read_snapshot(pool, 1, &snapshot, &err), REEF_NOT_FOUND);
     const reef_pool_options gone = {.size = sizeof gone, .as_of = "gone"};
     assert_int_equal(reef_pool_open(&then, path, &gone, &err), REEF_NOT_FOUND);
+    must(reef_pool_snapshot(pool, "other", &err), &err);
+    reef_pool_close(pool);
+
+    static const char RECORD[] = "kept\0REEF"; // the snapshot's key, and how its record begins
+    data_bytes file = data_file_load(path);
+    size_t at = data_file_find(&file, 0, RECORD, sizeof RECORD - 1), found = 0;
+    for (; at != SIZE_MAX; at = data_file_find(&file, at + 1, RECORD, sizeof RECORD - 1), found++)
+        file.data[at + 60] ^= 1; // behind the record's header
+    assert_true(found > 0);
+    data_file_save(path, &file, file.bytes);
+    free(file.data);
+    pool = lib_pool_open(path, 1, NULL, 1);
+    assert_int_equal(reef_pool_read_snapshot(pool, 0, &snapshot, &err), REEF_CORRUPT);
+    must(reef_pool_read_snapshot(pool, 1, &snapshot, &err), &err);
+    assert_string_equal(snapshot.name, "other");
+    must(reef_pool_remove_snapshot(pool, "kept", &err), &err);
+    assert_int_equal(reef_pool_read_snapshot(pool, 1, &snapshot, &err), REEF_NOT_FOUND);
     reef_pool_close(pool);
 }
 

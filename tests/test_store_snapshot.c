@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "damaged_record.h"
 #include "pool.h"
 #include "small_disk.h"
 #include "store_bytes.h"
@@ -489,6 +490,119 @@ static void several_go_in_one_transaction_or_none(void **state) {
     assert_int_equal(pool_check(f->store).records, records - 2 * each);
 }
 
+// ---- damaged -------------------------------------------------------------------------------------
+
+static void damage_snapshot(pool_fixture *f, const char *name) {
+    reef_store_close(f->store);
+    f->store = NULL;
+    record_damage(f->path, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = name});
+    f->store = pool_open(f->path, false, true);
+}
+
+// Of each that is scanned its name, and "!" where it is damaged.
+static reef_status write_name(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    char *names = context;
+    (void)err;
+    strcat(names, snapshot->name);
+    strcat(names, snapshot->damaged ? "! " : " ");
+    return REEF_OK;
+}
+
+static void expect_scan(reef_store *store, const char *expected) {
+    reef_error err;
+    char names[200] = "";
+    reef_txn *txn = pool_begin(store, REEF_TXN_READ);
+    must(reef_snapshot_scan(txn, write_name, names, &err), &err);
+    reef_txn_abort(txn);
+    assert_string_equal(names, expected);
+}
+
+static void remove_one(reef_store *store, const char *name, uint64_t step) {
+    reef_error err;
+    reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
+    must(reef_snapshot_remove(txn, name, &err), &err);
+    pool_commit(txn, step);
+}
+
+static void a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    reef_snapshot found;
+    const reef_key place = {.db = REEF_DB_JOURNAL, .name = "file:a"};
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    put_open(txn, 0, 1);
+    pool_put(txn, &place, "place", 5);
+    pool_commit(txn, 1);
+    uint64_t without = pool_check(f->store).records;
+    make_snapshot(f->store, "a1", 1);
+    uint64_t each = pool_check(f->store).records - without;
+    make_snapshot(f->store, "a2", 1);
+    make_snapshot(f->store, "b", 1);
+    damage_snapshot(f, "a1");
+    expect_scan(f->store, "a1! a2 b ");
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_snapshot_find(txn, "b", &found, &err), &err);
+    must_fail(reef_snapshot_find(txn, "a", &found, &err), REEF_INVALID, &err, "a1, a2");
+    must_fail(reef_snapshot_find(txn, "a1", &found, &err), REEF_CORRUPT, &err, "checksum");
+    reef_txn_abort(txn);
+
+    // One that is made of the commit to come gets its number, though another cannot be read.
+    txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 0}, "new", 3);
+    must(reef_snapshot_create(txn, "changed", &found, &err), &err);
+    reef_commit changed = pool_commit(txn, 2);
+    txn = pool_begin(f->store, REEF_TXN_READ);
+    must(reef_snapshot_read(txn, "changed", &found, &err), &err);
+    assert_memory_equal(found.root, changed.root, REEF_HASH_BYTES);
+    reef_txn_abort(txn);
+    remove_one(f->store, "changed", 2);
+
+    remove_one(f->store, "a1", 2);
+    expect_scan(f->store, "a2 b ");
+    assert_int_equal(pool_check(f->store).records, without + 2 * each);
+
+    // While two are damaged it is not known whose copies are whose.
+    damage_snapshot(f, "a2");
+    make_snapshot(f->store, "c", 2);
+    damage_snapshot(f, "b");
+    remove_one(f->store, "b", 2);
+    expect_scan(f->store, "a2! c ");
+    remove_one(f->store, "a2", 2);
+    expect_scan(f->store, "c ");
+    assert_int_equal(pool_check(f->store).records, without + each);
+}
+
+// Whether it needs what goes is not known.
+static void a_damaged_snapshot_is_in_the_way_of_what_it_may_need(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    char to[TEMP_DIR_BYTES];
+    restoring in_place = {.name = "early", .keep_as = "before"}, elsewhere = {.name = "early"};
+    reef_commit early = make_history(f->store);
+    make_snapshot(f->store, "late", 9);
+    damage_snapshot(f, "late");
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_INVALID, &err,
+              "snapshot late may need it");
+    reef_txn_abort(txn);
+    must_fail(restore(&in_place, f->store, &err), REEF_INVALID, &err, "late may need");
+
+    // What a new pool does not need is not in it.
+    temp_dir_join(to, f->directory, "copy");
+    must(reef_store_copy_changed(f->store, to, restore, &elsewhere, &err), &err);
+    assert_int_equal(elsewhere.plan.needy_count, 1);
+    reef_store *copy = pool_open(to, false, true);
+    assert_early(copy, &early);
+    expect_scan(copy, "early ");
+    reef_store_close(copy);
+
+    // Where nothing is taken away it is in nobody's way.
+    make_snapshot(f->store, "later", 9);
+    in_place.name = "later";
+    must(restore(&in_place, f->store, &err), &err);
+    expect_scan(f->store, "before early late! later ");
+}
+
 // ---- cost ----------------------------------------------------------------------------------------
 
 // Payload bytes of a snapshot in a pool with so many sealed generations.
@@ -663,6 +777,8 @@ int main(void) {
         POOL_TEST(a_snapshot_of_the_first_kind_is_restored_without_moments),
         POOL_TEST(the_beginning_of_a_name_is_enough_where_it_is_clear),
         POOL_TEST(several_go_in_one_transaction_or_none),
+        POOL_TEST(a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds),
+        POOL_TEST(a_damaged_snapshot_is_in_the_way_of_what_it_may_need),
         POOL_TEST(a_snapshot_costs_the_open_part_whatever_the_pool),
         POOL_TEST(killed_on_the_way_there_is_no_half_pool),
         POOL_TEST(killed_in_place_the_pool_is_as_before_or_restored),

@@ -1,6 +1,8 @@
 // `reef snapshot diff, restore, remove, prune`, and names by their beginning, as a user runs them.
 #include "tools_world.h"
 
+#include "damaged_record.h"
+
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
@@ -352,6 +354,57 @@ static void snapshots_are_removed_by_name_or_its_beginning(void **state) {
     pool_free(&own);
 }
 
+static const char *name_at(json_t *document, const char *list, size_t i) {
+    const char *name = json_string_value(json_array_get(json_object_get(document, list), i));
+    return name ? name : "none";
+}
+
+static void one_that_is_damaged_is_told_and_removed_by_its_whole_name(void **state) {
+    world *w = *state;
+    own_pool own = pool_new(w, "damaged");
+    json_decref(reef_json("snapshot", "create", own.pool, "other", NULL));
+    record_damage(own.pool, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = "kept"});
+
+    program p;
+    reef(&p, "snapshot", "list", own.pool, NULL);
+    assert_int_equal(p.code, 65);
+    assert_non_null(strstr(p.out, "record damaged"));
+    assert_non_null(strstr(p.out, "other"));
+    assert_non_null(strstr(p.err, "the records of 1 of 2 snapshots are damaged"));
+    program_release(&p);
+    reef(&p, "snapshot", "list", own.pool, "--json", NULL);
+    assert_int_equal(p.code, 65);
+    json_t *list = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
+    assert_int_equal(json_array_size(json_object_get(list, "snapshots")), 1);
+    assert_string_equal(name_at(list, "damaged", 0), "kept");
+    json_decref(list);
+    program_release(&p);
+
+    // The others can be used.
+    json_t *done = reef_json("snapshot", "restore", own.pool, "other", own.restored, NULL);
+    assert_int_equal(integer(done, "snapshots_gone"), 1);
+    json_decref(done);
+    expect_names(own.restored, "other ");
+    expect_sound(own.restored);
+    done = reef_json("snapshot", "prune", own.pool, "--keep-last", "1", NULL);
+    assert_int_equal(json_array_size(json_object_get(done, "kept")), 1);
+    assert_string_equal(name_at(done, "damaged_kept", 0), "kept");
+    json_decref(done);
+
+    expect_failure(65, "its whole name is needed",
+                   (const char *[]){"snapshot", "remove", own.pool, "ke", NULL});
+    done = reef_json("snapshot", "remove", own.pool, "kept", "--dry-run", NULL);
+    assert_string_equal(name_at(done, "damaged_removed", 0), "kept");
+    json_decref(done);
+    done = reef_json("snapshot", "remove", own.pool, "kept", NULL);
+    assert_string_equal(name_at(done, "damaged_removed", 0), "kept");
+    assert_int_equal(json_array_size(json_object_get(done, "kept")), 1);
+    json_decref(done);
+    expect_names(own.pool, "other ");
+    expect_sound(own.pool);
+    pool_free(&own);
+}
+
 // A snapshot of a commit at this time of day: the pool's commits are written as of then.
 static void snapshot_at(reef_store *store, const char *name, int day, int hour) {
     reef_error err;
@@ -460,6 +513,7 @@ int main(void) {
         cmocka_unit_test(events_that_a_restore_undid_are_told_as_undone),
         cmocka_unit_test(snapshots_are_found_by_the_beginning_of_their_root),
         cmocka_unit_test(snapshots_are_removed_by_name_or_its_beginning),
+        cmocka_unit_test(one_that_is_damaged_is_told_and_removed_by_its_whole_name),
         cmocka_unit_test(prune_keeps_the_last_and_the_newest_of_each_day),
         cmocka_unit_test(the_beginning_of_a_name_is_enough_everywhere),
         cmocka_unit_test(the_pool_may_come_first_or_from_the_environment),

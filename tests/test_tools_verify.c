@@ -4,6 +4,7 @@
 #include "record.h"
 #include "store_bytes.h"
 
+#include "damaged_record.h"
 #include "data_file.h"
 
 #define RUN_OK 0
@@ -32,31 +33,6 @@ static uint32_t copy_number(const char *pool) {
     reef_txn_abort(txn);
     reef_store_close(store);
     return snapshot.copy;
-}
-
-// Flip a bit in the file of what a record holds. (Old copies of the same payload are flipped, too.)
-static void damage(const char *pool, const reef_key *key) {
-    reef_error err;
-    reef_store *store = NULL;
-    reef_txn *txn = NULL;
-    reef_view view;
-    uint8_t begin[REEF_RECORD_HEADER_BYTES + 16];
-    check(reef_store_open(&store, pool, NULL, &err), &err);
-    check(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), &err);
-    check(reef_record_view(txn, key, &view, &err), &err);
-    size_t bytes = REEF_RECORD_HEADER_BYTES + (view.bytes < 16 ? view.bytes : 16);
-    memcpy(begin, (const uint8_t *)view.data - REEF_RECORD_HEADER_BYTES, bytes);
-    reef_txn_abort(txn);
-    reef_store_close(store);
-    size_t flipped = 0;
-    data_bytes file = data_file_load(pool);
-    for (size_t at = 0; (at = data_file_find(&file, at, begin, bytes)) != SIZE_MAX; at++) {
-        file.data[at + bytes - 1] ^= 8;
-        flipped++;
-    }
-    assert_true(flipped > 0);
-    data_file_save(pool, &file, file.bytes);
-    free(file.data);
 }
 
 // The one JSON document of a run that ends with `code`.
@@ -282,7 +258,7 @@ static void a_damaged_generation_is_restored_by_the_plans_command(void **state) 
     world *w = *state;
     char *pool = pool_new(w, "plan-generation"), *restored = cli_format("%s.restored", pool);
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = 1};
-    damage(pool, &key);
+    record_damage(pool, &key);
     json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
     run_command(json_array_get(json_object_get(found, "plan"), 0));
     expect_sound(restored);
@@ -296,7 +272,7 @@ static void what_it_was_trained_with_is_written_anew(void **state) {
     program p;
     char *pool = pool_new(w, "plan-kernels");
     const reef_key key = {.db = REEF_DB_META, .name = "kernels"};
-    damage(pool, &key);
+    record_damage(pool, &key);
     json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
     assert_int_equal(json_array_size(json_object_get(found, "whole")), 1);
     json_decref(found);
@@ -312,7 +288,7 @@ static void the_state_before_is_restored_by_the_plans_command(void **state) {
     world *w = *state;
     char *pool = pool_new(w, "plan-open"), *restored = cli_format("%s.restored", pool);
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1};
-    damage(pool, &key);
+    record_damage(pool, &key);
     json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
     const json_t *repair = only_repair(found);
     assert_non_null(strstr(text(repair, "damage"), "experts (generation 1, layer 0, block 0)"));
@@ -354,7 +330,7 @@ static void a_plans_command_can_be_had_for_a_pool_of_any_name(void **state) {
     for (size_t i = 0; i < 2; i++) {
         char *pool = pool_new(w, NAMES[i]), *restored = cli_format("%s.restored", pool);
         const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1};
-        damage(pool, &key);
+        record_damage(pool, &key);
         json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
         run_command(only_repair(found));
         expect_sound(restored);
@@ -370,7 +346,7 @@ static void a_snapshot_that_is_damaged_is_let_go_by_the_plans_command(void **sta
     char *pool = pool_new(w, "plan-copy");
     const reef_key key = {
         .db = REEF_DB_TENSORS, .generation = copy_number(pool), .name = "gate_weights"};
-    damage(pool, &key);
+    record_damage(pool, &key);
     json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
     const json_t *repair = only_repair(found);
     assert_string_equal(text(repair, "snapshot"), "kept");
@@ -382,11 +358,28 @@ static void a_snapshot_that_is_damaged_is_let_go_by_the_plans_command(void **sta
     free(pool);
 }
 
+static void a_snapshot_whose_record_is_damaged_is_let_go_by_the_plans_command(void **state) {
+    world *w = *state;
+    program p;
+    char *pool = pool_new(w, "plan-record");
+    reef(&p, "snapshot", "create", pool, "other", NULL);
+    program_release(&p);
+    record_damage(pool, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = "kept"});
+    json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
+    assert_int_equal(integer(found, "damaged"), 1);
+    const json_t *repair = only_repair(found);
+    assert_string_equal(text(repair, "part_of"), "snapshot kept");
+    run_command(repair);
+    expect_sound(pool);
+    json_decref(found);
+    free(pool);
+}
+
 static void what_is_kept_nowhere_has_no_command(void **state) {
     world *w = *state;
     char *pool = pool_new(w, "plan-sealed");
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 0};
-    damage(pool, &key);
+    record_damage(pool, &key);
     json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
     const json_t *repair = only_repair(found);
     assert_true(json_is_true(json_object_get(repair, "sealed")));
@@ -414,6 +407,7 @@ int main(void) {
         cmocka_unit_test(the_state_before_is_restored_by_the_plans_command),
         cmocka_unit_test(a_plans_command_can_be_had_for_a_pool_of_any_name),
         cmocka_unit_test(a_snapshot_that_is_damaged_is_let_go_by_the_plans_command),
+        cmocka_unit_test(a_snapshot_whose_record_is_damaged_is_let_go_by_the_plans_command),
         cmocka_unit_test(what_is_kept_nowhere_has_no_command),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);

@@ -1,6 +1,7 @@
 // reef snapshot: keep states of a pool under a name, and look at them.
 #include "commands.h"
 #include "pool_json.h"
+#include "report.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -15,7 +16,10 @@ const cli_manual snapshot_create_manual = {
 };
 
 const cli_manual snapshot_list_manual = {
-    .about = "Snapshots in the order of their names.",
+    .about =
+        "Snapshots in the order of their names. One whose record is damaged is told, and ends the "
+        "command\n"
+        "with 65; `reef snapshot remove` with its whole name lets go of it.",
     .options = NULL,
     .example = "reef snapshot list reef.pool",
 };
@@ -109,15 +113,28 @@ reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
 typedef struct listing {
     const reef_config *config;
     cli_table *table;
-    json_t *array;
+    json_t *array, *damaged; // objects; names
     size_t count;
 } listing;
+
+// Its name is all that is known.
+static void list_damaged(listing *list, const char *name) {
+    json_array_append_new(list->damaged, reef_json_text(name));
+    cli_table_cell(list->table, "%s", name);
+    for (int i = 0; i < 3; i++) cli_table_cell(list->table, "%s", "");
+    cli_table_cell(list->table, "record damaged");
+    cli_table_cell(list->table, "%s", "");
+}
 
 static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
     (void)err;
     listing *list = context;
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     list->count++;
+    if (snapshot->damaged) {
+        list_damaged(list, snapshot->name);
+        return REEF_OK;
+    }
     json_array_append_new(list->array, reef_snapshot_json(snapshot));
     cli_table_cell(list->table, "%s", snapshot->name);
     cli_table_cell(list->table, "%" PRIu64, snapshot->step);
@@ -137,21 +154,31 @@ reef_status cmd_snapshot_list(cli_call *cli, reef_error *err) {
     if (status != REEF_OK) return status;
     char *stream = cli_format("stream %ss", cli_stream_unit(&pool.config));
     const char *const heading[] = {"snapshot", "step", stream, "open generation", "made", "root"};
-    listing list = {
-        .config = &pool.config, .table = cli_table_new("<>>><<", heading), .array = json_array()};
+    listing list = {.config = &pool.config,
+                    .table = cli_table_new("<>>><<", heading),
+                    .array = json_array(),
+                    .damaged = json_array()};
     status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &list, err);
     reef_txn_abort(txn);
     cli_pool_close(&pool);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, json_pack("{s:O}", "snapshots", list.array), err);
+        status = cli_answer(
+            cli, json_pack("{s:O, s:O}", "snapshots", list.array, "damaged", list.damaged), err);
     else if (status == REEF_OK && list.count == 0)
         printf("no snapshots; make one with: reef snapshot create %s NAME\n", cli->pool);
     else if (status == REEF_OK)
         cli_table_print(list.table, stdout);
+    size_t damaged = json_array_size(list.damaged);
+    if (status == REEF_OK && damaged > 0)
+        status = reef_fail(err, REEF_CORRUPT,
+                           "the records of %zu of %zu snapshots are damaged; see reef verify "
+                           "--repair-plan",
+                           damaged, list.count);
     cli_table_free(list.table);
     free(stream);
     json_decref(list.array);
+    json_decref(list.damaged);
     return status;
 }
 

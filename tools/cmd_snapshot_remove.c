@@ -4,6 +4,7 @@
 // runs. A snapshot that is made meanwhile is on no list.
 #include "commands.h"
 #include "pool_json.h"
+#include "report.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,9 +16,11 @@
 const cli_manual snapshot_remove_manual = {
     .about = "Removes the named snapshots, all or none. The beginning of a name, or four digits or "
              "more of a root\n"
-             "hash, are enough where only one snapshot has them. At a terminal it asks first. "
-             "Nothing else of the pool\n"
-             "changes.",
+             "hash, are enough where only one snapshot has them. One whose record is damaged wants "
+             "its whole name;\n"
+             "it goes with what it held, as far as no other snapshot may hold it. At a terminal it "
+             "asks first.\n"
+             "Nothing else of the pool changes.",
     .options = NULL,
     .example = "reef snapshot remove reef.pool before-upgrade\n"
                "reef snapshot remove reef.pool monday tuesday --yes",
@@ -30,9 +33,12 @@ static const cli_option PRUNE_OPTIONS[] = {
 };
 
 const cli_manual snapshot_prune_manual = {
-    .about = "Removes every snapshot that no rule keeps. At least one rule must be given; with "
-             "both, what\n"
-             "either of them keeps stays. Days are those of local time.",
+    .about =
+        "Removes every snapshot that no rule keeps. At least one rule must be given; with "
+        "both, what\n"
+        "either of them keeps stays. Days are those of local time. One whose record is damaged "
+        "counts for\n"
+        "no rule, and stays.",
     .options = PRUNE_OPTIONS,
     .example = "reef snapshot prune reef.pool --keep-last 3 --keep-daily 7 --dry-run",
 };
@@ -49,9 +55,7 @@ typedef struct choices {
     size_t count, capacity;
 } choices;
 
-static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
-    choices *list = context;
-    (void)err;
+static void add(choices *list, const reef_snapshot *snapshot) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 16;
         choice *grown = cli_alloc(capacity, sizeof(*grown));
@@ -61,13 +65,20 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
         list->capacity = capacity;
     }
     list->all[list->count++] = (choice){.snapshot = *snapshot};
+}
+
+static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    (void)err;
+    add(context, snapshot);
     return REEF_OK;
 }
 
-// Newest first, by what the pool counts: clocks are set back. Names decide between snapshots of one commit.
+// Newest first, by what the pool counts: clocks are set back. Names decide between snapshots of one commit. Damaged ones
+// last, whose commit is not known.
 static int by_age(const void *left, const void *right) {
     const reef_snapshot *a = &((const choice *)left)->snapshot;
     const reef_snapshot *b = &((const choice *)right)->snapshot;
+    if (a->damaged != b->damaged) return a->damaged ? 1 : -1;
     if (a->commit != b->commit) return a->commit < b->commit ? 1 : -1;
     return strcmp(a->name, b->name);
 }
@@ -89,7 +100,7 @@ static bool is_first_of_day(const choices *list, size_t i) {
 static void choose(choices *list, uint64_t keep_last, uint64_t keep_daily) {
     uint64_t days = 0;
     qsort(list->all, list->count, sizeof(*list->all), by_age);
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count && !list->all[i].snapshot.damaged; i++) {
         bool newest_of_day = is_first_of_day(list, i);
         if (newest_of_day) days++;
         list->all[i].goes = !(i < keep_last || (newest_of_day && days <= keep_daily));
@@ -104,6 +115,32 @@ static reef_status list_all(cli_pool *pool, choices *list, reef_error *err) {
     return status;
 }
 
+static bool mark(choices *list, const char *name) {
+    bool found = false;
+    for (size_t k = 0; k < list->count; k++) {
+        if (strcmp(list->all[k].snapshot.name, name) != 0) continue;
+        list->all[k].goes = found = true;
+    }
+    return found;
+}
+
+// Nothing is known of it that could be shown before it goes, so a beginning of its name is not enough. Where the record
+// is lost altogether, no scan meets it.
+static reef_status mark_damaged(reef_txn *txn, choices *list, const char *name, reef_error *err) {
+    reef_snapshot found;
+    const reef_error why = *err;
+    reef_status status = reef_snapshot_read(txn, name, &found, err);
+    if (status != REEF_CORRUPT)
+        return reef_fail(err, REEF_CORRUPT, "%.180s; its whole name is needed to remove it",
+                         why.message);
+    if (mark(list, name)) return REEF_OK;
+    found = (reef_snapshot){.damaged = true};
+    snprintf(found.name, sizeof(found.name), "%s", name);
+    add(list, &found);
+    (void)mark(list, name);
+    return REEF_OK;
+}
+
 // Mark what the operands name.
 static reef_status list_named(const cli_call *cli, cli_pool *pool, choices *list, reef_error *err) {
     reef_txn *txn = NULL;
@@ -112,8 +149,10 @@ static reef_status list_named(const cli_call *cli, cli_pool *pool, choices *list
     for (size_t i = 0; status == REEF_OK && i < cli->operand_count; i++) {
         reef_snapshot found;
         status = reef_snapshot_find(txn, cli->operands[i], &found, err);
-        for (size_t k = 0; status == REEF_OK && k < list->count; k++)
-            list->all[k].goes |= strcmp(list->all[k].snapshot.name, found.name) == 0;
+        if (status == REEF_OK)
+            (void)mark(list, found.name);
+        else if (status == REEF_CORRUPT)
+            status = mark_damaged(txn, list, cli->operands[i], err);
     }
     reef_txn_abort(txn);
     return status;
@@ -147,7 +186,7 @@ static reef_status remove_chosen(const cli_call *cli, const choices *list, reef_
     json_t *names = json_array(), *result = NULL;
     for (size_t i = 0; i < list->count; i++)
         if (list->all[i].goes)
-            json_array_append_new(names, json_string(list->all[i].snapshot.name));
+            json_array_append_new(names, reef_json_text(list->all[i].snapshot.name));
     json_t *request = json_pack("{s:s, s:o}", "command", "snapshot_remove", "names", names);
     if (!request) return reef_fail(err, REEF_NO_MEMORY, "the request could not be built");
     reef_status status = cli_change(cli, request, remove_names, &result, err);
@@ -157,12 +196,20 @@ static reef_status remove_chosen(const cli_call *cli, const choices *list, reef_
 
 static reef_status answer(cli_call *cli, const choices *list, reef_error *err) {
     json_t *removed = json_array(), *kept = json_array();
-    for (size_t i = 0; i < list->count; i++)
-        json_array_append_new(list->all[i].goes ? removed : kept,
-                              reef_snapshot_json(&list->all[i].snapshot));
-    return cli_answer(
-        cli, json_pack("{s:b, s:o, s:o}", "done", !cli->dry_run, "removed", removed, "kept", kept),
-        err);
+    json_t *damaged_removed = json_array(), *damaged_kept = json_array();
+    for (size_t i = 0; i < list->count; i++) {
+        const choice *one = &list->all[i];
+        if (one->snapshot.damaged)
+            json_array_append_new(one->goes ? damaged_removed : damaged_kept,
+                                  reef_json_text(one->snapshot.name));
+        else
+            json_array_append_new(one->goes ? removed : kept, reef_snapshot_json(&one->snapshot));
+    }
+    return cli_answer(cli,
+                      json_pack("{s:b, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "removed",
+                                removed, "kept", kept, "damaged_removed", damaged_removed,
+                                "damaged_kept", damaged_kept),
+                      err);
 }
 
 static void print(const cli_call *cli, const choices *list) {
@@ -173,8 +220,13 @@ static void print(const cli_call *cli, const choices *list) {
         const choice *one = &list->all[i];
         char words[CLI_WORD_BYTES];
         cli_table_cell(table, "%s", one->snapshot.name);
-        cli_table_cell(table, "%" PRIu64, one->snapshot.step);
-        cli_table_cell(table, "%s", cli_time(one->snapshot.unix_ms, words));
+        if (one->snapshot.damaged) {
+            cli_table_cell(table, "%s", "");
+            cli_table_cell(table, "record damaged");
+        } else {
+            cli_table_cell(table, "%" PRIu64, one->snapshot.step);
+            cli_table_cell(table, "%s", cli_time(one->snapshot.unix_ms, words));
+        }
         cli_table_cell(table, "%s", !one->goes ? "stays" : cli->dry_run ? "would go" : "gone");
     }
     if (list->count > 0) cli_table_print(table, stdout);

@@ -167,6 +167,10 @@ static char *remedy_text(const reef_repair *r) {
                           r->restore, r->restore_commit, r->restore_stream_bytes,
                           r->restore_exact ? ", to the same bits" : "");
     if (r->snapshot[0]) return cli_format("lets go of the snapshot, and of what is damaged in it");
+    if (r->key.db == REEF_DB_SNAPSHOTS)
+        return cli_format(
+            "lets go of the snapshot, and of what it held; the pool as it is now does "
+            "not need it");
     switch (r->key.db) {
     case REEF_DB_TIMELINE:
         return cli_format("none is needed to train on; reef timeline cannot be read");
@@ -249,6 +253,10 @@ static char *command_text(const char *pool, const reef_repair *r) {
         free(to);
     } else if (r->snapshot[0]) {
         text = cli_format("reef snapshot remove %s %s", from, r->snapshot);
+    } else if (r->key.db == REEF_DB_SNAPSHOTS) {
+        char *name = quoted(r->name);
+        text = cli_format("reef snapshot remove %s %s", from, name);
+        free(name);
     }
     free(from);
     return text;

@@ -23,6 +23,7 @@ typedef struct consolidation {
     reef_trainer *trainer;
     const reef_consolidation_options *options;
     reef_consolidation *report;
+    bool first_damaged; // the record of the first of its snapshots
     reef_lesson *lessons;
     size_t lesson_count;
     uint64_t *fired;    // (generations) tokens on which each fired, of the last measurement
@@ -118,20 +119,22 @@ static reef_status choose_side(consolidation *c, reef_error *err) {
 }
 
 static reef_status list_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
-    reef_consolidation *report = context;
+    consolidation *c = context;
+    reef_consolidation *report = c->report;
     if (snapshot->shared_count <= report->first) return REEF_OK;
     size_t count = report->snapshot_count + 1;
     char(*names)[REEF_NAME_BYTES_MAX + 1] = realloc(report->snapshots, count * sizeof *names);
     if (names == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu snapshots", count);
     report->snapshots = names;
+    if (report->snapshot_count == 0) c->first_damaged = snapshot->damaged;
     memcpy(names[report->snapshot_count++], snapshot->name, sizeof *names);
     return REEF_OK;
 }
 
-static reef_status find_snapshots(const consolidation *c, reef_error *err) {
+static reef_status find_snapshots(consolidation *c, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, c->trainer->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_snapshot_scan(txn, list_snapshot, c->report, err);
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, list_snapshot, c, err);
     reef_txn_abort(txn);
     return status;
 }
@@ -413,10 +416,11 @@ static reef_status check_snapshots(const consolidation *c, reef_error *err) {
     if (report->snapshot_count == 0 || c->options->drop_snapshots) return REEF_OK;
     return reef_fail(
         err, REEF_INVALID,
-        "snapshot %s%s needs a generation of %u to %u as it is; what is given up goes for "
-        "good: allow that with --drop-snapshots, or choose a later range",
-        report->snapshots[0], report->snapshot_count > 1 ? " (one of several)" : "", report->first,
-        report->last);
+        "snapshot %s%s %s a generation of %u to %u as it is; what is given up goes for "
+        "good: allow that with --drop-snapshots, or %s",
+        report->snapshots[0], report->snapshot_count > 1 ? " (one of several)" : "",
+        c->first_damaged ? "is damaged and may need" : "needs", report->first, report->last,
+        c->first_damaged ? "remove it" : "choose a later range");
 }
 
 static reef_status carry_out(consolidation *c, reef_error *err) {

@@ -108,7 +108,7 @@ reef_status reef_pool_check_sizes(reef_txn *txn,
     reef_status status = reef_config_read(txn, &s.config, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) check_generation(&s, g);
-    // It ends at a damaged one, which was reported.
+    // A key that it ends at was reported.
     if (status == REEF_OK) (void)!reef_snapshot_scan(txn, on_snapshot, &s, NULL);
     return status;
 }

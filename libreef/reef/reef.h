@@ -212,7 +212,10 @@ typedef struct reef_snapshot_info {
     uint64_t commit, step, position, unix_ms;
     uint32_t generations;
 } reef_snapshot_info;
-/** Snapshot number `index` from 0 on, in the order of names; NOT_FOUND after the last. */
+/**
+ * Snapshot number `index` from 0 on, in the order of names; NOT_FOUND after the last. CORRUPT when its record is damaged:
+ * the others can still be read.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_read_snapshot(reef_pool *pool,
                                                              size_t index,
                                                              reef_snapshot_info *out,
