@@ -49,10 +49,24 @@ void reef_check_stop(reef_check *c, const reef_error *reason) {
     if (c->stopped.status == REEF_OK) c->stopped = *reason;
 }
 
+static bool is_same_record(const reef_key *a, const reef_key *b) {
+    reef_key_bytes one, other;
+    return a->db == b->db && reef_key_encode(a, &one, NULL) == REEF_OK &&
+           reef_key_encode(b, &other, NULL) == REEF_OK && one.bytes == other.bytes &&
+           memcmp(one.data, other.data, one.bytes) == 0;
+}
+
+// Of what was found to be damaged already nothing is told again.
+static bool is_told(const reef_check *c, const reef_key *key) {
+    for (size_t i = 0; key != NULL && i < c->damaged_count; i++)
+        if (is_same_record(key, &c->damaged[i].key)) return true;
+    return false;
+}
+
 void reef_check_unreadable(reef_check *c, const reef_key *key, const reef_error *reason) {
     if (reason->status == REEF_NO_MEMORY)
         reef_check_stop(c, reason);
-    else
+    else if (!is_told(c, key))
         reef_check_damage(c, key, "%s", reason->message);
 }
 
@@ -157,16 +171,25 @@ static void check_sum(reef_check *c, reef_db sums, const reef_cursor *cursor) {
 
 // ---- turns and walks -----------------------------------------------------------------------------
 
+static void unreadable_generation(reef_check *c, uint32_t generation, const reef_error *reason) {
+    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation};
+    reef_check_unreadable(c, &key, reason);
+}
+
 // What the turn's commit says of itself. Damage of its record is told once.
 static void read_commit(reef_check *c, bool first) {
+    static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
     reef_error reason;
     reef_status status = reef_commit_read(c->txn, &c->commit, &reason);
     c->committed = status == REEF_OK;
     if (!c->committed) c->commit = (reef_commit){0};
     c->last_commit = c->committed || status == REEF_NOT_FOUND ? c->commit.number : UINT64_MAX;
     if (first && status != REEF_OK && status != REEF_NOT_FOUND)
-        reef_check_unreadable(c, NULL, &reason);
-    if (reef_txn_generations_load(c->txn, &reason) != REEF_OK && first)
+        reef_check_unreadable(c, &commit_key, &reason);
+    status = reef_txn_generations_load(c->txn, &reason);
+    if (first && status != REEF_OK && c->txn->generation_count > 0)
+        unreadable_generation(c, c->txn->generation_count - 1, &reason);
+    else if (first && status != REEF_OK)
         reef_check_unreadable(c, NULL, &reason);
 }
 
@@ -253,7 +276,7 @@ static void check_generations(reef_check *c) {
         reef_generation generation;
         reef_error reason;
         if (reef_generation_read(c->txn, i, &generation, &reason) != REEF_OK)
-            reef_check_unreadable(c, NULL, &reason);
+            unreadable_generation(c, i, &reason);
         else if (generation.sealed)
             check_generation_root(c, &generation);
         else if (i + 1 < c->txn->generation_count)
@@ -265,9 +288,10 @@ static void check_copy(reef_check *c, const reef_snapshot *snapshot, uint32_t nu
     reef_generation copy;
     reef_error reason;
     char text[sizeof("snapshot ") + REEF_NAME_BYTES_MAX];
+    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = number};
     snprintf(text, sizeof(text), "snapshot %s", snapshot->name);
     if (reef_generation_read(c->txn, number, &copy, &reason) != REEF_OK)
-        unreadable_of(c, NULL, text, &reason);
+        unreadable_of(c, &key, text, &reason);
     else
         check_generation_root(c, &copy);
 }
@@ -300,19 +324,9 @@ static void check_snapshot_at(reef_check *c, reef_db db, const reef_cursor *curs
 
 // ---- the whole -----------------------------------------------------------------------------------
 
-static bool is_same_record(const reef_key *a, const reef_key *b) {
-    reef_key_bytes one, other;
-    return a->db == b->db && reef_key_encode(a, &one, NULL) == REEF_OK &&
-           reef_key_encode(b, &other, NULL) == REEF_OK && one.bytes == other.bytes &&
-           memcmp(one.data, other.data, one.bytes) == 0;
-}
-
-// What was found to be damaged already is not told again.
 static void on_also(void *context, const reef_key *key, const char *what) {
     reef_check *c = context;
-    for (size_t i = 0; key != NULL && i < c->damaged_count; i++)
-        if (is_same_record(key, &c->damaged[i].key)) return;
-    reef_check_damage(c, key, "%s", what);
+    if (!is_told(c, key)) reef_check_damage(c, key, "%s", what);
 }
 
 static void check_all(reef_check *c) {

@@ -97,7 +97,8 @@ reef_status reef_txn_generations_load(reef_txn *txn, reef_error *err) {
     txn->sealed_count = txn->generation_count;
     if (status != REEF_OK || txn->generation_count == 0) return status;
     status = reef_generation_read(txn, txn->generation_count - 1, &last, err);
-    if (status == REEF_OK && !last.sealed) txn->sealed_count--;
+    // One that cannot be read is taken to be open, as the last one of a trainer's pool is.
+    if (status != REEF_OK || !last.sealed) txn->sealed_count--;
     return status;
 }
 

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "damaged_record.h"
 #include "data_file.h"
 #include "pool.h"
 
@@ -853,6 +854,47 @@ static void a_damaged_entry_of_sums_leaves_the_record_intact(void **state) {
     assert_false(found.repair.stale);
 }
 
+static reef_key copy_record(const pool_fixture *f) {
+    reef_error err;
+    reef_snapshot snapshot;
+    reef_store *store = pool_open(f->path, false, false);
+    reef_txn *txn = pool_begin(store, REEF_TXN_READ);
+    must(reef_snapshot_read(txn, "kept", &snapshot, &err), &err);
+    reef_txn_abort(txn);
+    reef_store_close(store);
+    return (reef_key){.db = REEF_DB_GENERATIONS, .generation = snapshot.copy};
+}
+
+static void put_moments(reef_txn *txn) {
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        const reef_key key = {.db = REEF_DB_MOMENTS, .generation = 1, .block = b};
+        put_filled(txn, &key, SMALL, 7 + b);
+    }
+}
+
+// The walk, the check of all generations and that of the snapshots meet it, and what else is there is as it should be.
+static void a_damaged_generation_is_told_once_and_the_last_one_as_open(void **state) {
+    pool_fixture *f = *state;
+    make_pool(f);
+    go_on(f, put_moments);
+    data_bytes sound = data_file_load(f->path);
+    const reef_key damaged[] = {{.db = REEF_DB_GENERATIONS, .generation = 0},
+                                {.db = REEF_DB_GENERATIONS, .generation = 1},
+                                copy_record(f),
+                                {.db = REEF_DB_META, .name = REEF_COMMIT_NAME}};
+    for (size_t i = 0; i < sizeof(damaged) / sizeof(damaged[0]); i++) {
+        findings found = {0};
+        record_damage(f->path, &damaged[i]);
+        plan(f, "", &found);
+        if (found.damages != 1) fail_msg("%zu of one record: %s", found.damages, found.damage);
+        assert_int_equal(found.repairs, 1);
+        assert_int_equal(found.repair.key.generation, damaged[i].generation);
+        assert_int_equal(found.repair.sealed, i == 0 || i == 2); // a snapshot's copy never changes
+        data_file_save(f->path, &sound, sound.bytes);
+    }
+    free(sound.data);
+}
+
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
 
 int main(void) {
@@ -881,6 +923,7 @@ int main(void) {
         POOL_TEST(a_snapshot_without_an_open_generation_is_not_restored),
         POOL_TEST(usage_and_reservoir_are_found_in_a_snapshot),
         POOL_TEST(a_damaged_entry_of_sums_leaves_the_record_intact),
+        POOL_TEST(a_damaged_generation_is_told_once_and_the_last_one_as_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
