@@ -34,10 +34,13 @@ reef_status reef_snapshot_restore_plan(reef_txn *txn,
                                        reef_error *err) {
     *plan = (reef_restore_plan){0};
     reef_status status = reef_snapshot_find(txn, name, &plan->snapshot, err);
-    if (status == REEF_OK) status = reef_txn_generations_load(txn, err);
-    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_other, plan, err);
     if (status != REEF_OK) return status;
     uint32_t shared = plan->snapshot.shared_count;
+    status = reef_txn_generations_load(txn, err);
+    // The last one goes: then its record may be damaged.
+    if (status == REEF_CORRUPT && txn->generation_count > shared) status = REEF_OK;
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_other, plan, err);
+    if (status != REEF_OK) return status;
     plan->generation_count = txn->generation_count;
     plan->sealed_gone = txn->sealed_count > shared ? txn->sealed_count - shared : 0;
     if (shared <= txn->sealed_count) return REEF_OK;
@@ -134,13 +137,19 @@ reef_status reef_snapshot_restore(reef_txn *txn,
                                   reef_restore_plan *plan,
                                   reef_error *err) {
     reef_snapshot before;
+    const reef_error failure = txn->failure;
+    // What is not kept need not be read.
+    if (txn->last_damaged && keep_as == NULL) txn->failure = (reef_error){0};
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK && (txn->hashed_changed || txn->replaced != 0))
         status = reef_fail(err, REEF_INVALID,
                            "a transaction that has changed the pool cannot restore a snapshot");
     if (status == REEF_OK) status = reef_snapshot_restore_plan(txn, name, plan, err);
     if (status == REEF_OK && keep_as != NULL) status = check_needy(plan, err);
-    if (status != REEF_OK) return status;
+    if (status != REEF_OK) {
+        txn->failure = failure;
+        return status;
+    }
     status = keep_as != NULL
                  ? reef_snapshot_make(txn, keep_as, plan->snapshot.shared_count, &before, err)
                  : remove_needy(txn, plan, err);

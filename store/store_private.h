@@ -25,6 +25,7 @@ struct reef_txn {
     bool hashed_changed;                     // something in the root hash was written or removed
     bool snapshot_unfinished; // a snapshot of this very commit waits for its number and root
     uint32_t replaced;        // generation that reef_generations_replace left to be sealed; 0: none
+    bool last_damaged;        // the last generation's record, and that is `failure`
     reef_error failure;       // of the first write that LMDB refused: then there is no commit
 };
 
@@ -88,7 +89,10 @@ REEF_MUST_CHECK reef_status reef_txn_writable(const reef_txn *txn, reef_error *e
 REEF_MUST_CHECK reef_status
 reef_db_last_u32(reef_txn *txn, reef_db db, uint32_t limit, uint32_t *out, reef_error *err);
 
-/** Fill generation_count and sealed_count from the pool. */
+/**
+ * Fill generation_count and sealed_count from the pool. CORRUPT with both filled, the last generation as an open one, when
+ * only its record is damaged.
+ */
 REEF_MUST_CHECK reef_status reef_txn_generations_load(reef_txn *txn, reef_error *err);
 /** Write a generation's record, without the rules of reef_generation_put. */
 REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,

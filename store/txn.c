@@ -82,6 +82,17 @@ static reef_status last_commit_number(reef_txn *txn, uint64_t *out, reef_error *
     return status == REEF_NOT_FOUND ? REEF_OK : status;
 }
 
+// What writes needs to know what is sealed. Where the record of the last generation is damaged, only a restore that takes
+// that generation away may write (reef_snapshot_restore): all else fails as if a write had.
+static reef_status load_generations(reef_txn *txn, reef_error *err) {
+    reef_error reason;
+    reef_status status = reef_txn_generations_load(txn, &reason);
+    if (status == REEF_OK) return REEF_OK;
+    txn->last_damaged = status == REEF_CORRUPT && txn->generation_count > 0;
+    txn->failure = reason;
+    return txn->last_damaged ? REEF_OK : reef_fail(err, status, "%s", reason.message);
+}
+
 reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode, reef_error *err) {
     *out = NULL;
     bool write = mode == REEF_TXN_WRITE;
@@ -102,7 +113,7 @@ reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode
     if (write) {
         status = last_commit_number(txn, &txn->commit, err);
         txn->commit++;
-        if (status == REEF_OK) status = reef_txn_generations_load(txn, err);
+        if (status == REEF_OK) status = load_generations(txn, err);
         if (status != REEF_OK) {
             reef_txn_abort(txn);
             return status;

@@ -603,6 +603,37 @@ static void a_damaged_snapshot_is_in_the_way_of_what_it_may_need(void **state) {
     expect_scan(f->store, "before early late! later ");
 }
 
+// A new pool has the snapshot's, and nothing else is written meanwhile.
+static void without_the_last_generations_record_only_a_restore_writes(void **state) {
+    pool_fixture *f = *state;
+    reef_error err;
+    char to[TEMP_DIR_BYTES];
+    restoring in_place = {.name = "early", .keep_as = "before"}, elsewhere = {.name = "early"};
+    restoring missing = {.name = "missing"};
+    reef_commit early = make_history(f->store);
+    reef_store_close(f->store);
+    f->store = NULL;
+    record_damage(f->path, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 3});
+    f->store = pool_open(f->path, false, true);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    const reef_key slot = {.db = REEF_DB_RESERVOIR};
+    reef_commit commit = {.step = 9};
+    must_fail(reef_record_put(txn, &slot, REEF_BYTES, "x", 1, &err), REEF_CORRUPT, &err,
+              "generation 3");
+    must_fail(reef_snapshot_restore(txn, "missing", NULL, &missing.plan, &err), REEF_NOT_FOUND,
+              &err, "missing");
+    must_fail(reef_txn_commit(txn, &commit, &err), REEF_CORRUPT, &err, "generation 3");
+    must_fail(restore(&in_place, f->store, &err), REEF_CORRUPT, &err, "generation 3");
+
+    temp_dir_join(to, f->directory, "copy");
+    must_fail(reef_store_copy(f->store, to, NULL, &err), REEF_CORRUPT, &err, "generation 3");
+    must(reef_store_copy_changed(f->store, to, restore, &elsewhere, &err), &err);
+    assert_int_equal(elsewhere.plan.sealed_gone, 2);
+    reef_store *copy = pool_open(to, false, true);
+    assert_early(copy, &early);
+    reef_store_close(copy);
+}
+
 // ---- cost ----------------------------------------------------------------------------------------
 
 // Payload bytes of a snapshot in a pool with so many sealed generations.
@@ -779,6 +810,7 @@ int main(void) {
         POOL_TEST(several_go_in_one_transaction_or_none),
         POOL_TEST(a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds),
         POOL_TEST(a_damaged_snapshot_is_in_the_way_of_what_it_may_need),
+        POOL_TEST(without_the_last_generations_record_only_a_restore_writes),
         POOL_TEST(a_snapshot_costs_the_open_part_whatever_the_pool),
         POOL_TEST(killed_on_the_way_there_is_no_half_pool),
         POOL_TEST(killed_in_place_the_pool_is_as_before_or_restored),

@@ -323,6 +323,49 @@ static void the_state_before_is_restored_by_the_plans_command(void **state) {
     free(pool);
 }
 
+// Without the record of the open generation, or of a sealed one that the snapshot does not need.
+static void a_damaged_generations_state_before_is_restored_by_the_plans_command(void **state) {
+    world *w = *state;
+    for (uint32_t g = 0; g < 2; g++) {
+        char *pool = pool_new(w, g == 0 ? "plan-last" : "plan-sealed-since");
+        char *restored = cli_format("%s.restored", pool);
+        if (g == 1) json_decref(reef_json("seal", pool, NULL));
+        record_damage(pool, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 1});
+        json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
+        assert_int_equal(integer(found, "damaged"), 1);
+        const json_t *repair = only_repair(found);
+        assert_int_equal(json_is_true(json_object_get(repair, "sealed")), g);
+        run_command(repair);
+        expect_sound(restored);
+        json_decref(found);
+        free(restored);
+        free(pool);
+    }
+}
+
+// Nothing else is written to such a pool.
+static void a_damaged_last_generation_is_not_trained_on(void **state) {
+    world *w = *state;
+    program p;
+    char *pool = pool_new(w, "last-trained");
+    record_damage(pool, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 1});
+    data_bytes before = data_file_load(pool);
+    reef(&p, "seal", pool, NULL);
+    assert_int_equal(p.code, RUN_DAMAGED);
+    program_release(&p);
+    reef(&p, "snapshot", "create", pool, "another", NULL);
+    assert_int_equal(p.code, RUN_DAMAGED);
+    program_release(&p);
+    reef(&p, "snapshot", "restore", pool, "kept", "--in-place", "--yes", NULL);
+    assert_int_equal(p.code, RUN_DAMAGED);
+    program_release(&p);
+    data_bytes after = data_file_load(pool);
+    assert_true(before.bytes == after.bytes && memcmp(before.data, after.data, after.bytes) == 0);
+    free(before.data);
+    free(after.data);
+    free(pool);
+}
+
 // Names may hold any bytes, and JSON may not.
 static void a_plans_command_can_be_had_for_a_pool_of_any_name(void **state) {
     world *w = *state;
@@ -405,6 +448,8 @@ int main(void) {
         cmocka_unit_test(a_damaged_generation_is_restored_by_the_plans_command),
         cmocka_unit_test(what_it_was_trained_with_is_written_anew),
         cmocka_unit_test(the_state_before_is_restored_by_the_plans_command),
+        cmocka_unit_test(a_damaged_generations_state_before_is_restored_by_the_plans_command),
+        cmocka_unit_test(a_damaged_last_generation_is_not_trained_on),
         cmocka_unit_test(a_plans_command_can_be_had_for_a_pool_of_any_name),
         cmocka_unit_test(a_snapshot_that_is_damaged_is_let_go_by_the_plans_command),
         cmocka_unit_test(a_snapshot_whose_record_is_damaged_is_let_go_by_the_plans_command),
