@@ -1,7 +1,6 @@
 // Records of a pool in sums; see http_facts.h. Every job is one read transaction.
 #include "http_facts.h"
 
-#include "http_forgetting.h"
 #include "http_jobs.h"
 #include "pool_json.h"
 #include "report.h"
@@ -189,7 +188,6 @@ reef_status reef_job_facts(reef_serving *serving, reef_job *job, reef_error *err
     reef_read_stat read;
     reef_commit commit;
     json_t *list = json_array();
-    reef_forgetting_rest(*reef_serving_forgetting(serving));
     job->result = json_pack("{s:o}", "generations", list);
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_file_stat_read(txn, &file, err);

@@ -55,7 +55,9 @@ void reef_forgetting_free(reef_forgetting *forgetting) {
 }
 
 void reef_forgetting_rest(reef_forgetting *f) {
-    if (!f || uv_hrtime() - f->finished_ns < KEPT_NS) return;
+    if (!f || !f->model) return;
+    reef_model_rest(f->model);
+    if (uv_hrtime() - f->finished_ns < KEPT_NS) return;
     reef_model_close(f->model);
     f->model = NULL;
 }

@@ -11,7 +11,7 @@
  * time, or a fifth after a seal.
  */
 reef_status reef_job_forgetting(reef_serving *serving, reef_job *job, reef_error *err);
-/** Let go of the model of a row that nobody has asked on for a while. Accepts NULL. */
+/** The model of a row ends its read; one that nobody has asked on for a while is closed. Accepts NULL. */
 void reef_forgetting_rest(reef_forgetting *forgetting);
 void reef_forgetting_free(reef_forgetting *forgetting); // accepts NULL
 

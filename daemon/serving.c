@@ -21,6 +21,7 @@ struct reef_serving {
     reef_serving_options options;
     uv_thread_t thread;
     served_model models[MODELS]; // the thread's; 0 is now
+    served_model *used;          // the thread's: the one that the job under way asked for, or NULL
     reef_forgetting *forgetting; // the thread's, or NULL
     uv_mutex_t lock;             // protects what follows
     uv_cond_t changed;
@@ -115,11 +116,21 @@ reef_status reef_serving_open(reef_serving *serving,
                              err);
 }
 
+// What is read in place must not keep the trainer from reusing pages while nobody asks for it, however many ask for
+// another state. The model in use renews its read by itself.
+static void rest_but(reef_serving *serving, const served_model *used) {
+    for (served_model *m = serving->models; m < serving->models + MODELS; m++)
+        if (m->model && m != used) reef_model_rest(m->model);
+    reef_forgetting_rest(serving->forgetting);
+}
+
 reef_status reef_serving_model(reef_serving *serving,
                                const char *as_of,
                                reef_model **out,
                                reef_error *err) {
     served_model *served = &serving->models[strcmp(as_of, "now") != 0];
+    serving->used = served;
+    rest_but(serving, served);
     reef_commit newest;
     reef_status status = newest_commit(serving, &newest, err);
     if (status != REEF_OK) return status;
@@ -135,15 +146,8 @@ reef_status reef_serving_model(reef_serving *serving,
     return status;
 }
 
-// Nobody asks: what is read in place must not keep the trainer from reusing pages meanwhile.
-static void rest(reef_serving *serving) {
-    for (size_t i = 0; i < MODELS; i++)
-        if (serving->models[i].model) reef_model_rest(serving->models[i].model);
-}
-
 static reef_job *next_job(reef_serving *serving) {
     uv_mutex_lock(&serving->lock);
-    if (!serving->waiting) rest(serving);
     while (!serving->waiting && !serving->stopping) uv_cond_wait(&serving->changed, &serving->lock);
     reef_job *job = serving->stopping ? NULL : serving->waiting;
     if (job) {
@@ -179,8 +183,11 @@ static void serving_main(void *argument) {
         uv_mutex_lock(&serving->lock);
         serving->current = NULL;
         append(&serving->done, job);
+        bool idle = !serving->waiting;
         uv_mutex_unlock(&serving->lock);
         (void)uv_async_send(serving->options.wake);
+        rest_but(serving, idle ? NULL : serving->used);
+        serving->used = NULL;
     }
     for (size_t i = 0; i < MODELS; i++) reef_model_close(serving->models[i].model);
     reef_forgetting_free(serving->forgetting);

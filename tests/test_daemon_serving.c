@@ -1,0 +1,128 @@
+// What the serving thread keeps open between questions: no read of the pool for a state that nobody asks for.
+#include "serving.h"
+
+#include "lifelong.h"
+
+#include <semaphore.h>
+
+enum { QUESTIONS = 4 };
+static const char PROBE[] = "some text to be scored";
+
+typedef struct world {
+    lifelong *f;
+    uv_loop_t loop;
+    uv_async_t wake;
+    reef_serving *serving;
+} world;
+
+static sem_t submitted; // the first question begins when all of them wait
+
+static void on_wake(uv_async_t *wake) {
+    (void)wake;
+}
+
+static int setup(void **state) {
+    world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    void *f = NULL;
+    if (lifelong_setup(&f) != 0) return -1;
+    w->f = f;
+    choose(&w->f->config, "boundaries", "given");
+    choose(&w->f->config, "side", "32"); // some rows fill pages, and are read where they lie
+    make_pool(w->f, 1);
+    assert_int_equal(uv_loop_init(&w->loop), 0);
+    assert_int_equal(uv_async_init(&w->loop, &w->wake, on_wake), 0);
+    assert_int_equal(sem_init(&submitted, 0, 0), 0);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *w = *state;
+    reef_serving_stop(w->serving);
+    uv_close((uv_handle_t *)&w->wake, NULL);
+    (void)uv_run(&w->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&w->loop), 0);
+    (void)sem_destroy(&submitted);
+    void *f = w->f;
+    free(w);
+    return lifelong_teardown(&f);
+}
+
+static reef_status count_reads(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_readers readers;
+    reef_status status = reef_store_readers(reef_serving_store(serving), &readers, err);
+    if (status == REEF_OK) job->result = json_pack("{s:I}", "reads", (json_int_t)readers.count);
+    return status;
+}
+
+static reef_status wait_for_others(reef_serving *serving, reef_job *job, reef_error *err) {
+    while (sem_wait(&submitted) != 0) continue;
+    return count_reads(serving, job, err);
+}
+
+static reef_status score(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_model *model;
+    reef_score score = {0};
+    reef_status status = reef_serving_model(serving, job->as_of, &model, err);
+    if (status != REEF_OK) return status;
+    status = reef_model_score(model, (const uint8_t *)PROBE, sizeof PROBE, NULL, &score, NULL, NULL,
+                              err);
+    return status == REEF_OK ? count_reads(serving, job, err) : status;
+}
+
+static void submit(world *w, reef_job_run run, const char *as_of) {
+    reef_error err;
+    reef_job *job = calloc(1, sizeof *job);
+    assert_non_null(job);
+    job->run = run;
+    snprintf(job->as_of, sizeof job->as_of, "%s", as_of);
+    ok(reef_serving_submit(w->serving, job, &err), &err);
+}
+
+// All of them wait from the start, so the queue is empty for none but the last.
+static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state) {
+    world *w = *state;
+    reef_error err;
+    uint8_t text[2048];
+    lifelong_text(text, sizeof text, 1, 0);
+    feed(w->f, text, sizeof text);
+    ok(reef_trainer_seal(w->f->trainer, NULL, NULL, &err), &err);
+    (void)commit(w->f);
+    ok(reef_serving_start(
+           &w->serving,
+           &(reef_serving_options){
+               .store = w->f->store, .threads = 1, .memory_bytes = 1, .wake = &w->wake},
+           &err),
+       &err);
+    reef_readers before;
+    ok(reef_store_readers(w->f->store, &before, &err), &err);
+    submit(w, wait_for_others, "now");
+    submit(w, score, "0");
+    submit(w, score, "now");
+    submit(w, count_reads, "now"); // after one that asked for now: as if the next did so, too
+    submit(w, count_reads, "now");
+    static const json_int_t EXPECTED[QUESTIONS] = {1, 1, 1, 0};
+    assert_int_equal(sem_post(&submitted), 0);
+    for (size_t n = 0; n < QUESTIONS + 1;) {
+        reef_job *done = reef_serving_answered(w->serving), *next;
+        for (; done; done = next, n++) {
+            next = done->next;
+            if (done->error.status != REEF_OK) fail_msg("%s", done->error.message);
+            json_t *said = json_loads(done->text ? done->text : "", 0, NULL);
+            json_int_t reads = json_integer_value(json_object_get(said, "reads"));
+            if (n > 0 && reads - before.count != EXPECTED[n - 1])
+                fail_msg("question %zu: %lld reads", n, (long long)reads - before.count);
+            json_decref(said);
+            reef_job_free(done);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(under_load_a_state_that_is_not_asked_for_holds_no_read,
+                                        setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
