@@ -264,10 +264,10 @@ void reef_monitor_line(reef_monitor *monitor, char *out, size_t room) {
     format_bytes(speed, sizeof(speed), rate);
     format_left(left, sizeof(left), seconds_left(&sum, rate));
     char loss[48];
-    if (monitor->record_bytes)
+    if (isnan(view.trainer.bits_per_byte))
+        snprintf(loss, sizeof(loss), "no loss yet");
+    else if (monitor->record_bytes)
         snprintf(loss, sizeof(loss), "%.1f %% wrong", 100 * view.trainer.bits_per_byte);
-    else if (isnan(view.trainer.bits_per_byte)) // nothing was measured yet
-        snprintf(loss, sizeof(loss), "- bits/byte");
     else
         snprintf(loss, sizeof(loss), "%.2f bits/byte", view.trainer.bits_per_byte);
     snprintf(out, room, "%s%s, gen %" PRIu32 ", %s, %s/s, eta %s, %s, step %" PRIu64,

@@ -1,8 +1,6 @@
 // Models of bytes: train, and measure the loss of a text.
 #include "lib.h"
 
-#include <math.h>
-
 reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err) {
     reef_status status = reef_lib_enter(pool, err);
@@ -32,12 +30,6 @@ reef_status reef_pool_cursor(reef_pool *pool,
     return status;
 }
 
-// Before the first batch a vector model's share of errors is 0, as where all answers are right.
-static double loss_of(const reef_pool *pool, const reef_trainer_status *now, double loss) {
-    bool known = !reef_config_is_vector(&pool->config) || now->step > 0;
-    return known ? loss : (double)NAN;
-}
-
 reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, reef_error *err) {
     reef_trainer_status now = {0};
     reef_status status = reef_lib_enter(pool, err);
@@ -52,8 +44,8 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
         .waiting = reef_lib_position(pool, now.carried_bytes),
         .skipped = reef_lib_position(pool, now.skipped_bytes),
         .generation = now.generation,
-        .bits_per_byte = loss_of(pool, &now, now.bits_per_byte),
-        .last_bits_per_byte = loss_of(pool, &now, now.last_bits_per_byte),
+        .bits_per_byte = now.bits_per_byte,
+        .last_bits_per_byte = now.last_bits_per_byte,
         .learning_rate = now.learning_rate,
     };
     return reef_lib_give(out, &info, sizeof info, "reef_training_info", err);

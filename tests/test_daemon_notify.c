@@ -174,6 +174,7 @@ static void waiting_for_bytes_or_paused_it_lives(void **state) {
     start(m, (const char *const[]){"--pool", m->box.pool, "--source", "-", NULL});
     await(m, "READY=1", message);
     await(m, "STATUS=waiting", message);
+    assert_non_null(strstr(message, "no loss yet"));
     for (int i = 0; i < 3; i++) await(m, "WATCHDOG=1", message);
     json_decref(reefd_ask(&m->box, "{\"command\": \"pause\"}"));
     await(m, "STATUS=paused", message);

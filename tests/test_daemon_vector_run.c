@@ -288,6 +288,21 @@ static void status_counts_errors_where_text_has_bits(void **state) {
     assert_int_equal(reefd_wait(pid), 0);
 }
 
+// As of text: 0 would be the best share that there is.
+static void before_a_label_there_is_no_share_of_errors(void **state) {
+    world *w = *state;
+    pid_t pid = reefd_start(
+        &w->box, -1,
+        (const char *const[]){"--pool", w->box.pool, "--source", "push:web", "--stay", NULL});
+    reefd_await(&w->box, pid);
+    json_t *status = reefd_ask(&w->box, "{\"command\": \"status\"}");
+    assert_true(json_is_null(json_object_get(status, "error_share")));
+    assert_true(json_is_null(json_object_get(status, "last_error_share")));
+    json_decref(status);
+    kill(pid, SIGTERM);
+    assert_int_equal(reefd_wait(pid), 0);
+}
+
 #define IN_WORLD(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -298,6 +313,7 @@ int main(void) {
         IN_WORLD(a_file_that_became_shorter_is_told_from_a_new_one),
         IN_WORLD(a_record_that_was_cut_is_gone_on_with_first),
         IN_WORLD(status_counts_errors_where_text_has_bits),
+        IN_WORLD(before_a_label_there_is_no_share_of_errors),
         IN_WORLD(told_to_stop_it_goes_on_where_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,17 @@ static void losses_are_told_apart_and_add_up(void **state) {
     assert_int_equal(words.scored, 0);
 }
 
+// The first batch weighs no more than any other: while little has come, the recent loss is nearly the mean.
+static void the_recent_loss_does_not_hang_on_the_first_batch(void **state) {
+    lifelong *f = *state;
+    reef_source_loss words;
+    feed_by_turns(f, PIECES);
+    assert_true(reef_trainer_source_loss(f->trainer, "words", &words));
+    double mean = words.sum / (double)words.scored;
+    if (!(fabs(words.recent - mean) < 0.05 * mean))
+        fail_msg("recent %g, mean %g", words.recent, mean);
+}
+
 // Bytes that were accepted before have a source that nobody remembers: they are in no figure.
 static void after_a_restart_counting_begins_anew(void **state) {
     lifelong *f = *state;
@@ -88,6 +99,8 @@ static void after_a_restart_counting_begins_anew(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(losses_are_told_apart_and_add_up, setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(the_recent_loss_does_not_hang_on_the_first_batch, setup,
+                                        lifelong_teardown),
         cmocka_unit_test_setup_teardown(after_a_restart_counting_begins_anew, setup,
                                         lifelong_teardown),
     };

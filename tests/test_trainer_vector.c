@@ -377,7 +377,9 @@ static void examples_without_a_label_teach_nothing(void **state) {
     const int32_t none = -1;
     for (size_t i = 0; i < s.count; i++) memcpy(s.bytes + i * RECORD, &none, sizeof none);
     run r = run_new(&config, 1);
+    assert_true(isnan(status_of(&r).bits_per_byte) && isnan(status_of(&r).last_bits_per_byte));
     run_feed(&r, s.bytes, s.count * RECORD);
+    assert_true(isnan(status_of(&r).bits_per_byte) && isnan(status_of(&r).last_bits_per_byte));
     run_commit(&r);
     answers a = ask(&r, NULL, 0, 3, 0);
     assert_int_equal(a.class_count, 0);

@@ -49,6 +49,8 @@ typedef struct reef_source {
     char name[REEF_NAME_BYTES_MAX * 4]; // as given, such as a path
     uint64_t cursor;                    // bytes accepted so far
     reef_source_loss loss;              // since the trainer was opened
+    // loss.recent is their quotient; what is old weighs less.
+    double recent_sum, recent_count;
 } reef_source;
 
 struct reef_trainer {
@@ -97,7 +99,7 @@ struct reef_trainer {
     size_t fire_capacity; // generations that fire, margins and reading have room for
     size_t rehearse_windows, retain_windows; // of the batch that was last looked at
     size_t open_claims; // tokens of it that the open generation's own gate would have fired on
-    double last_bits;
+    double last_bits;   // NaN: none so far
     float learning_rate;
 
     // since the last commit

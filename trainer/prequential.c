@@ -42,9 +42,10 @@ reef_status reef_prequential_source(reef_trainer *trainer, size_t source, reef_e
 }
 
 static void add(reef_source *source, double sum, uint64_t count, uint64_t bytes) {
-    double mean = sum / (double)count, share = 1.0 - exp(-(double)bytes / RECENT_BYTES);
-    if (source->loss.scored == 0) share = 1.0;
-    source->loss.recent += share * (mean - source->loss.recent);
+    double kept = exp(-(double)bytes / RECENT_BYTES);
+    source->recent_sum = kept * source->recent_sum + sum;
+    source->recent_count = kept * source->recent_count + (double)count;
+    source->loss.recent = source->recent_sum / source->recent_count;
     source->loss.sum += sum;
     source->loss.scored += count;
 }

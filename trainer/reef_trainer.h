@@ -521,9 +521,9 @@ typedef struct reef_trainer_status {
     uint32_t task;       // boundaries so far of a strategy that keeps one generation; else 0
     uint64_t opened_at;  // stream position where it was opened
     uint32_t suspicious; // of the batches held back now: not explained by the drift test
-    // Prequential loss: median over the drift window, and of the last batch since the start; NaN: none so far.
-    // With vectors both are shares of labelled examples that were classed wrongly before they were learned; the
-    // first of known labels only; 0: none so far.
+    // Prequential loss: median over the drift window, and of the last batch since the start. With vectors both are
+    // shares of labelled examples that were classed wrongly before they were learned; the first of known labels
+    // only. NaN while there was none.
     double bits_per_byte;
     double last_bits_per_byte;
     // How far the last batch's loss lies above the median, in robust standard deviations, and the loss above which
