@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIDE_MAX 24          // of the matrix: the newest generations, and now
+#define SIDE_MAX 24          // of the matrix: the newest generations or tasks, and now
 #define COLUMN_BYTES 4096    // of text
 #define COLUMN_EXAMPLES 256  // of vectors
 #define SLICE_NS 80000000u   // of work on one question; what has begun is finished
@@ -64,11 +64,22 @@ void reef_forgetting_rest(reef_forgetting *f) {
 
 // ---- the sample ----------------------------------------------------------------------------------
 
+static void drop_oldest(reef_forgetting *f) {
+    free(f->columns[0].bytes);
+    f->column_count--;
+    memmove(f->columns, f->columns + 1, f->column_count * sizeof(*f->columns));
+}
+
+// Of more tasks than there is room for the newest have a column: an older one gives way, and does not come back.
 static column *column_of(reef_forgetting *f, uint32_t generation) {
     size_t at = 0;
     while (at < f->column_count && f->columns[at].generation < generation) at++;
     if (at < f->column_count && f->columns[at].generation == generation) return &f->columns[at];
-    if (f->column_count == SIDE_MAX) return NULL;
+    if (f->column_count == SIDE_MAX) {
+        if (at == 0) return NULL;
+        drop_oldest(f);
+        at--;
+    }
     memmove(&f->columns[at + 1], &f->columns[at], (f->column_count - at) * sizeof(*f->columns));
     f->columns[at] = (column){.generation = generation};
     f->column_count++;

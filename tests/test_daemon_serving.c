@@ -1,11 +1,13 @@
-// What the serving thread keeps open between questions: no read of the pool for a state that nobody asks for.
+// The serving thread: between questions it keeps no read of the pool for a state that nobody asks for; and what it says
+// of forgetting where one generation learns all tasks.
+#include "http_forgetting.h"
 #include "serving.h"
 
 #include "lifelong.h"
 
 #include <semaphore.h>
 
-enum { QUESTIONS = 4 };
+enum { QUESTIONS = 4, TASKS = 30, COLUMNS = 24, TASK_BYTES = 256 };
 static const char PROBE[] = "some text to be scored";
 
 typedef struct world {
@@ -28,8 +30,6 @@ static int setup(void **state) {
     if (lifelong_setup(&f) != 0) return -1;
     w->f = f;
     choose(&w->f->config, "boundaries", "given");
-    choose(&w->f->config, "side", "32"); // some rows fill pages, and are read where they lie
-    make_pool(w->f, 1);
     assert_int_equal(uv_loop_init(&w->loop), 0);
     assert_int_equal(uv_async_init(&w->loop, &w->wake, on_wake), 0);
     assert_int_equal(sem_init(&submitted, 0, 0), 0);
@@ -80,21 +80,28 @@ static void submit(world *w, reef_job_run run, const char *as_of) {
     ok(reef_serving_submit(w->serving, job, &err), &err);
 }
 
+static void start(world *w, uint64_t memory_bytes) {
+    reef_error err;
+    ok(reef_serving_start(
+           &w->serving,
+           &(reef_serving_options){
+               .store = w->f->store, .threads = 1, .memory_bytes = memory_bytes, .wake = &w->wake},
+           &err),
+       &err);
+}
+
 // All of them wait from the start, so the queue is empty for none but the last.
 static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state) {
     world *w = *state;
     reef_error err;
     uint8_t text[2048];
+    choose(&w->f->config, "side", "32"); // some rows fill pages, and are read where they lie
+    make_pool(w->f, 1);
     lifelong_text(text, sizeof text, 1, 0);
     feed(w->f, text, sizeof text);
     ok(reef_trainer_seal(w->f->trainer, NULL, NULL, &err), &err);
     (void)commit(w->f);
-    ok(reef_serving_start(
-           &w->serving,
-           &(reef_serving_options){
-               .store = w->f->store, .threads = 1, .memory_bytes = 1, .wake = &w->wake},
-           &err),
-       &err);
+    start(w, 1);
     reef_readers before;
     ok(reef_store_readers(w->f->store, &before, &err), &err);
     submit(w, wait_for_others, "now");
@@ -119,10 +126,48 @@ static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state)
     }
 }
 
+// The answer to one question; the caller's.
+static json_t *ask(world *w, reef_job_run run) {
+    reef_job *done = NULL;
+    submit(w, run, "now");
+    while (!done) done = reef_serving_answered(w->serving);
+    if (done->error.status != REEF_OK) fail_msg("%s", done->error.message);
+    json_t *said = json_loads(done->text, 0, NULL);
+    assert_non_null(said);
+    reef_job_free(done);
+    return said;
+}
+
+static void of_many_tasks_the_newest_are_shown(void **state) {
+    world *w = *state;
+    reef_error err;
+    uint8_t text[TASK_BYTES];
+    choose(&w->f->config, "strategy", "replay");
+    make_pool(w->f, 1);
+    for (uint32_t task = 0; task < TASKS; task++) {
+        if (task) ok(reef_trainer_seal(w->f->trainer, NULL, NULL, &err), &err);
+        lifelong_text(text, sizeof text, (int)task % 5, task);
+        feed(w->f, text, sizeof text);
+    }
+    assert_int_equal(status_of(w->f).task, TASKS - 1);
+    (void)commit(w->f);
+    start(w, 0);
+    json_t *matrix = ask(w, reef_job_forgetting);
+    json_t *columns = json_object_get(matrix, "columns");
+    assert_int_equal(json_array_size(columns), COLUMNS);
+    for (size_t c = 0; c < COLUMNS; c++) {
+        json_t *column = json_array_get(columns, c);
+        assert_int_equal(json_integer_value(json_object_get(column, "task")), TASKS - COLUMNS + c);
+        assert_true(json_integer_value(json_object_get(column, "windows")) > 0);
+    }
+    json_decref(matrix);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(under_load_a_state_that_is_not_asked_for_holds_no_read,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(of_many_tasks_the_newest_are_shown, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
