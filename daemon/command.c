@@ -71,7 +71,7 @@ static reef_status read_branch(reef_request *request, json_t *object, reef_error
 static reef_status read_freeze(reef_request *request, json_t *object, reef_error *err) {
     json_error_t why;
     const char *command = NULL;
-    json_int_t layer = -1, first = 0, last = INT64_MAX;
+    json_int_t layer = -1, first = 0, last = REEF_FREEZE_TO_END;
     double quantile = 0;
     int thaw = 0, dry_run = 0;
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?I, s?I, s?I, s?F, s?b, s?b}", "command",

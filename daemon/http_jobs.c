@@ -5,6 +5,7 @@
 #include "pool_json.h"
 #include "report.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -246,10 +247,12 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
         return reef_fail(err, REEF_INVALID,
                          "temperature %g is not in [0, 100], or top_p %g not in (0, 1]",
                          temperature, top_p);
+    // Of no share at all generation makes the whole.
+    float share = fmaxf((float)top_p, FLT_MIN);
     asked->count = (size_t)count;
     asked->stream = stream;
-    asked->sampling = (reef_sampling){
-        .seed = (uint64_t)seed, .temperature = (float)temperature, .top_p = (float)top_p};
+    asked->sampling =
+        (reef_sampling){.seed = (uint64_t)seed, .temperature = (float)temperature, .top_p = share};
     return REEF_OK;
 }
 

@@ -249,6 +249,8 @@ static void commands_are_done_while_it_trains(void **state) {
         "{\"command\": \"freeze\", \"layer\": 0, \"first\": 0, \"last\": 3, \"dry_run\": true}");
     assert_int_equal(count_in(answer, "changed"), 4);
     json_decref(answer);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"freeze\", \"first\": 0, \"last\": 9999}"),
+                     REEF_INVALID);
     answer = reefd_ask(box, "{\"command\": \"freeze\", \"layer\": 0, \"first\": 0, \"last\": 3}");
     assert_int_equal(count_in(answer, "changed"), 4); // the dry run had changed nothing
     json_decref(answer);

@@ -192,6 +192,16 @@ static void text_is_generated_by_its_seed(void **state) {
     assert_int_equal(strlen(json_string_value(json_object_get(one, "text"))), 40);
     json_decref(one);
     json_decref(two);
+    // A share too small for a float is still one: the likeliest byte is all that it leaves.
+    one = json_of(
+        post(run, "/v1/generate?as_of=then", "", "{\"prompt\": \"the \", \"top_p\": 1e-60}"), 200);
+    two = json_of(
+        post(run, "/v1/generate?as_of=then", "", "{\"prompt\": \"the \", \"temperature\": 0}"),
+        200);
+    assert_string_equal(json_string_value(json_object_get(one, "text")),
+                        json_string_value(json_object_get(two, "text")));
+    json_decref(one);
+    json_decref(two);
     assert_code(post(run, "/v1/generate", "", "{\"prompt\": \"\"}"), 400);
     assert_code(post(run, "/v1/generate", "", "{\"prompt\": \"a\", \"bytes\": 100000}"), 400);
     assert_code(post(run, "/v1/generate", "", "{\"prompt\": \"a\", \"top_p\": 2}"), 400);

@@ -49,7 +49,7 @@ static reef_status build_request(const cli_call *cli,
                                  const char *command,
                                  json_t **request,
                                  reef_error *err) {
-    uint64_t layer = 0, first = 0, last = INT64_MAX;
+    uint64_t layer = 0, first = 0, last = REEF_FREEZE_TO_END;
     double quantile = 0;
     reef_status status = cli_integer(cli, "layer", 0, REEF_LAYER_COUNT_MAX - 1, &layer, err);
     if (status == REEF_OK) status = cli_integer(cli, "first", 0, INT64_MAX, &first, err);

@@ -63,6 +63,10 @@ static reef_status check_freeze(const reef_trainer *trainer,
         return reef_fail(err, REEF_INVALID,
                          "expert %" PRIu64 " is not in the open generation's 0 to %" PRIu64,
                          freeze->first, count - 1);
+    if (freeze->last >= count && freeze->last < REEF_FREEZE_TO_END)
+        return reef_fail(err, REEF_INVALID,
+                         "expert %" PRIu64 " is not in the open generation's 0 to %" PRIu64,
+                         freeze->last, count - 1);
     if (!(freeze->usage_quantile >= 0.0 && freeze->usage_quantile < 1.0))
         return reef_fail(err, REEF_INVALID, "usage quantile %g is not in 0 to 1",
                          freeze->usage_quantile);

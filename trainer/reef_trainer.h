@@ -229,9 +229,12 @@ typedef struct reef_branch {
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_branch(
     reef_trainer *trainer, uint32_t from, bool dry_run, reef_branch *out, reef_error *err);
 
+#define REEF_FREEZE_TO_END                                                                         \
+    INT64_MAX // as `last`, and so is what lies beyond: to the end of the layer
+
 typedef struct reef_freeze {
     int32_t layer;         // PEER layer, -1 for all
-    uint64_t first, last;  // local ids, inclusive; last is cut to the end of the layer
+    uint64_t first, last;  // local ids, inclusive
     double usage_quantile; // in (0, 1): only experts whose count lies above it; 0: all of the range
     bool thaw;
     bool dry_run;
