@@ -504,6 +504,14 @@ static bool is_own_host(const reef_http_request *request) {
     return false;
 }
 
+// A page of another site cannot read what is answered here, but what it sends would be done: a score is work. Browsers say
+// where a request comes from, and no page can change that.
+static bool is_of_another_site(const reef_http_request *request) {
+    const char *site =
+        MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Sec-Fetch-Site");
+    return !strcmp(request->method, "POST") && site && strcasecmp(site, "cross-site") == 0;
+}
+
 static bool may_ask(const route *found, reef_http_request *request) {
     bool needs = found->needs == ACCESS_CHANGE ||
                  (found->needs == ACCESS_READ && reef_http_is_public(request->http));
@@ -537,6 +545,8 @@ void reef_routes_begin(void *context, reef_http_request *request) {
     if (!reef_http_is_public(request->http) && !is_own_host(request))
         refuse(request, MHD_HTTP_MISDIRECTED_REQUEST,
                "this address is for programs of this machine: ask for localhost");
+    else if (is_of_another_site(request))
+        refuse(request, MHD_HTTP_FORBIDDEN, "pages of other sites may send nothing here");
     else if (!found && path_known)
         refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
     else if (!found)

@@ -334,6 +334,9 @@ static void what_is_not_there_is_refused(void **state) {
     assert_int_equal(answer.code, 421);
     http_answer_release(&answer);
     close(fd);
+    // One that sends something here, to be done by us.
+    assert_code(post(run, "/v1/score", "Sec-Fetch-Site: cross-site\r\n", "some text"), 403);
+    assert_code(post(run, "/v1/score", "Sec-Fetch-Site: same-origin\r\n", "some text"), 200);
     assert_trains_on_and_stops(run);
 }
 

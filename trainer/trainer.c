@@ -8,8 +8,8 @@
 
 reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
-    if (reef_config_is_vector(config)) return reef_vector_start(trainer, err);
     trainer->last_bits = (double)NAN;
+    if (reef_config_is_vector(config)) return reef_vector_start(trainer, err);
     if (reef_config_is_layer(config)) {
         reef_status made = reef_workers_new(&trainer->workers, trainer->options.threads, err);
         return made == REEF_OK ? reef_layer_new(&trainer->layer, err) : made;
