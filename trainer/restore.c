@@ -2,8 +2,9 @@
 //
 // The store brings the records back (pool_restore.c). What is left to do here is what the store cannot
 // know: whether training can go on from the snapshot at all, and the history, which no snapshot holds.
-// Points of the loss behind the last state that the pool and the snapshot share are removed, since training will write
-// others there; events stay, because they happened, and one more says what was done (descent.c). What waits in the journal still waits (pushed.c).
+// Points of the loss behind the last state that the pool and the snapshot share are removed, since training
+// will write others there; events stay, because they happened, and one more says what was done (descent.c).
+// What waits in the journal still waits (pushed.c).
 //
 // The first snapshots hold no moments. A language model then goes on with an optimiser that begins anew,
 // without windows of the stream that the snapshot has not seen; what learns from sums cannot.
