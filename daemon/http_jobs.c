@@ -487,6 +487,9 @@ reef_status reef_job_series(reef_serving *serving, reef_job *job, reef_error *er
     if (status == REEF_OK) status = reef_job_count(job, "from", 0, 0, INT64_MAX, &all.from, err);
     if (status == REEF_OK)
         status = reef_job_count(job, "to", INT64_MAX, 0, INT64_MAX, &all.to, err);
+    if (status == REEF_OK && all.from > all.to)
+        status = reef_fail(err, REEF_INVALID, "from=%" PRIu64 " lies behind to=%" PRIu64, all.from,
+                           all.to);
     if (status != REEF_OK) return status;
     status = begin(serving, job, &txn, err);
     if (status == REEF_OK) status = reef_series_scan(txn, on_point, &all, err);

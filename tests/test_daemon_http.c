@@ -229,6 +229,7 @@ static void the_series_is_cut_into_as_many_points(void **state) {
     assert_code(get(run, "/v1/series?points=0"), 400);
     assert_code(get(run, "/v1/series?points=7&points=8"), 400);
     assert_code(get(run, "/v1/series?points=many"), 400);
+    assert_code(get(run, "/v1/series?from=10&to=5"), 400);
     assert_trains_on_and_stops(run);
 }
 
