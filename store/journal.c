@@ -17,8 +17,8 @@
 // by bisection, and nothing about the journal has to be remembered in memory. Trimmed entries stay until
 // REEF_JOURNAL_IDS_MAX others came after them: they hold the ids by which a batch that is sent again is known.
 //
-// A position in the journal only grows. The trainer's cursor goes back when a snapshot is restored; from then
-// on the shift lies between the two.
+// A position of what has its bytes stays what it is. The trainer's cursor goes back when a snapshot is restored; from
+// then on the shift lies between the two (journal_ids.c).
 #include "journal.h"
 
 #include "store_bytes.h"
@@ -54,6 +54,14 @@ bool reef_journal_entry_parse(reef_journal_entry *entry,
     else if (left != 0)
         return false;
     return true;
+}
+
+void reef_journal_head_put(uint8_t out[REEF_JOURNAL_HEAD_BYTES], const reef_journal_entry *entry) {
+    reef_put_le64(out, entry->begin);
+    reef_put_le64(out + 8, entry->length);
+    reef_put_le64(out + 16, entry->unix_ms);
+    reef_put_le64(out + 24, entry->content);
+    reef_put_le32(out + 32, entry->id_bytes);
 }
 
 uint64_t reef_journal_content(const uint8_t *bytes, size_t count) {
@@ -101,11 +109,7 @@ reef_status reef_journal_store(reef_txn *txn,
     size_t bytes = REEF_JOURNAL_HEAD_BYTES + entry->id_bytes + kept;
     uint8_t *payload = malloc(bytes);
     if (payload == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the journal");
-    reef_put_le64(payload, entry->begin);
-    reef_put_le64(payload + 8, entry->length);
-    reef_put_le64(payload + 16, entry->unix_ms);
-    reef_put_le64(payload + 24, entry->content);
-    reef_put_le32(payload + 32, entry->id_bytes);
+    reef_journal_head_put(payload, entry);
     if (entry->id_bytes > 0) memcpy(payload + REEF_JOURNAL_HEAD_BYTES, entry->id, entry->id_bytes);
     if (kept > 0) memcpy(payload + REEF_JOURNAL_HEAD_BYTES + entry->id_bytes, entry->bytes, kept);
     const reef_key key = entry_key(source, entry->sequence);
@@ -222,11 +226,11 @@ reef_status reef_journal_look(reef_txn *txn,
 
 // ---- reading -------------------------------------------------------------------------------------
 
-static reef_status entry_view(reef_txn *txn,
-                              const char *source,
-                              uint64_t sequence,
-                              reef_journal_entry *entry,
-                              reef_error *err) {
+reef_status reef_journal_entry_view(reef_txn *txn,
+                                    const char *source,
+                                    uint64_t sequence,
+                                    reef_journal_entry *entry,
+                                    reef_error *err) {
     reef_view view;
     const reef_key key = entry_key(source, sequence);
     reef_status status = reef_record_view(txn, &key, &view, err);
@@ -258,7 +262,7 @@ static reef_status copy_out(reef_txn *txn,
         bisect(txn, source, all->first, all->last + 1, ends_after, at, &sequence, err);
     for (; status == REEF_OK && *count < room && sequence <= all->last; sequence++) {
         reef_journal_entry entry;
-        status = entry_view(txn, source, sequence, &entry, err);
+        status = reef_journal_entry_view(txn, source, sequence, &entry, err);
         if (status != REEF_OK) break;
         if (entry.bytes == NULL) return torn(source, position, "holds later bytes only", err);
         if (entry.begin > at || reef_journal_end(&entry) <= at)
@@ -320,18 +324,13 @@ reef_status reef_journal_survey(reef_txn *txn,
     return status;
 }
 
-// ---- trimming, and going back --------------------------------------------------------------------
+// ---- trimming ------------------------------------------------------------------------------------
 
-// Write an entry without its bytes, and without its id where that is to be forgotten.
-static reef_status shorten(
-    reef_txn *txn, const char *source, uint64_t sequence, bool forget, reef_error *err) {
+// Write an entry without its bytes.
+static reef_status shorten(reef_txn *txn, const char *source, uint64_t sequence, reef_error *err) {
     reef_journal_entry entry;
-    char id[REEF_JOURNAL_ID_BYTES_MAX];
     reef_status status = reef_journal_peek(txn, source, sequence, &entry, err);
     if (status != REEF_OK) return status;
-    if (forget) entry.id_bytes = 0;
-    memcpy(id, entry.id, entry.id_bytes); // writing moves what lies in the map
-    entry.id = id;
     entry.bytes = NULL;
     return reef_journal_store(txn, source, &entry, err);
 }
@@ -349,29 +348,6 @@ reef_status reef_journal_trim(reef_txn *txn, const char *source, uint64_t cursor
         status = reef_record_remove(txn, &key, err);
     }
     for (uint64_t s = all.whole > known ? all.whole : known; status == REEF_OK && s < trained; s++)
-        status = shorten(txn, source, s, false, err);
+        status = shorten(txn, source, s, err);
     return status;
-}
-
-reef_status reef_journal_move(
-    reef_txn *txn, const char *source, uint64_t from, uint64_t to, reef_error *err) {
-    reef_journal_span all;
-    uint64_t forgotten;
-    reef_status status = reef_journal_look(txn, source, &all, err);
-    if (status != REEF_OK || reef_journal_is_empty(&all) || from == to) return status;
-    uint64_t reached = from + all.shift;
-    if (to > reached) return torn(source, to, "was never read so far", err);
-    // Trimmed entries that begin after the place that is gone back to, as far as it can be told.
-    status = bisect(txn, source, all.first, all.whole, ends_after, to + all.shift, &forgotten, err);
-    for (uint64_t s = forgotten; status == REEF_OK && s < all.whole; s++) {
-        reef_journal_entry entry;
-        status = reef_journal_peek(txn, source, s, &entry, err);
-        if (status == REEF_OK && entry.begin >= to + all.shift)
-            status = shorten(txn, source, s, true, err);
-    }
-    if (status != REEF_OK) return status;
-    uint8_t shift[8];
-    const reef_key key = entry_key(source, REEF_JOURNAL_SHIFT_SEQUENCE);
-    reef_put_le64(shift, reached - to);
-    return reef_record_store(txn, &key, REEF_U64, shift, sizeof(shift), err);
 }

@@ -6,6 +6,8 @@
 
 #define REEF_JOURNAL_HEAD_BYTES 36 // of an entry, before its id
 #define REEF_JOURNAL_SHIFT_SEQUENCE UINT64_MAX
+#define REEF_JOURNAL_IDS_PREFIX                                                                    \
+    "ids:" // of the names of what snapshots keep; no live source has one that begins so
 
 /** One entry. Pointers into the map, until the transaction ends. */
 typedef struct reef_journal_entry {
@@ -49,7 +51,13 @@ REEF_MUST_CHECK reef_status reef_journal_peek(reef_txn *txn,
                                               uint64_t sequence,
                                               reef_journal_entry *entry,
                                               reef_error *err);
-/** Write an entry, which must not lie in the map. */
+/** The same with its checksum. */
+REEF_MUST_CHECK reef_status reef_journal_entry_view(reef_txn *txn,
+                                                    const char *source,
+                                                    uint64_t sequence,
+                                                    reef_journal_entry *entry,
+                                                    reef_error *err);
+/** Write an entry. Pointers into the map, its own too, do not outlive that. */
 REEF_MUST_CHECK reef_status reef_journal_store(reef_txn *txn,
                                                const char *source,
                                                const reef_journal_entry *entry,
@@ -60,5 +68,15 @@ bool reef_journal_entry_parse(reef_journal_entry *entry,
                               uint64_t sequence,
                               const void *payload,
                               size_t bytes);
+/** What comes before the id, as it is written. */
+void reef_journal_head_put(uint8_t out[REEF_JOURNAL_HEAD_BYTES], const reef_journal_entry *entry);
 uint64_t reef_journal_content(const uint8_t *bytes, size_t count);
+
+/** Keep the ids of a source for the snapshot with this copy of the open generation; nothing where it has no entry. */
+REEF_MUST_CHECK reef_status reef_journal_ids_keep(reef_txn *txn,
+                                                  const char *source,
+                                                  uint32_t copy,
+                                                  reef_error *err);
+/** Whether a payload is what a snapshot keeps so. */
+bool reef_journal_ids_are_sound(const void *payload, size_t bytes);
 #endif

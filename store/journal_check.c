@@ -58,6 +58,13 @@ static void check_entry(reef_check *c,
     snprintf(before->source, sizeof(before->source), "%s", key->name);
 }
 
+static void check_ids(reef_check *c, const reef_key *key, const reef_view *view) {
+    char text[REEF_KEY_TEXT_BYTES];
+    reef_key_format(key, text);
+    if (!reef_journal_ids_are_sound(view->data, view->bytes))
+        reef_check_damage(c, key, "%s: is no list of ids", text);
+}
+
 void reef_check_journal(reef_check *c) {
     reef_cursor cursor;
     reef_error reason;
@@ -74,6 +81,8 @@ void reef_check_journal(reef_check *c) {
             before = (neighbour){0};
         else if (is_pushed(name) && key.sequence > 0)
             check_entry(c, &key, &view, &before);
+        else if (strncmp(name, REEF_JOURNAL_IDS_PREFIX, strlen(REEF_JOURNAL_IDS_PREFIX)) == 0)
+            check_ids(c, &key, &view);
         status = reef_cursor_next(&cursor, c->txn, &reason);
     }
     reef_cursor_close(&cursor);

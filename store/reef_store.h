@@ -707,11 +707,21 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_trim(reef_txn *txn,
 
 /**
  * The trainer's cursor of a source has gone from `from` to `to` without training: a snapshot was restored.
- * What waits for training still waits and goes on at `to`: it is neither lost nor trained twice. Ids of what
- * was trained after `to` are forgotten, so that it can be pushed again.
+ *
+ * Ids are known then of batches that the snapshot's state has as a whole, and of those that wait. What the journal still
+ * has the bytes of, and the state does not have, waits and goes on at `to`: it is neither lost nor trained twice.
+ *
+ * snapshot  that was restored; NULL, or made before snapshots kept ids: what is there now stands in, and where the pool
+ *           was restored before, some ids are known that should not be, or the other way round
+ *
+ * Errors: CORRUPT the journal was never read so far; the list of ids is damaged.
  */
-REEF_API REEF_MUST_CHECK reef_status
-reef_journal_move(reef_txn *txn, const char *source, uint64_t from, uint64_t to, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_journal_move(reef_txn *txn,
+                                                       const char *source,
+                                                       const reef_snapshot *snapshot,
+                                                       uint64_t from,
+                                                       uint64_t to,
+                                                       reef_error *err);
 
 /** A source's journal. Positions are the source's; zero where it has no entry. */
 typedef struct reef_journal_stat {

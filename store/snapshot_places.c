@@ -1,15 +1,16 @@
-// Where live sources stood at a snapshot, and whose turn it was: copies of these records of the journal.
+// Where live sources stood at a snapshot, whose turn it was, and what was known of pushed ones: records of the journal.
 //
 //   NAME,  sequence 0          where the next byte of a source lies, as of the last commit
 //   NAME,  sequence C          the same, as of the snapshot whose copy of the open generation has the number C
 //   turns, sequence 0          whose turn it was at the last commit
 //   turns, sequence 1, 2, ...  decisions after it; no state has them
 //   turns, sequence 2^63 + C   whose turn it was at the snapshot
+//   ids:X, sequence C          ids of batches of push:X (journal_ids.c)
 //
 // Without them a restored state would have the cursors of its time and the places and turns of a later one, and would
 // not make the stream that followed again. The records of sources that are pushed into are others (journal.c), and left
-// alone.
-#include "store_private.h"
+// alone here: going back moves them (reef_journal_move).
+#include "journal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,38 +26,47 @@ static bool is_turns(const char *name) {
     return strcmp(name, TURNS_NAME) == 0;
 }
 
+static bool begins_with(const char *name, const char *prefix) {
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_pushed(const char *name) {
+    return begins_with(name, REEF_PUSH_PREFIX);
+}
+
+// What a snapshot keeps and the pool itself has not.
+static bool is_ids(const char *name) {
+    return begins_with(name, REEF_JOURNAL_IDS_PREFIX);
+}
+
 static uint64_t kept_at(const char *name, uint32_t copy) {
     return is_turns(name) ? TURNS_KEPT + copy : copy;
 }
 
 bool reef_places_has(const reef_key *key) {
-    return key->db == REEF_DB_JOURNAL && key->name != NULL &&
-           strncmp(key->name, REEF_PUSH_PREFIX, strlen(REEF_PUSH_PREFIX)) != 0;
+    return key->db == REEF_DB_JOURNAL && key->name != NULL && !is_pushed(key->name);
 }
 
-// The next source that has a place, or the turns, from `from` on, which is moved behind all of its records. Every step
-// seeks anew: a write moves cursors.
-static reef_status next_source(reef_txn *txn,
-                               reef_key_bytes *from,
-                               char name[REEF_NAME_BYTES_MAX + 1],
-                               bool *found,
-                               reef_error *err) {
-    reef_status status = REEF_OK;
-    *found = true;
+// The next name in the journal, from `from` on, which is moved behind all of its records. Every step seeks anew: a
+// write moves cursors.
+static reef_status next_name(reef_txn *txn,
+                             reef_key_bytes *from,
+                             char name[REEF_NAME_BYTES_MAX + 1],
+                             bool *found,
+                             reef_error *err) {
+    reef_cursor cursor;
     reef_key key = {0};
-    do {
-        reef_cursor cursor;
-        status = reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, from->data, from->bytes, err);
-        *found = status == REEF_OK && !cursor.done;
-        if (*found)
-            status = reef_key_decode(REEF_DB_JOURNAL, cursor.key.mv_data, cursor.key.mv_size, &key,
-                                     name, err);
-        reef_cursor_close(&cursor);
-        if (!*found || status != REEF_OK) return status;
-        key = place_key(name, UINT64_MAX);
-        status = reef_key_encode(&key, from, err);
-        from->data[from->bytes++] = 0; // the least key that is greater
-    } while (status == REEF_OK && !reef_places_has(&key));
+    reef_status status =
+        reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, from->data, from->bytes, err);
+    *found = status == REEF_OK && !cursor.done;
+    if (*found)
+        status = reef_key_decode(REEF_DB_JOURNAL, cursor.key.mv_data, cursor.key.mv_size, &key,
+                                 name, err);
+    reef_cursor_close(&cursor);
+    if (!*found || status != REEF_OK) return status;
+    key = place_key(name, UINT64_MAX);
+    status = reef_key_encode(&key, from, err);
+    from->data[from->bytes++] = 0; // the least key that is greater
     return status;
 }
 
@@ -93,18 +103,20 @@ static reef_status of_all(reef_txn *txn, uint32_t copy, place_step step, reef_er
     bool found = copy != 0;
     reef_status status = REEF_OK;
     while (status == REEF_OK && found) {
-        status = next_source(txn, &from, name, &found, err);
+        status = next_name(txn, &from, name, &found, err);
         if (status == REEF_OK && found) status = step(txn, name, copy, err);
     }
     return status;
 }
 
 static reef_status keep(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
+    if (is_ids(name)) return REEF_OK; // of another snapshot
+    if (is_pushed(name)) return reef_journal_ids_keep(txn, name, copy, err);
     return copy_place(txn, name, 0, kept_at(name, copy), err);
 }
 
 static reef_status drop(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
-    return remove_place(txn, name, kept_at(name, copy), err);
+    return is_pushed(name) ? REEF_OK : remove_place(txn, name, kept_at(name, copy), err);
 }
 
 // Of the run whose state is given up.
@@ -133,6 +145,7 @@ static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
 
 // What the snapshot does not know was not there then: a source that was never read, and turns before there were any.
 static reef_status go_back(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
+    if (is_pushed(name) || is_ids(name)) return REEF_OK;
     reef_status status = remove_place(txn, name, 0, err);
     if (status == REEF_OK && is_turns(name)) status = forget_decisions(txn, err);
     return status == REEF_OK ? copy_place(txn, name, kept_at(name, copy), 0, err) : status;

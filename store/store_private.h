@@ -119,11 +119,12 @@ REEF_MUST_CHECK reef_status reef_generation_copy_back(reef_txn *txn,
                                                       uint32_t copy,
                                                       uint32_t generation,
                                                       reef_error *err);
-/** Where live sources stand, and whose turn it is: for the snapshot with this copy of the open generation; 0: none. */
+/** Where live sources stand, whose turn it is, and which batches are known by their ids: for the snapshot with this copy of
+ * the open generation; 0: none. */
 REEF_MUST_CHECK reef_status reef_places_keep(reef_txn *txn, uint32_t copy, reef_error *err);
 /** The snapshot goes. */
 REEF_MUST_CHECK reef_status reef_places_drop(reef_txn *txn, uint32_t copy, reef_error *err);
-/** They stand where the snapshot has them; those that it does not have stand nowhere. */
+/** They stand where the snapshot has them; those that it does not have stand nowhere. Ids: reef_journal_move. */
 REEF_MUST_CHECK reef_status reef_places_restore(reef_txn *txn, uint32_t copy, reef_error *err);
 /** Whether a record is one of those: of the journal, and not of a source that is pushed into. */
 bool reef_places_has(const reef_key *key);

@@ -207,8 +207,9 @@ REEF_MUST_CHECK reef_status reef_state_sources(reef_txn *txn, json_t **out, reef
 
 // pushed.c
 
-/** After cursors went back: what waits in the journal goes on at the new ones. Lists of reef_state_sources. */
+/** After cursors went back to a snapshot's: what waits goes on at the new ones. Lists of reef_state_sources. */
 REEF_MUST_CHECK reef_status reef_pushed_move(reef_txn *txn,
+                                             const reef_snapshot *snapshot,
                                              const json_t *before,
                                              const json_t *after,
                                              reef_error *err);

@@ -1,8 +1,8 @@
 // What sources that are pushed into need of the trainer; the journal itself is the store's (store/journal.c).
 //
-// A snapshot has the cursors of its time. What was trained after it is gone with the state that is given up,
-// and gone from the journal; what waits in the journal was trained by neither state. So when a cursor goes back
-// the journal moves along, and the restored state goes on with the next byte that nobody has trained.
+// A snapshot has the cursors of its time, and the ids of what it was trained on. What was trained after it is gone with the
+// state that is given up, and gone from the journal but for the batch that was half trained. So when a cursor goes
+// back the journal moves along, and the restored state goes on with the first byte of it that it does not have.
 #include "learner.h"
 
 #include <string.h>
@@ -48,6 +48,7 @@ static bool is_pushed(const char *name) {
 
 // A source that a state does not know was never read there: its cursor is 0.
 reef_status reef_pushed_move(reef_txn *txn,
+                             const reef_snapshot *snapshot,
                              const json_t *before,
                              const json_t *after,
                              reef_error *err) {
@@ -57,13 +58,13 @@ reef_status reef_pushed_move(reef_txn *txn,
     json_array_foreach(before, i, item) {
         const char *name = name_of(item);
         if (status == REEF_OK && is_pushed(name))
-            status =
-                reef_journal_move(txn, name, cursor_in(before, name), cursor_in(after, name), err);
+            status = reef_journal_move(txn, name, snapshot, cursor_in(before, name),
+                                       cursor_in(after, name), err);
     }
     json_array_foreach(after, i, item) {
         const char *name = name_of(item);
         if (status == REEF_OK && is_pushed(name) && find(before, name) == NULL)
-            status = reef_journal_move(txn, name, 0, cursor_in(after, name), err);
+            status = reef_journal_move(txn, name, snapshot, 0, cursor_in(after, name), err);
     }
     return status;
 }

@@ -109,7 +109,7 @@ static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     const reef_snapshot *snapshot = &plan->snapshot;
     if (status == REEF_OK) status = check_trainable(txn, snapshot, err);
     if (status == REEF_OK) status = reef_state_sources(txn, &after, err);
-    if (status == REEF_OK) status = reef_pushed_move(txn, before, after, err);
+    if (status == REEF_OK) status = reef_pushed_move(txn, snapshot, before, after, err);
     json_decref(before);
     json_decref(after);
     if (status == REEF_OK && !snapshot->exact)

@@ -1,6 +1,6 @@
 // Records of the journal with right checksums and any payloads. Input: records, each its sequence (a byte; 255: the
-// last one there can be), the length of its payload (two bytes) and the payload. Then the journal is surveyed, read,
-// moved, appended to, trimmed and checked.
+// last one there can be; 254: the ids that a snapshot keeps), the length of its payload (two bytes) and the payload. Then
+// the journal is surveyed, read, moved, appended to, trimmed and checked.
 #include "fuzz.h"
 #include "reef_store.h"
 #include "temp_dir.h"
@@ -11,6 +11,7 @@
 #define RECORDS_MAX 32
 
 static char *pool;
+static const reef_snapshot kept = {.name = "kept", .copy = 1u << 31};
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
@@ -32,6 +33,8 @@ static void put_records(reef_txn *txn, fuzz_input *input) {
         reef_key key = {.db = REEF_DB_JOURNAL,
                         .name = SOURCE,
                         .sequence = sequence == 255 ? UINT64_MAX : sequence};
+        if (sequence == 254)
+            key = (reef_key){.db = REEF_DB_JOURNAL, .name = "ids:x", .sequence = kept.copy};
         fuzz_must(reef_record_put(txn, &key, REEF_BYTES, payload, taken, &err), &err);
     }
 }
@@ -87,7 +90,7 @@ static void trim_or_move(reef_store *store, bool moves, uint64_t from, uint64_t 
     reef_error err;
     reef_txn *txn = NULL;
     fuzz_must(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
-    reef_status status = moves ? reef_journal_move(txn, SOURCE, from, to, &err)
+    reef_status status = moves ? reef_journal_move(txn, SOURCE, &kept, from, to, &err)
                                : reef_journal_trim(txn, SOURCE, to, &err);
     ok_or_said(status, &err);
     if (status == REEF_OK)
