@@ -117,6 +117,7 @@ static void open_http(void) {
                              &(reef_http_options){.loop = &world.loop,
                                                   .listen = "127.0.0.1:0",
                                                   .token_file = token,
+                                                  .begin = reef_routes_begin,
                                                   .handle = reef_routes_handle,
                                                   .forget = reef_routes_forget,
                                                   .hung_up = reef_routes_hung_up,
