@@ -751,7 +751,7 @@ static void a_snapshot_keeps_the_last_1024_ids(void **state) {
     static const uint8_t bytes[] = "one\n";
     enum { COUNT = REEF_JOURNAL_IDS_MAX + 6 };
     static reef_journal_batch batches[COUNT];
-    static char ids[COUNT][8];
+    static char ids[COUNT][12];
     make_pool(f, 1);
     for (int i = 0; i < COUNT; i++) {
         snprintf(ids[i], sizeof ids[i], "%d", i);
