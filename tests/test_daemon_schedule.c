@@ -192,12 +192,18 @@ static void a_line_that_has_begun_is_waited_for(void **state) {
     tear_down(&w);
 }
 
+// Two lanes of records of 100 bytes, of which the second was read to `offset` before.
+static void set_up_records(world *w, void **state, uint64_t offset) {
+    set_up(w, state, 2, NULL);
+    reef_schedule_release(&w->schedule);
+    w->record_bytes = 100;
+    w->inputs[1].offset = offset;
+    open_schedule(w);
+}
+
 static void a_record_is_waited_for_however_long_it_takes(void **state) {
     world w = {0};
-    set_up(&w, state, 2, NULL);
-    reef_schedule_release(&w.schedule);
-    w.record_bytes = 100;
-    open_schedule(&w);
+    set_up_records(&w, state, 0);
     give(&w, 0, "half a record");
     give_slice(&w, 1);
     train(&w, 0);
@@ -209,11 +215,7 @@ static void a_record_is_waited_for_however_long_it_takes(void **state) {
 
 static void a_record_that_was_begun_on_one_lane_goes_first(void **state) {
     world w = {0};
-    set_up(&w, state, 2, NULL);
-    reef_schedule_release(&w.schedule);
-    w.record_bytes = 100;
-    w.inputs[1].offset = 730;
-    open_schedule(&w);
+    set_up_records(&w, state, 730);
     give_slice(&w, 0);
     give_slice(&w, 1);
     assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
@@ -225,11 +227,7 @@ static void a_record_that_was_begun_on_one_lane_goes_first(void **state) {
 // Its rest may take any time, and another source's record must not come before it.
 static void a_record_that_was_begun_on_one_lane_is_waited_for(void **state) {
     world w = {0};
-    set_up(&w, state, 2, NULL);
-    reef_schedule_release(&w.schedule);
-    w.record_bytes = 100;
-    w.inputs[1].offset = 730;
-    open_schedule(&w);
+    set_up_records(&w, state, 730);
     give_slice(&w, 0);
     (void)find(&w);
     w.now += 600 * (uint64_t)SECOND;
@@ -242,10 +240,7 @@ static void a_record_that_was_begun_on_one_lane_is_waited_for(void **state) {
 // What the pool noted of its turn is of the run before the one in which it was alone.
 static void a_record_that_was_finished_on_one_lane_is_not_waited_for(void **state) {
     world w = {0};
-    set_up(&w, state, 2, NULL);
-    reef_schedule_release(&w.schedule);
-    w.record_bytes = 100;
-    open_schedule(&w);
+    set_up_records(&w, state, 0);
     give(&w, 0, "half a record");
     train(&w, 0);
     write_in_pool(&w, true, NULL);
@@ -308,10 +303,7 @@ static void a_slice_ends_with_a_record_wherever_its_lane_stands(void **state) {
         size_t share;
     } CASES[] = {{730, 4100 - 730}, {800, 4100}, {850, 4100 - 50}};
     world w = {0};
-    set_up(&w, state, 2, NULL);
-    reef_schedule_release(&w.schedule);
-    w.record_bytes = 100;
-    open_schedule(&w);
+    set_up_records(&w, state, 0);
     char text[731];
     memset(text, 'x', 730);
     text[730] = 0;
