@@ -23,7 +23,8 @@
 
 typedef struct world {
     char *directory, *pool, *stream;
-    pid_t daemon; // 0 when none runs
+    const char *kind; // of the stream, as a source begins
+    pid_t daemon;     // 0 when none runs
 } world;
 
 static json_t *reef_json(const char *command,
@@ -57,7 +58,8 @@ static void write_stream(const char *path, size_t bytes) {
 }
 
 static void start_daemon(world *w) {
-    char *source = cli_format("file:%s", w->stream), *log = cli_format("%s/log", w->directory);
+    char *source = cli_format("%s:%s", w->kind, w->stream),
+         *log = cli_format("%s/log", w->directory);
     const char *argv[] = {REEFD_BINARY, "--pool",    w->pool, "--source", source,
                           "--stay",     "--threads", "1",     NULL};
     w->daemon = fork();
@@ -117,6 +119,7 @@ static int world_make(void **state) {
     w->directory = test_directory_new();
     w->pool = cli_format("%s/pool", w->directory);
     w->stream = cli_format("%s/stream", w->directory);
+    w->kind = "file";
     write_stream(w->stream, STREAM_BYTES);
     const char *argv[] = {REEF_BINARY, "init", w->pool, TINY_OPTIONS, NULL};
     program p;
@@ -399,8 +402,51 @@ static void what_the_daemon_refuses_is_told_as_its_own_error(void **state) {
     stop_daemon(w);
 }
 
+// Two columns in every line of `reef status` but the first: what it is, and from the 17th place on what it says.
+static void expect_two_columns(const world *w, const char *last) {
+    program p;
+    program_run(&p, (const char *const[]){REEF_BINARY, "status", w->pool, NULL}, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, last)); // all is known that can be
+    for (const char *line = strchr(p.out, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
+        if (strcspn(line + 1, "\n") < 17 || line[16] != ' ' || line[17] == ' ')
+            fail_msg("no two columns in: %s", p.out);
+    program_release(&p);
+}
+
+static void the_columns_of_status_line_up(void **state) {
+    world *w = *state;
+    start_daemon(w);
+    wait_until_trained(w);
+    expect_two_columns(w, "bits per byte (median of recent batches)");
+    stop_daemon(w);
+    expect_two_columns(w, "on disk");
+
+    free(w->pool);
+    w->pool = cli_format("%s/vectors", w->directory);
+    w->kind = "jsonl";
+    program p;
+    program_run(&p,
+                (const char *const[]){REEF_BINARY, "init", w->pool, "--model", "vector", "--inputs",
+                                      "4", "--no-probe", NULL},
+                NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    FILE *file = fopen(w->stream, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 1000; i++)
+        fprintf(file, "{\"vector\": [%d, 1, 0, %d], \"label\": %d}\n", i % 3, i % 7, i % 3);
+    assert_int_equal(fclose(file), 0);
+    start_daemon(w);
+    wait_until_trained_to(w, 500 * 20); // a label and four values each
+    expect_two_columns(w, "told wrong before training on them (recent batches)");
+    stop_daemon(w);
+    expect_two_columns(w, "on disk");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_columns_of_status_line_up, world_make, world_remove),
         cmocka_unit_test_setup_teardown(changes_go_through_the_daemon_while_it_runs, world_make,
                                         world_remove),
         cmocka_unit_test_setup_teardown(a_branch_is_made_by_the_daemon_and_without_it, world_make,

@@ -133,11 +133,13 @@ static void print_stream(const json_t *status,
            detail);
 }
 
-static void print_share(const json_t *object, const char *name, const char *label) {
+static void print_share(const json_t *object,
+                        const char *name,
+                        const char *label,
+                        const char *detail) {
     const json_t *value = json_object_get(object, name);
     if (json_is_number(value))
-        printf("  %-14s%.1f %% told wrong before training on them\n", label,
-               100 * json_number_value(value));
+        printf("  %-14s%.1f %% told wrong%s\n", label, 100 * json_number_value(value), detail);
 }
 
 static void print_commit(const json_t *commit) {
@@ -231,8 +233,8 @@ static void print_status(const json_t *status, bool daemon) {
     print_number(status, "bits_per_byte", "loss", "bits per byte (median of recent batches)");
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
     print_number(status, "last_bits_per_token", "last batch", "bits per token");
-    print_share(status, "error_share", "recent batches");
-    print_share(status, "last_error_share", "last batch");
+    print_share(status, "error_share", "examples", " before training on them (recent batches)");
+    print_share(status, "last_error_share", "last batch", "");
     if (json_is_integer(json_object_get(status, "file_bytes"))) {
         char words[CLI_WORD_BYTES];
         printf("  %-14s%s\n", "on disk", cli_bytes(integer(status, "file_bytes"), words));
