@@ -77,6 +77,7 @@ static void *json_memory(size_t bytes) {
 
 void reef_program_begin(const char *name) {
     program_name = name;
+    reef_standard_descriptors_hold();
     json_set_alloc_funcs(json_memory, free);
 }
 

@@ -424,14 +424,6 @@ static reef_status run(reef_daemon *daemon) {
     return status;
 }
 
-// A program that was started without one of the standard descriptors would get it for its first file,
-// and then print messages into it.
-static void hold_standard_descriptors(void) {
-    int fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
-    if (fd > STDERR_FILENO) close(fd);
-}
-
 static void warn_of_variable(void *context, const char *name, const char *meant) {
     reef_report_warning(context, "environment",
                         "%s in the environment is no setting and changes nothing; did you mean %s?",
@@ -441,7 +433,6 @@ static void warn_of_variable(void *context, const char *name, const char *meant)
 int main(int argc, char **argv) {
     static reef_daemon daemon; // too large for comfort on a stack
     reef_program_begin("reefd");
-    hold_standard_descriptors();
     (void)signal(SIGPIPE, SIG_IGN);
     if (argc > 1 && strcmp(argv[1], REEF_VERIFY_ARGUMENT) == 0)
         return reef_verify_job_main(argc, argv);

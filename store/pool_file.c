@@ -334,6 +334,7 @@ reef_status reef_pool_file_identify(const char *path,
 // *fd is -1 where it may not be written.
 static reef_status own_file_open(const char *file, int *fd, reef_error *err) {
     struct stat info;
+    reef_standard_descriptors_hold(); // LMDB's own files, which come after these, do not get them either
     *fd = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (*fd < 0 && errno == ELOOP)
         return reef_fail(err, REEF_INVALID, "%s is a link: a pool's file has to be a regular one",

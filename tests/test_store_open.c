@@ -228,6 +228,30 @@ static void no_pool_is_made_inside_a_pool(void **state) {
     assert_int_equal(rmdir(empty), 0);
 }
 
+// What a program prints that was started without standard output or error: into no file of the pool.
+static void no_file_of_a_pool_gets_a_standard_descriptor(void **state) {
+    const pool_fixture *f = *state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);
+        reef_store *store = NULL;
+        int failed = reef_store_open(&store, f->path, &creating, NULL) != REEF_OK;
+        char byte = 'x';
+        failed |= read(STDIN_FILENO, &byte, 1) != -1 || errno != EBADF;
+        failed |= write(STDOUT_FILENO, &byte, 1) != -1 || errno != EBADF;
+        failed |= write(STDERR_FILENO, &byte, 1) != -1 || errno != EBADF;
+        reef_store_close(store);
+        _exit(failed);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    reef_store *store = pool_open(f->path, false, true);
+    pool_check(store);
+    reef_store_close(store);
+}
+
 static void whether_a_pool_can_be_made_is_known_before(void **state) {
     pool_fixture *f = *state;
     reef_error err;
@@ -585,6 +609,7 @@ int main(void) {
         DIRECTORY_TEST(a_link_of_the_name_of_what_is_left_is_not_followed),
         DIRECTORY_TEST(a_pool_of_the_name_of_what_is_left_stays_while_it_is_written),
         DIRECTORY_TEST(no_pool_is_made_inside_a_pool),
+        DIRECTORY_TEST(no_file_of_a_pool_gets_a_standard_descriptor),
         DIRECTORY_TEST(whether_a_pool_can_be_made_is_known_before),
         DIRECTORY_TEST(files_of_a_pool_that_are_links_are_refused),
         DIRECTORY_TEST(behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written),

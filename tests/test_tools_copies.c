@@ -196,21 +196,47 @@ static void mistakes_are_named(void **state) {
 static void nothing_is_written_into_a_pool(void **state) {
     const copies *c = *state;
     char *data = path_in(c->pool, "data.mdb"), *picture = path_in(c->pool, "loss.svg"),
-         *inner = path_in(c->pool, "inner");
+         *inner = path_in(c->pool, "inner"), *domain = cli_format("a=%s", c->english);
+    learn(c->pool, "c");
     says(64, "its directory is a pool", "export", "generation", c->pool, "0", data, "--force",
          NULL);
     says(64, "its directory is a pool", "export", "model", c->pool, data, "--force", NULL);
     says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", data, NULL);
     says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", picture, NULL);
+    says(64, "its directory is a pool", "plot", "usage", c->pool, "--svg", data, NULL);
+    says(64, "its directory is a pool", "plot", "growth", c->pool, "--svg", data, NULL);
+    says(64, "its directory is a pool", "plot", "forgetting", c->pool, "--eval", domain, "--svg",
+         data, NULL);
+    says(64, "its directory is a pool", "eval", c->pool, "--gates", "--learned", "0,1", c->english,
+         c->code, "--svg", data, NULL);
+    says(64, "its directory is a pool", "report", c->pool, "--domain", domain, "--out", c->pool,
+         NULL);
     says(64, "lies inside it", "export", "pool", c->pool, inner, "--dry-run", NULL);
     says(64, "is a pool", "init", inner, NULL);
     says(66, "No such file", "export", "pool", c->pool, "/no/such/place", "--dry-run", NULL);
     json_t *sound = reef_json("verify", c->pool, NULL);
     assert_true(json_is_true(json_object_get(sound, "sound")));
     json_decref(sound);
+    free(domain);
     free(inner);
     free(picture);
     free(data);
+}
+
+// A program that begins without standard output or error does not print into the files that it opens.
+static void no_message_lands_in_a_pool(void **state) {
+    const copies *c = *state;
+    char *quiet = cli_format(
+        "timeout -s INT 2 " REEF_BINARY " score --follow --last 0 %s %s <&- >&- 2>&- & "
+        "sleep 1; : > %s; wait; " REEF_BINARY " snapshot create %s s <&- >&- 2>&-; " REEF_BINARY
+        " seal %s --dry-run <&- >&- 2>&-; " REEF_BINARY " status %s <&- >&- 2>&-",
+        c->pool, c->english, c->english, c->pool, c->pool, c->pool);
+    program p;
+    program_run(&p, (const char *const[]){"/bin/sh", "-c", quiet, NULL}, NULL);
+    assert_int_equal(p.code, 74); // what was asked for could not be said
+    program_release(&p);
+    assert_true(sound(c->pool));
+    free(quiet);
 }
 
 static void a_copy_need_not_be_verified(void **state) {
@@ -427,6 +453,7 @@ int main(void) {
         TEST(people_can_read_what_was_done),
         TEST(mistakes_are_named),
         TEST(nothing_is_written_into_a_pool),
+        TEST(no_message_lands_in_a_pool),
         TEST(a_copy_need_not_be_verified),
         TEST(damaged_records_are_told_of),
         TEST(a_model_becomes_a_new_pool),

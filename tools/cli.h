@@ -291,6 +291,10 @@ REEF_MUST_CHECK reef_status cli_text_read(cli_file *file, const char *path, reef
 void cli_file_release(cli_file *file); // accepts the zeroed file
 /** Say that a file could not be written, and why; `code` is an errno: FULL where the disk is full, otherwise IO. */
 REEF_MUST_CHECK reef_status cli_write_failed(const char *path, int code, reef_error *err);
+/** Make a directory for `file` and others, or accept one that is there. INVALID where it is a pool; IO. */
+REEF_MUST_CHECK reef_status cli_output_directory(const char *path,
+                                                 const char *file,
+                                                 reef_error *err);
 
 // ---- cli_tokens.c: bytes of text, or ids ---------------------------------------------------------
 

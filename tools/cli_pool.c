@@ -171,6 +171,16 @@ reef_status cli_write_failed(const char *path, int code, reef_error *err) {
                      strerror(code));
 }
 
+reef_status cli_output_directory(const char *path, const char *file, reef_error *err) {
+    char *whole = cli_format("%s/%s", path, file);
+    reef_status status = reef_store_check_output(whole, err);
+    free(whole);
+    if (status == REEF_OK && mkdir(path, 0777) != 0 && errno != EEXIST)
+        status =
+            reef_fail(err, REEF_IO, "cannot make the directory %.160s: %s", path, strerror(errno));
+    return status;
+}
+
 void cli_file_release(cli_file *file) {
     free(file->bytes);
     *file = (cli_file){0};

@@ -3,8 +3,8 @@
 #include "commands.h"
 #include "eval_set.h"
 #include "matrix.h"
+#include "svg.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,13 +157,8 @@ static forgetting_chart chart_of(const plot *p) {
                                                    : "bits per byte"};
 }
 
-static reef_status write_svg(const forgetting_chart *chart, const char *path, reef_error *err) {
-    FILE *out = fopen(path, "w");
-    if (!out) return cli_write_failed(path, errno, err);
+static void draw_chart(FILE *out, const void *chart) {
     chart_forgetting_svg(out, chart);
-    bool failed = ferror(out) != 0;
-    failed |= fclose(out) != 0;
-    return failed ? cli_write_failed(path, errno, err) : REEF_OK;
 }
 
 static json_t *texts_json(char *const *texts, size_t count) {
@@ -194,7 +189,7 @@ static reef_status show(cli_call *cli, const plot *p, reef_error *err) {
     forgetting_chart chart = chart_of(p);
     const char *path = cli_text(cli, "svg");
     if (path) {
-        reef_status status = write_svg(&chart, path, err);
+        reef_status status = svg_write(path, draw_chart, &chart, err);
         if (status != REEF_OK) return status;
     }
     if (cli->json) return cli_answer(cli, chart_json(p, &chart.matrix), err);

@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define PROMPT_BYTES 1024 // so that gates recognise what it is
 #define PROMPT_SHOWN 40
@@ -471,52 +470,48 @@ static char *sentence(const report *r) {
     return text;
 }
 
-static void draw(FILE *out,
-                 const report *r,
-                 const loss_chart *chart,
-                 const char *const *names,
-                 const size_t *own) {
+typedef struct picture {
+    const report *report;
+    const loss_chart *chart;
+} picture;
+
+static void draw(FILE *out, const void *context) {
+    const picture *p = context;
+    const report *r = p->report;
     const double width = 1000, row_height = 46;
     const double chart_top = 62, chart_height = 420, matrix_top = chart_top + chart_height + 24;
     const double matrix_height = 74 + row_height * (double)r->matrix.rows;
+    const char **names = cli_alloc(r->count, sizeof(*names));
+    size_t *own = cli_alloc(r->count, sizeof(*own));
+    for (size_t j = 0; j < r->count; j++) {
+        names[j] = r->domains[j].name;
+        own[j] = r->domains[j].generation;
+    }
     char *line = sentence(r);
     svg_begin(out, width, matrix_top + matrix_height + 24);
     svg_text(out, 74, 36, 17, "start", SVG_PALE, line);
-    if (chart->count > 0)
-        chart_loss_svg(out, chart, (chart_box){10, chart_top, width - 20, chart_height});
+    if (p->chart->count > 0)
+        chart_loss_svg(out, p->chart, (chart_box){10, chart_top, width - 20, chart_height});
     chart_matrix_svg(out, &r->matrix, names, own,
                      (chart_box){10, matrix_top, width - 20, matrix_height});
     svg_end(out);
     free(line);
+    free(names);
+    free(own);
 }
 
 static reef_status write_svg(const report *r,
                              const cli_points *points,
                              const char *directory,
                              reef_error *err) {
+    loss_chart chart = {.points = points->points,
+                        .count = points->count,
+                        .found = r->found,
+                        .found_count = r->found_count,
+                        .truth = r->truth,
+                        .truth_count = r->truth_count};
     char *path = cli_format("%s/report.svg", directory);
-    reef_status status = REEF_OK;
-    FILE *out = fopen(path, "w");
-    if (out) {
-        const char **names = cli_alloc(r->count, sizeof(*names));
-        size_t *own = cli_alloc(r->count, sizeof(*own));
-        for (size_t j = 0; j < r->count; j++) {
-            names[j] = r->domains[j].name;
-            own[j] = r->domains[j].generation;
-        }
-        loss_chart chart = {.points = points->points,
-                            .count = points->count,
-                            .found = r->found,
-                            .found_count = r->found_count,
-                            .truth = r->truth,
-                            .truth_count = r->truth_count};
-        draw(out, r, &chart, names, own);
-        free(names);
-        free(own);
-    }
-    bool failed = !out || ferror(out) != 0;
-    if (out) failed |= fclose(out) != 0;
-    if (failed) status = cli_write_failed(path, errno, err);
+    reef_status status = svg_write(path, draw, &(picture){r, &chart}, err);
     free(path);
     return status;
 }
@@ -580,8 +575,6 @@ static reef_status publish(report *r, cli_call *cli, cli_pool *pool, reef_error 
     cli_points points = {0};
     cli_table *table = NULL;
     json_t *array = NULL, *document = NULL;
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-        return reef_fail(err, REEF_IO, "cannot make %.160s: %s", directory, strerror(errno));
     reef_status status = cli_points_read(&points, pool, err);
     if (status == REEF_OK) status = generations_list(pool, &table, &array, err);
     if (status == REEF_OK) {
@@ -608,6 +601,7 @@ reef_status cmd_report(cli_call *cli, reef_error *err) {
         status =
             cli_pool_wants_bytes(&pool, "reef eval --matrix shows accuracy and forgetting", err);
     if (status == REEF_OK) status = read_request(&r, cli, err);
+    if (status == REEF_OK) status = cli_output_directory(cli_text(cli, "out"), "report.json", err);
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);
         if (status == REEF_OK) status = measure(&r, cli, &pool, err);

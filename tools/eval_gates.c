@@ -3,8 +3,8 @@
 
 #include "chart_gates.h"
 #include "eval_set.h"
+#include "svg.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -230,6 +230,16 @@ static json_t *all_json(const gate_curve *curves,
                      "files", files, "gates", gates);
 }
 
+typedef struct gate_list {
+    const gate_curve *curves;
+    size_t count;
+} gate_list;
+
+static void draw_gates(FILE *out, const void *context) {
+    const gate_list *gates = context;
+    chart_gates_svg(out, gates->curves, gates->count);
+}
+
 static reef_status write_svg(const gate_curve *curves,
                              size_t count,
                              const char *path,
@@ -239,12 +249,7 @@ static reef_status write_svg(const gate_curve *curves,
                          "nothing to draw in %.160s: --learned must say which texts are a gate's "
                          "own and which are older",
                          path);
-    FILE *out = fopen(path, "w");
-    if (!out) return cli_write_failed(path, errno, err);
-    chart_gates_svg(out, curves, count);
-    bool failed = ferror(out) != 0;
-    failed |= fclose(out) != 0;
-    return failed ? cli_write_failed(path, errno, err) : REEF_OK;
+    return svg_write(path, draw_gates, &(gate_list){curves, count}, err);
 }
 
 static reef_status show(cli_call *cli,

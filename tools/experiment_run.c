@@ -126,13 +126,11 @@ static reef_status write_results(const char *directory, const json_t *results, r
 
 reef_status experiment_lock(const char *directory, int *lock, reef_error *err) {
     *lock = -1;
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-        return reef_fail(err, REEF_IO, "cannot make the directory %.160s: %s", directory,
-                         strerror(errno));
+    reef_status status = cli_output_directory(directory, "results.jsonl", err);
+    if (status != REEF_OK) return status;
     char *path = cli_format("%s/lock", directory);
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    reef_status status = REEF_OK;
     if (*lock < 0)
         status = reef_fail(err, REEF_IO, "cannot open %.160s: %s", path, strerror(errno));
     else if (fcntl(*lock, F_SETLK, &whole) != 0)
