@@ -89,7 +89,7 @@ static void write_pushes(FILE *out, const reef_monitor *monitor) {
          "Of these, batches that were refused because too much waited, or the daemon ended.",
          offsetof(reef_push_counts, busy)},
         {"reef_push_journal_bytes", "gauge",
-         "Pushed bytes that wait in the journal for the commit that has trained them.",
+         "Pushed bytes that wait in the journal for the commit that takes them.",
          offsetof(reef_push_counts, journal_bytes)},
     };
     reef_push_counts counts;

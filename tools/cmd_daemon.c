@@ -30,7 +30,8 @@ const cli_manual resume_manual = {
 
 const cli_manual drain_manual = {
     .about =
-        "Waits for what the daemon has read when it is asked, not for what comes in after that.",
+        "Waits for what the daemon has read when it is asked, not for what comes in after that. What "
+        "fills\nno batch yet is committed, and trained as the beginning of the next batch.",
     .options = NULL,
     .example = "reef drain reef.pool && reef eval reef.pool today.txt",
 };
