@@ -520,6 +520,29 @@ static void forgetting_is_plotted_from_pool_and_results(void **state) {
 
 // ---- what goes wrong -----------------------------------------------------------------------------
 
+// All of both was read, so that no cursor tells, but the pool's sources stand in the order of their reading. A file
+// that is new, or empty, changes nothing of that.
+static void files_in_another_order_than_they_were_trained_are_refused(void **state) {
+    world *w = *state;
+    const char *pool = w->box.pool,
+               *says = "give the files in the order in which they were trained";
+    char *empty = path_in(w, "empty");
+    write_text(empty, 0, 1);
+    json_t *first = reef_json("train", pool, w->words, w->figures, NULL);
+    reef_fails(64, says, "train", pool, w->figures, w->words, NULL);
+    reef_fails(64, says, "train", pool, w->held_words, w->figures, w->words, NULL);
+    json_t *again = reef_json("train", pool, w->words, empty, w->figures, NULL);
+    assert_true(json_equal(json_array_get(json_object_get(again, "prequential"), 2),
+                           json_array_get(json_object_get(first, "prequential"), 1)));
+    json_decref(again);
+    again = reef_json("train", pool, w->words, w->figures, w->held_words, NULL);
+    assert_true(
+        json_equal(json_object_get(again, "boundaries"), json_object_get(first, "boundaries")));
+    json_decref(again);
+    json_decref(first);
+    free(empty);
+}
+
 static void bad_requests_are_told_apart(void **state) {
     world *w = *state;
     const char *pool = w->box.pool;
@@ -676,6 +699,7 @@ int main(void) {
         EACH(vectors_are_trained_and_measured_alike),
         EACH(eval_matrix_names_both_definitions),
         EACH(forgetting_is_plotted_from_pool_and_results),
+        EACH(files_in_another_order_than_they_were_trained_are_refused),
         EACH(bad_requests_are_told_apart),
         EACH(results_of_another_run_are_refused),
         EACH(results_of_another_pool_are_refused),

@@ -260,7 +260,8 @@ static reef_status feed(
 
 // Batches that were held back may allow more steps than the bytes that came last.
 static reef_status drain(train *t, reef_error *err) {
-    const char *name = t->stream.files[train_stream_file(&t->stream, t->stream.at)].name;
+    // Of the file that was read last: the next one has not begun.
+    const char *name = t->stream.files[train_stream_file(&t->stream, t->stream.at - 1)].name;
     reef_status status = REEF_OK;
     for (size_t steps = 1, taken = 0; status == REEF_OK && steps > 0;) {
         status = reef_trainer_feed(t->trainer, name, (const uint8_t *)"", 0, &taken, &steps, err);

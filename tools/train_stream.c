@@ -88,6 +88,26 @@ static uint64_t read_of(const train_stream *stream, size_t i, uint64_t at) {
     return at / all * bytes + (part < bytes ? part : bytes);
 }
 
+// The pool's sources stand in the order in which they were first read; what was read must stand in it here as well.
+static reef_status check_order(const train_stream *stream,
+                               const reef_trainer *trainer,
+                               reef_error *err) {
+    const char *before = NULL; // the last file so far that was read
+    for (size_t i = 0; i < stream->count; i++) {
+        const char *name = stream->files[i].name;
+        if (reef_trainer_cursor(trainer, name) == 0) continue;
+        if (before &&
+            reef_trainer_source_place(trainer, name) < reef_trainer_source_place(trainer, before))
+            return reef_fail(
+                err, REEF_INVALID,
+                "the pool has read '%.70s' before '%.70s': give the files in the order "
+                "in which they were trained",
+                name, before);
+        before = name;
+    }
+    return REEF_OK;
+}
+
 static reef_status seek_repeated(train_stream *stream,
                                  const reef_trainer *trainer,
                                  reef_error *err) {
@@ -101,7 +121,7 @@ static reef_status seek_repeated(train_stream *stream,
                 "the pool has read '%.120s' otherwise: give the same files, unchanged, "
                 "in the order in which they were trained",
                 stream->files[i].name);
-    return REEF_OK;
+    return check_order(stream, trainer, err);
 }
 
 reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer, reef_error *err) {
@@ -122,7 +142,7 @@ reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer,
         stream->at += cursor;
     }
     stream->base = now.stream_bytes + now.carried_bytes - stream->at;
-    return REEF_OK;
+    return check_order(stream, trainer, err);
 }
 
 void train_stream_release(train_stream *stream) {

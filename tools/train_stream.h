@@ -35,7 +35,7 @@ REEF_MUST_CHECK reef_status train_stream_repeat(train_stream *stream, reef_error
  * Go on where the pool's cursors stand.
  *
  * Errors: CORRUPT a file is shorter than its cursor; INVALID a later file was read before an earlier one
- * had ended.
+ * had ended, or began.
  */
 REEF_MUST_CHECK reef_status train_stream_seek(train_stream *stream,
                                               const reef_trainer *trainer,

@@ -49,6 +49,11 @@ uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source) {
     return found == NULL ? 0 : found->cursor;
 }
 
+size_t reef_trainer_source_place(const reef_trainer *trainer, const char *source) {
+    const reef_source *found = find_source(trainer, source);
+    return found == NULL ? SIZE_MAX : (size_t)(found - trainer->sources);
+}
+
 reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
                                      const char *const *sources,
                                      size_t count,

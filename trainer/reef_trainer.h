@@ -39,6 +39,8 @@ REEF_API void reef_trainer_close(reef_trainer *trainer);
 
 /** Bytes of the named source that have been accepted so far (in commits or since): read on from here. */
 REEF_API uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source);
+/** Its place among the sources, which stand in the order in which they were first read; SIZE_MAX when it never was. */
+REEF_API size_t reef_trainer_source_place(const reef_trainer *trainer, const char *source);
 
 #define REEF_SOURCE_COUNT_MAX 1024 // that one pool may ever read from; each has a cursor
 /**
