@@ -115,6 +115,28 @@ static void a_budget_in_parts_is_the_same_to_the_bit(void **state) {
     free(parts);
 }
 
+// The budget is of all that the pool is trained, but how often the data was read is of these files alone.
+static void epochs_are_of_the_files_that_are_given(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "others"), *budget = cli_format("%.17g", 33 * step_flops());
+    double step = step_flops();
+    make_lm(pool);
+    json_decref(train(pool, w->english, 20 * step));
+    json_t *code = train(pool, w->code, 32 * step);
+    assert_int_equal(integer(code, "stream_bytes"), 32 * STEP_BYTES);
+    // The first of its steps may have begun with bytes of the other file.
+    double read = real(code, "epochs") * (double)integer(code, "data_bytes");
+    assert_true(read > 11 * STEP_BYTES && read < 12 * STEP_BYTES + 1e-6);
+    program p;
+    reef(&p, "train", pool, w->code, "--flops", budget, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "that the pool read elsewhere"));
+    program_release(&p);
+    json_decref(code);
+    free(budget);
+    free(pool);
+}
+
 static double bits_of(const char *pool, const char *file) {
     json_t *document = reef_json("eval", pool, file, NULL);
     double bits = real(json_array_get(json_object_get(document, "files"), 0), "bits");
@@ -255,6 +277,7 @@ int main(void) {
         cmocka_unit_test(a_budget_buys_whole_steps),
         cmocka_unit_test(a_dry_run_says_the_steps_and_trains_nothing),
         cmocka_unit_test(a_budget_in_parts_is_the_same_to_the_bit),
+        cmocka_unit_test(epochs_are_of_the_files_that_are_given),
         cmocka_unit_test(data_that_repeats_is_data_that_is_longer),
         cmocka_unit_test(held_out_text_is_measured_at_the_end),
         cmocka_unit_test(what_cannot_be_counted_is_refused),

@@ -110,13 +110,15 @@ static void account(const run *r,
     reef_trainer_status now;
     reef_trainer_status_read(r->trainer, &now);
     uint64_t windows = (uint64_t)config->batch + config->rehearse;
+    uint64_t read = r->stream.at, waits = now.carried_bytes; // what waits was read last
     out->steps = r->steps;
     out->steps_planned = r->steps_planned;
     out->stream_bytes = now.stream_bytes;
     out->data_bytes = train_stream_bytes(&r->stream);
+    out->other_bytes = r->stream.base;
     out->trained_tokens = r->steps * windows * config->context;
     out->flops = (double)r->steps * flops->step;
-    out->epochs = (double)now.stream_bytes / (double)out->data_bytes;
+    out->epochs = (double)(read > waits ? read - waits : 0) / (double)out->data_bytes;
     out->finished = r->steps >= r->steps_planned;
 }
 
@@ -213,6 +215,9 @@ static void print_spent(const reef_flops *flops, const train_spent *spent) {
            cli_duration(spent->seconds, more));
     if (spent->epochs > 1)
         printf("the data was read %.2f times, always in the same order\n", spent->epochs);
+    if (spent->other_bytes > 0)
+        printf("counted too: the steps on %s that the pool read elsewhere\n",
+               cli_bytes(spent->other_bytes, words));
 }
 
 static reef_status measure(

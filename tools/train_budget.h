@@ -18,9 +18,12 @@ typedef struct train_budget {
 /** What has been spent. Rehearsed windows count in FLOPs and trained tokens, in all steps alike. */
 typedef struct train_spent {
     uint64_t steps, steps_planned; // of the pool
-    uint64_t stream_bytes, data_bytes;
+    uint64_t stream_bytes;         // of the pool
+    uint64_t data_bytes;           // of all files together
+    uint64_t other_bytes; // that the pool has read besides, of other files or by other commands
     uint64_t trained_tokens;
-    double flops, epochs;
+    double flops;
+    double epochs;  // how often the files were trained on
     double seconds; // of this run
     bool finished;
 } train_spent;

@@ -111,7 +111,6 @@ static reef_status check_order(const train_stream *stream,
 static reef_status seek_repeated(train_stream *stream,
                                  const reef_trainer *trainer,
                                  reef_error *err) {
-    stream->at = 0;
     for (size_t i = 0; i < stream->count; i++)
         stream->at += reef_trainer_cursor(trainer, stream->files[i].name);
     for (size_t i = 0; i < stream->count; i++)
@@ -121,14 +120,10 @@ static reef_status seek_repeated(train_stream *stream,
                 "the pool has read '%.120s' otherwise: give the same files, unchanged, "
                 "in the order in which they were trained",
                 stream->files[i].name);
-    return check_order(stream, trainer, err);
+    return REEF_OK;
 }
 
-reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer, reef_error *err) {
-    if (stream->repeat) return seek_repeated(stream, trainer, err);
-    reef_trainer_status now;
-    reef_trainer_status_read(trainer, &now);
-    stream->at = 0;
+static reef_status seek_once(train_stream *stream, const reef_trainer *trainer, reef_error *err) {
     for (size_t i = 0; i < stream->count; i++) {
         uint64_t cursor = reef_trainer_cursor(trainer, stream->files[i].name);
         reef_status status =
@@ -141,6 +136,15 @@ reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer,
                              stream->files[i].name);
         stream->at += cursor;
     }
+    return REEF_OK;
+}
+
+reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer, reef_error *err) {
+    reef_trainer_status now;
+    reef_trainer_status_read(trainer, &now);
+    stream->at = 0;
+    reef_status status = (stream->repeat ? seek_repeated : seek_once)(stream, trainer, err);
+    if (status != REEF_OK) return status;
     stream->base = now.stream_bytes + now.carried_bytes - stream->at;
     return check_order(stream, trainer, err);
 }
