@@ -550,6 +550,13 @@ static void bad_requests_are_told_apart(void **state) {
     write_text(empty, 0, 1);
     reef_fails(66, "check the path", "train", pool, "/nowhere/at/all", NULL);
     reef_fails(64, "standard input cannot be read again", "train", pool, "-", NULL);
+    reef_fails(64, "for reef train the shell does: give *.txt without quotes", "train", pool,
+               "glob:*.txt", NULL);
+    reef_fails(64, "a source follow: has no end: give files", "train", pool, "follow:x", NULL);
+    reef_fails(64, "a source dir: has no end: give files", "train", pool, "dir:/nowhere", NULL);
+    reef_fails(64, "a source push: has no end: give files", "train", pool, "push:x", NULL);
+    reef_fails(64, "a source redis: has no end: give files", "train", pool,
+               "redis://:secret@localhost/x", NULL);
     reef_fails(64, "is given twice", "train", pool, w->words, w->words, NULL);
     reef_fails(66, "the stream is empty", "train", pool, empty, NULL);
     reef_fails(64, "must be NAME=FILE", "train", pool, w->words, "--eval", "a", NULL);

@@ -32,12 +32,19 @@ static reef_status open_one(train_stream *stream,
         return reef_fail(err, REEF_INVALID,
                          "standard input cannot be read again after a restart: train on files, or "
                          "use reefd --source -");
+    if (strncmp(spec, "glob:", 5) == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "'%.100s' is a pattern that reefd expands; for reef train the shell does: "
+                         "give %.100s without quotes",
+                         spec, spec + 5);
     reef_input *file = &stream->files[stream->count++];
     reef_status status = reef_input_open(file, spec, err);
-    if (status == REEF_OK && !file->kind->read_now)
-        status = reef_fail(
-            err, REEF_INVALID,
-            "'%.100s' has no end: give files, or follow it with reefd --source %.100s", spec, spec);
+    // Of its words the kind alone: the rest of them may be a password.
+    if (file->kind && !file->kind->read_now)
+        return reef_fail(err, REEF_INVALID,
+                         "a source %.*s: has no end: give files, or let reefd read it (reefd "
+                         "--source)",
+                         (int)strcspn(spec, ":"), spec);
     if (status == REEF_OK) status = file->kind->check(file, config, err);
     if (status == REEF_OK) status = check_tokens(stream, file, config, err);
     if (status != REEF_OK) return status;

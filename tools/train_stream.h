@@ -19,8 +19,8 @@ typedef struct train_stream {
 /**
  * Open the files, whose names are sources as `reefd --source` takes them. Release also after an error.
  *
- * Errors: INVALID a file twice, standard input, an unknown kind, an id outside the pool's vocabulary; NOT_FOUND a
- * file cannot be read.
+ * Errors: INVALID a file twice, standard input, a pattern, a kind that is unknown or has no end, an id outside the
+ * pool's vocabulary; NOT_FOUND a file cannot be read.
  */
 REEF_MUST_CHECK reef_status train_stream_open(
     train_stream *stream, char **specs, size_t count, const reef_config *config, reef_error *err);
