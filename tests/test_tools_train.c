@@ -573,6 +573,19 @@ static void bad_requests_are_told_apart(void **state) {
     free(empty);
 }
 
+static void results_that_cannot_be_written_are_told_before_anything_is_trained(void **state) {
+    world *w = *state;
+    char *missing = path_in(w, "missing/results.json"), *file = path_in(w, "words/results.json");
+    const char *paths[] = {missing, file, "/missing.json/", ""};
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        for (int dry = 0; dry < 2; dry++)
+            reef_fails(74, "cannot write", "train", w->box.pool, w->words, "--results", paths[i],
+                       dry ? "--dry-run" : NULL, NULL);
+    assert_true(pool_commit(&w->box).stream_bytes == 0);
+    free(missing);
+    free(file);
+}
+
 static void results_of_another_run_are_refused(void **state) {
     world *w = *state;
     json_decref(train_all(w, w->results));
@@ -708,6 +721,7 @@ int main(void) {
         EACH(forgetting_is_plotted_from_pool_and_results),
         EACH(files_in_another_order_than_they_were_trained_are_refused),
         EACH(bad_requests_are_told_apart),
+        EACH(results_that_cannot_be_written_are_told_before_anything_is_trained),
         EACH(results_of_another_run_are_refused),
         EACH(results_of_another_pool_are_refused),
         EACH(a_daemon_on_the_pool_is_respected),

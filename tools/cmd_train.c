@@ -183,14 +183,25 @@ static reef_status write_results(const char *path, const json_t *document, reef_
     return status;
 }
 
+// Before anything is trained: without --eval they are not written before the end. A dry run makes no file to find out.
+static reef_status check_place(const char *path, reef_error *err) {
+    const char *slash = strrchr(path, '/');
+    char *folder = cli_format("%.*s.", slash ? (int)(slash + 1 - path) : 0, path);
+    errno = ENOENT;
+    bool writable = path[0] && access(folder, W_OK | X_OK) == 0;
+    reef_status status = writable ? REEF_OK : cli_write_failed(path, errno, err);
+    free(folder);
+    return status;
+}
+
 static reef_status restore_results(train *t, reef_error *err) {
     const char *path = cli_text(t->cli, "results");
     t->record.first_generation = t->pool.generation_count - 1;
-    if (!path || access(path, F_OK) != 0) return REEF_OK;
+    reef_status status = path ? check_place(path, err) : REEF_OK;
+    if (status != REEF_OK || !path || access(path, F_OK) != 0) return status;
     json_error_t reason;
     json_t *document = json_load_file(path, 0, &reason);
     json_t *plan = train_plan_json(&t->stream, &t->set, &t->record);
-    reef_status status = REEF_OK;
     if (!document)
         status =
             reef_fail(err, REEF_INVALID, "%.120s holds no results of reef train: line %d: %.80s",
