@@ -597,25 +597,58 @@ static void results_of_another_run_are_refused(void **state) {
     free(eval);
 }
 
-// Another pool has read nothing: the measurements are not its own, though files and domains are the same.
+static json_t *train_measured(const world *w, const char *pool) {
+    char *eval = cli_format("words=%s", w->held_words);
+    json_t *document =
+        reef_json("train", pool, w->words, "--eval", eval, "--results", w->results, NULL);
+    free(eval);
+    return document;
+}
+
+static void results_are_refused(const world *w, const char *pool, const char *says) {
+    char *eval = cli_format("words=%s", w->held_words);
+    for (int dry = 0; dry < 2; dry++)
+        reef_fails(64, says, "train", pool, w->words, "--eval", eval, "--results", w->results,
+                   dry ? "--dry-run" : NULL, NULL);
+    free(eval);
+}
+
+// As they were before results said of which pool they are.
+static void make_results_old(const world *w) {
+    json_t *document = json_load_file(w->results, 0, NULL);
+    json_t *measured = json_object_get(document, "measured");
+    assert_int_equal(json_object_del(measured, "pool_unix_ms"), 0);
+    assert_int_equal(json_dump_file(document, w->results, 0), 0);
+    json_decref(document);
+}
+
+// The measurements of another pool are not its own, though files and domains are the same, and it may have read as far.
 static void results_of_another_pool_are_refused(void **state) {
     world *w = *state;
-    char *another = path_in(w, "another"), *eval = cli_format("words=%s", w->held_words);
+    char *another = path_in(w, "another"), *copy = path_in(w, "copy");
     sandbox box = w->box;
     snprintf(box.pool, sizeof(box.pool), "%s", another);
     sandbox_make_pool(&box);
-    json_decref(
-        reef_json("train", w->box.pool, w->words, "--eval", eval, "--results", w->results, NULL));
-    for (int dry = 0; dry < 2; dry++)
-        reef_fails(64,
-                   ", and this pool has read 0: it is of another pool; choose another --results",
-                   "train", another, w->words, "--eval", eval, "--results", w->results,
-                   dry ? "--dry-run" : NULL, NULL);
-    // Its own are taken up as before.
-    json_decref(
-        reef_json("train", w->box.pool, w->words, "--eval", eval, "--results", w->results, NULL));
+    json_t *first = train_measured(w, w->box.pool);
+    results_are_refused(w, another, "was measured on another pool; choose another --results");
+    make_results_old(w);
+    results_are_refused(
+        w, another, ", and this pool has read 0: it is of another pool; choose another --results");
+    // Its own are taken up as before, and those of a copy.
+    json_decref(train_measured(w, w->box.pool));
+    json_decref(reef_json("export", "pool", w->box.pool, copy, NULL));
+    json_t *again = train_measured(w, copy);
+    assert_true(json_equal(json_object_get(again, "matrix"), json_object_get(first, "matrix")));
+    json_decref(again);
+    // It has read as much of the same file, but began elsewhere.
+    json_decref(reef_json("train", another, w->part, w->words, NULL));
+    results_are_refused(w, another, "was measured on another pool; choose another --results");
+    make_results_old(w);
+    results_are_refused(w, another, "was measured on another pool; choose another --results");
+    json_decref(train_measured(w, w->box.pool));
+    json_decref(first);
     free(another);
-    free(eval);
+    free(copy);
 }
 
 static void a_daemon_on_the_pool_is_respected(void **state) {

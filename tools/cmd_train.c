@@ -103,6 +103,7 @@ typedef struct train {
     eval_set set;
     train_record record;
     train_outcome outcome;
+    json_t *results; // that an earlier run kept; NULL: none did
     uint64_t offsets[OFFSET_COUNT_MAX];
     size_t offset_count;
     uint64_t commit_steps, cost_repeats;
@@ -194,32 +195,63 @@ static reef_status check_place(const char *path, reef_error *err) {
     return status;
 }
 
+// When the pool was made: a copy of it, or what is restored of it, keeps that. 0 where nothing says so.
+static reef_status read_origin(train *t, reef_error *err) {
+    reef_txn *txn = NULL;
+    json_t *events = json_array();
+    reef_status status = reef_txn_begin(&txn, t->pool.store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_timeline_json(txn, events, err);
+    reef_txn_abort(txn);
+    const json_t *first = json_array_get(events, 0);
+    const char *kind = json_string_value(json_object_get(first, "event"));
+    if (status == REEF_OK && kind && strcmp(kind, "init") == 0)
+        t->record.pool_unix_ms = (uint64_t)json_integer_value(json_object_get(first, "unix_ms"));
+    json_decref(events);
+    return status;
+}
+
 static reef_status restore_results(train *t, reef_error *err) {
     const char *path = cli_text(t->cli, "results");
     t->record.first_generation = t->pool.generation_count - 1;
     reef_status status = path ? check_place(path, err) : REEF_OK;
     if (status != REEF_OK || !path || access(path, F_OK) != 0) return status;
     json_error_t reason;
-    json_t *document = json_load_file(path, 0, &reason);
+    t->results = json_load_file(path, 0, &reason);
     json_t *plan = train_plan_json(&t->stream, &t->set, &t->record);
-    if (!document)
+    if (!t->results)
         status =
             reef_fail(err, REEF_INVALID, "%.120s holds no results of reef train: line %d: %.80s",
                       path, reason.line, reason.text);
-    else if (!json_equal(plan, json_object_get(document, "plan")))
+    else if (!json_equal(plan, json_object_get(t->results, "plan")))
         status = reef_fail(err, REEF_INVALID,
                            "%.160s is of other files, domains or --eval-at than these; choose "
                            "another --results, or remove it",
                            path);
     else
-        status = train_record_restore(&t->record, json_object_get(document, "measured"), err);
+        status = train_record_restore(&t->record, json_object_get(t->results, "measured"), err);
     json_decref(plan);
-    json_decref(document);
     return status;
 }
 
-// What was measured beyond where this pool stands was not measured on it: to take it up would leave it untrained.
+// Results say when their pool was made. Of older ones, which do not, the root tells where the pool stands as they do.
+static bool results_are_of_this_pool(const train *t) {
+    const json_t *measured = json_object_get(t->results, "measured");
+    json_int_t made = json_integer_value(json_object_get(measured, "pool_unix_ms"));
+    if (made) return (uint64_t)made == t->record.pool_unix_ms;
+    char root[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(t->pool.commit.root, root);
+    json_int_t at = json_integer_value(json_object_get(t->results, "accepted_bytes"));
+    const char *theirs = json_string_value(json_object_get(t->results, "root"));
+    return (uint64_t)at != t->stream.at || (theirs && strcmp(theirs, root) == 0);
+}
+
+// What was measured on another pool, or beyond where this one stands, was not measured on it: to take it up would leave
+// it untrained.
 static reef_status check_results(const train *t, reef_error *err) {
+    const char *path = cli_text(t->cli, "results");
+    if (t->results && !results_are_of_this_pool(t))
+        return reef_fail(err, REEF_INVALID,
+                         "%.160s was measured on another pool; choose another --results", path);
     for (size_t i = 0; i < t->record.point_count; i++) {
         const train_point *point = &t->record.points[i];
         if (point->done && point->at > t->stream.at)
@@ -227,7 +259,7 @@ static reef_status check_results(const train *t, reef_error *err) {
                              "%.120s has a measurement at byte %" PRIu64
                              ", and this pool has read %" PRIu64
                              ": it is of another pool; choose another --results",
-                             cli_text(t->cli, "results"), point->at, t->stream.at);
+                             path, point->at, t->stream.at);
     }
     return REEF_OK;
 }
@@ -554,6 +586,7 @@ static void release(train *t) {
     cli_points_release(&t->outcome.points);
     reef_descent_release(&t->outcome.descent);
     json_decref(t->outcome.events);
+    json_decref(t->results);
     cli_pool_close(&t->pool);
 }
 
@@ -571,7 +604,8 @@ reef_status cmd_train(cli_call *cli, reef_error *err) {
             train_stream_open(&t.stream, cli->operands, cli->operand_count, &t.pool.config, err);
     if (status == REEF_OK) {
         train_record_init(&t.record, &t.stream, t.set.count, t.offsets, t.offset_count);
-        status = restore_results(&t, err);
+        status = read_origin(&t, err);
+        if (status == REEF_OK) status = restore_results(&t, err);
     }
     if (status == REEF_OK) status = open_trainer(&t, err);
     if (status == REEF_OK) status = check_results(&t, err);

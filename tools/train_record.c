@@ -94,12 +94,12 @@ json_t *train_record_json(const train_record *record) {
                                         "then", reals_json(one->then, record->domain_count), "now",
                                         reals_json(one->now, record->domain_count)));
     }
-    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "first_generation",
-                     (json_int_t)record->first_generation, "stream_base",
-                     (json_int_t)record->stream_base, "placed_from",
-                     (json_int_t)record->placed_from, "seconds", cli_real(record->seconds),
-                     "seconds_measuring", cli_real(record->seconds_measuring), "points", points,
-                     "sealed", sealed);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "pool_unix_ms",
+        (json_int_t)record->pool_unix_ms, "first_generation", (json_int_t)record->first_generation,
+        "stream_base", (json_int_t)record->stream_base, "placed_from",
+        (json_int_t)record->placed_from, "seconds", cli_real(record->seconds), "seconds_measuring",
+        cli_real(record->seconds_measuring), "points", points, "sealed", sealed);
 }
 
 static void reals_read(const json_t *array, double *values, size_t count) {

@@ -30,6 +30,7 @@ typedef struct train_record {
     size_t point_count;
     train_sealed *sealed; // by generation, which is counted from `first_generation`
     size_t sealed_count;
+    uint64_t pool_unix_ms;     // when the pool was made, which tells it from others; 0: not known
     uint32_t first_generation; // that was open when training began
     uint64_t stream_base;      // where the files begin in the pool's stream, and
     uint64_t
