@@ -667,6 +667,7 @@ static void expect_mistake(const world *w, const mistake *m) {
 static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void **state) {
     world *w = *state;
     char *domain = cli_format("e=%s", w->english), *out = path_in(w->directory, "not-made");
+    char *code = cli_format("c=%s", w->code);
     char *root = root_of(w->pool);
     const mistake mistakes[] = {
         {{"evl"}, 64, "did you mean eval?"},
@@ -739,6 +740,10 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"report", w->pool, "--out", out}, 64, "--domain"},
         {{"report", w->pool, "--out", out, "--domain", "e"}, 64, "NAME=FILE"},
         {{"report", w->pool, "--out", out, "--domain", domain, "--truth", "5"}, 64, "--truth"},
+        {{"report", w->pool, "--out", out, "--domain", domain, "--domain", code, "--truth",
+          "99999"},
+         64,
+         "--truth 99999 lies behind the end of the stream"},
         {{"report", w->pool, "--out", out, "--domain", domain, "--fresh", "x=1"}, 64, "--domain"},
         {{"report", w->pool, "--out", out, "--domain", domain, "--fresh", "e=low"}, 64, "bits"},
         {{"help", "evl"}, 64, "did you mean eval?"},
@@ -751,6 +756,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
     free(root);
     free(after);
     free(domain);
+    free(code);
     free(out);
 }
 

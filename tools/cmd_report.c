@@ -123,7 +123,10 @@ static reef_status read_domains(report *r, const cli_call *cli, reef_error *err)
     return REEF_OK;
 }
 
-static reef_status read_truth(report *r, const cli_call *cli, reef_error *err) {
+static reef_status read_truth(report *r,
+                              const cli_call *cli,
+                              const cli_pool *pool,
+                              reef_error *err) {
     r->truth = cli_alloc(cli->given_count, sizeof(*r->truth));
     size_t cursor = 0;
     const char *text;
@@ -134,6 +137,12 @@ static reef_status read_truth(report *r, const cli_call *cli, reef_error *err) {
         if (digits == 0 || text[digits] != '\0' || errno != 0)
             return reef_fail(err, REEF_INVALID,
                              "--truth is '%.64s', but must be a position in the stream", text);
+        if (offset > pool->commit.stream_bytes)
+            return reef_fail(err, REEF_INVALID,
+                             "--truth %" PRIu64
+                             " lies behind the end of the stream, of which %" PRIu64
+                             " bytes are trained",
+                             offset, pool->commit.stream_bytes);
         if (r->truth_count > 0 && offset <= r->truth[r->truth_count - 1])
             return reef_fail(err, REEF_INVALID,
                              "--truth %" PRIu64 " does not come after the one before it", offset);
@@ -208,13 +217,16 @@ static reef_status read_sealed(report *r, const cli_call *cli, reef_error *err) 
     return REEF_OK;
 }
 
-static reef_status read_request(report *r, const cli_call *cli, reef_error *err) {
+static reef_status read_request(report *r,
+                                const cli_call *cli,
+                                const cli_pool *pool,
+                                reef_error *err) {
     if (!cli_text(cli, "out"))
         return reef_fail(err, REEF_INVALID, "--out DIR is missing: where to write the report");
     r->seconds = NAN;
     reef_status status = cli_number(cli, "seconds", 1e-6, SECONDS_MAX, &r->seconds, err);
     if (status == REEF_OK) status = read_domains(r, cli, err);
-    if (status == REEF_OK) status = read_truth(r, cli, err);
+    if (status == REEF_OK) status = read_truth(r, cli, pool, err);
     if (status == REEF_OK) status = read_fresh(r, cli, err);
     if (status == REEF_OK) status = read_sealed(r, cli, err);
     return status;
@@ -600,7 +612,7 @@ reef_status cmd_report(cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         status =
             cli_pool_wants_bytes(&pool, "reef eval --matrix shows accuracy and forgetting", err);
-    if (status == REEF_OK) status = read_request(&r, cli, err);
+    if (status == REEF_OK) status = read_request(&r, cli, &pool, err);
     if (status == REEF_OK) status = cli_output_directory(cli_text(cli, "out"), "report.json", err);
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);

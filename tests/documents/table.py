@@ -38,6 +38,7 @@ REPLACED = [
     (None, r"(reef experiment \w+ \S+) --data TEXTS", r"\1 --plan --quick --data data/text",
      "its cells are listed; test_tools_experiment trains some"),
     ("docs/ARCHITECTURE.md", r"/usr/share/games/fortunes", "fortunes", "sayings that every machine has"),
+    ("docs/RECIPES.md", r"--truth 150000", "--truth 15000", "a short stream"),
     ("docs/ARCHITECTURE.md", r"head -c 440000", "head -c 20000", "a short stream"),
     (CONTRIBUTING, r"clang-format -i FILE\.\.\.", "clang-format -i one.c", "a file of the change"),
 ]
