@@ -333,6 +333,10 @@ static void a_model_becomes_a_new_pool(void **state) {
 
     json_t *would = reef_json("init", c->copy, "--from", c->file, "--dry-run", NULL);
     assert_true(json_equal(json_object_get(would, "from"), file));
+    char *experts = cli_format("experts     %d (of 3 generations in each of", // all of them
+                               (int)integer(file, "experts"));
+    says(0, experts, "init", c->copy, "--from", c->file, "--dry-run", NULL);
+    free(experts);
     assert_int_not_equal(access(c->copy, F_OK), 0);
     json_t *made = reef_json("init", c->copy, "--from", c->file, "--learning-rate", "0.25", NULL);
     assert_true(json_equal(json_object_get(made, "from"), file));
@@ -361,6 +365,8 @@ static void mistakes_with_models_are_named(void **state) {
     says(64, "it exists; choose a path", "init", c->pool, "--from", c->file, NULL);
     says(64, "leave --size out", "init", c->copy, "--from", c->file, "--size", "small", NULL);
     says(64, "leave --memory out", "init", c->copy, "--from", c->file, "--memory", "1G", NULL);
+    says(64, "experts a layer: leave it out", "init", c->copy, "--from", c->file, "--side", "9",
+         NULL);
     says(65, "makes it F32", "init", c->copy, "--from", c->file, "--d-key", "16", NULL);
     says(65, "no whole safetensors file", "init", c->copy, "--from", c->english, NULL);
     says(66, "No such file", "init", c->copy, "--from", missing, NULL);

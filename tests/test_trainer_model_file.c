@@ -662,6 +662,12 @@ static void another_configuration_must_fit(void **state) {
     open_pool(t->b, 1);
     assert_memory_equal(&t->b->trainer->net.config, &config, sizeof config);
     assert_same_logits(t, NULL, NULL);
+    // No tensor has its shape from it, but it would be the pool's for good.
+    reef_config side = config;
+    choose(&side, "side", "9");
+    assert_int_equal(reef_pool_from_model(t->b->pool, t->file, &side, true, NULL, &err),
+                     REEF_INVALID);
+    assert_non_null(strstr(err.message, "side is 9, but generation 0 in"));
     choose(&config, "d_key", "6");
     assert_int_equal(reef_pool_from_model(t->b->pool, t->file, &config, true, NULL, &err),
                      REEF_CORRUPT);

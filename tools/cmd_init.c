@@ -63,34 +63,6 @@ static json_t *measured(const cli_call *cli, uint64_t value) {
     return cli->dry_run ? json_null() : json_integer((json_int_t)value);
 }
 
-static void print_text_model(const reef_config *config) {
-    char words[CLI_WORD_BYTES];
-    printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " %ss\n",
-           config->model, config->layers, config->d_model, config->context, cli_token_word(config));
-    if (cli_has_ids(config))
-        printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
-    printf("  experts     %s", cli_count(experts_of(config), words));
-    printf(" (%" PRIu32 " x %" PRIu32 " in each of %" PRIu32 " layers; --ffw %s)\n", config->side,
-           config->side, cli_peer_layers(config), config->ffw);
-}
-
-static void print_vector_model(const reef_config *config) {
-    char words[CLI_WORD_BYTES];
-    printf("  model       %s, of %s inputs\n", config->model, cli_count(config->inputs, words));
-    printf("  experts     %s", cli_count(experts_of(config), words));
-    printf(" (%" PRIu32 " x %" PRIu32 ") a generation\n", config->side, config->side);
-    printf("  memory      %s", cli_count(config->memory, words));
-    printf(" examples, %s\n",
-           cli_bytes((uint64_t)config->memory * reef_vector_record_bytes(config), words));
-}
-
-static void print_layer(const reef_config *config) {
-    char words[CLI_WORD_BYTES];
-    printf("  model       %s of width %" PRIu32 ", by itself\n", config->model, config->d_model);
-    printf("  experts     %s", cli_count(experts_of(config), words));
-    printf(" (%" PRIu32 " x %" PRIu32 ")\n", config->side, config->side);
-}
-
 // Everything about a new pool.
 typedef struct making {
     reef_config config;
@@ -103,6 +75,47 @@ typedef struct making {
 
 static uint64_t experts_made(const making *m) {
     return m->from ? m->file.experts : experts_of(&m->config);
+}
+
+// Sides of a file's generations are their own.
+static void print_text_experts(const making *m) {
+    const reef_config *config = &m->config;
+    char words[CLI_WORD_BYTES];
+    printf("  experts     %s (", cli_count(experts_made(m), words));
+    if (m->from)
+        printf("of %" PRIu32 " generation%s", m->file.generations,
+               m->file.generations == 1 ? "" : "s");
+    else
+        printf("%" PRIu32 " x %" PRIu32, config->side, config->side);
+    printf(" in each of %" PRIu32 " layers; --ffw %s)\n", cli_peer_layers(config), config->ffw);
+}
+
+static void print_text_model(const making *m) {
+    const reef_config *config = &m->config;
+    printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " %ss\n",
+           config->model, config->layers, config->d_model, config->context, cli_token_word(config));
+    if (cli_has_ids(config))
+        printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
+    print_text_experts(m);
+}
+
+static void print_vector_model(const making *m) {
+    const reef_config *config = &m->config;
+    char words[CLI_WORD_BYTES];
+    printf("  model       %s, of %s inputs\n", config->model, cli_count(config->inputs, words));
+    printf("  experts     %s", cli_count(experts_of(config), words));
+    printf(" (%" PRIu32 " x %" PRIu32 ") a generation\n", config->side, config->side);
+    printf("  memory      %s", cli_count(config->memory, words));
+    printf(" examples, %s\n",
+           cli_bytes((uint64_t)config->memory * reef_vector_record_bytes(config), words));
+}
+
+static void print_layer(const making *m) {
+    const reef_config *config = &m->config;
+    char words[CLI_WORD_BYTES];
+    printf("  model       %s of width %" PRIu32 ", by itself\n", config->model, config->d_model);
+    printf("  experts     %s", cli_count(experts_of(config), words));
+    printf(" (%" PRIu32 " x %" PRIu32 ")\n", config->side, config->side);
 }
 
 static json_t *size_json(const making *m) {
@@ -161,7 +174,7 @@ static reef_status answer(cli_call *cli, const making *m, reef_error *err) {
     bool vector = reef_config_is_vector(&m->config);
     printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
     bool layer = reef_config_is_layer(&m->config);
-    (vector ? print_vector_model : layer ? print_layer : print_text_model)(&m->config);
+    (vector ? print_vector_model : layer ? print_layer : print_text_model)(m);
     print_size(stdout, m);
     if (m->from) model_file_print(&m->file, m->from);
     if (cli->dry_run) return REEF_OK;
@@ -188,9 +201,9 @@ static reef_status write_config(const cli_call *cli, const making *m, reef_error
     size_t bytes = 0;
     FILE *out = open_memstream(&about, &bytes);
     if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory to write %.160s", path);
-    fprintf(out, "The pool has a %s model, %s experts in its first generation:\n",
+    fprintf(out, "The pool has a %s model, %s experts%s:\n",
             reef_config_is_vector(&m->config) ? "vector" : "language",
-            cli_count(experts_of(&m->config), words));
+            cli_count(experts_made(m), words), m->from ? "" : " in its first generation");
     print_size(out, m);
     fputs("Its own configuration was written once: reef status, reef init --help.\n", out);
     reef_status status = REEF_OK;

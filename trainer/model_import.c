@@ -381,6 +381,16 @@ reef_status reef_model_file_config(const char *path, reef_config *config, reef_e
     return status;
 }
 
+// Sides of generations are in the file, so a tensor of another shape would not tell.
+static reef_status check_side(const importing *i, reef_error *err) {
+    uint32_t side = i->origin.generations[0].info.side;
+    if (i->config.side == i->origin.config.side || i->config.side == side) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "side is %" PRIu32 ", but generation 0 in %.120s has %" PRIu32 " x %" PRIu32
+                     " experts a layer: leave it out",
+                     i->config.side, i->file.path, side, side);
+}
+
 reef_status reef_pool_from_model(const char *pool,
                                  const char *path,
                                  const reef_config *config,
@@ -394,6 +404,7 @@ reef_status reef_pool_from_model(const char *pool,
         i.config = config == NULL ? i.origin.config : *config;
         status = reef_model_check_kind(&i.config, err);
     }
+    if (status == REEF_OK) status = check_side(&i, err);
     if (status == REEF_OK)
         status = reef_pool_init_with(dry_run ? NULL : pool, &i.config, fill, &i, err);
     if (status == REEF_OK && out != NULL) describe(&i, out);

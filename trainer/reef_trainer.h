@@ -501,7 +501,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_file_config(const char *path,
  * sealed generation; its optimiser, its sample of the past and its history begin anew. A file whose last generation
  * is sealed gets an open one after it.
  *
- * config  NULL: the file's. Another one must give every tensor the shape that it has in the file.
+ * config  NULL: the file's. Another one must give every tensor the shape that it has in the file; its side is the
+ *         file's, or that of generation 0, which may have grown.
  * out     written; may be NULL
  *
  * Errors: NOT_FOUND no such file; INVALID it is of something else, or the pool exists; VERSION; CORRUPT a tensor is
