@@ -93,6 +93,8 @@ READING = [
     ("bench-readers", ["bench", "readers", "--seconds", "0.05", *TINY]),
     ("bench-peer", ["bench", "peer", "--side", "8", "--repeat", "2", "--threads", "2", *LAYER]),
     ("bench-peer", ["bench", "peer", "--side", "8", "--repeat", "2", "--threads", "2", *LAYER, "--only", "layer"]),
+    ("bench-peer", ["bench", "peer", "--side", "8", "--repeat", "1", *LAYER, "--only", "bf16,sealed90"]),
+    ("bench-peer", ["bench", "peer", "--side", "4", "--repeat", "1", *LAYER, "--only", "sealed90"]),
     ("bench-scale", ["bench", "scale", "--sides", "8,16", "--repeat", "1", "--threads", "2", *LAYER]),
     ("bench-usage", ["bench", "usage", "--days", "2", "--experts", "64"]),
     ("config-show", ["config", "show"]),
@@ -104,6 +106,11 @@ READING = [
     ("help-list", ["help", "snapshot"]),
     ("help", ["help", "eval"]),
     ("help", ["init", "--help"]),
+]
+
+# With kernels that every machine has.
+SCALAR = [
+    ("bench-peer", ["bench", "peer", "--side", "8", "--repeat", "1", *LAYER, "--only", "layer,avx2"]),
 ]
 
 # One after the other in one copy of the folder.

@@ -42,10 +42,10 @@ class Answers:
         error = jsonschema.exceptions.best_match(validator.iter_errors(document))
         return f"{'/'.join(map(str, error.absolute_path))}: {error.message[:300]}" if error else None
 
-    def ask(self, name, words, cwd, code=0):
+    def ask(self, name, words, cwd, code=0, **environment):
         end = words.index("--") if "--" in words else len(words)
         argv = [self.world.reef, *words[:end], "--json", *words[end:]]
-        done = subprocess.run(argv, cwd=cwd, env=self.world.environment, capture_output=True, text=True)
+        done = subprocess.run(argv, cwd=cwd, env=self.world.environment | environment, capture_output=True, text=True)
         what = f"reef {' '.join(words)} --json"
         if done.returncode != code:
             failures.append(f"{what}: exit {done.returncode}: {done.stderr[:300]}")
@@ -88,9 +88,9 @@ class Answers:
         if done.returncode != 0 or done.stderr or [lines[0]["event"], lines[-1]["event"]] != ["started", "ended"]:
             failures.append(f"run ended with {done.returncode}: {done.stderr[:300]} {done.stdout[-300:]}")
 
-    def ask_all(self, table, cwd):
+    def ask_all(self, table, cwd, **environment):
         for name, words in table:
-            self.ask(name, words, cwd)
+            self.ask(name, words, cwd, **environment)
 
 
 def no_twins(pairs):
@@ -213,6 +213,7 @@ def main():
         else:
             answers = Answers(world, schemas)
             answers.ask_all(cases.READING, world.base)
+            answers.ask_all(cases.SCALAR, world.base, REEF_ISA="scalar")
             for name, words, code in cases.MISTAKES:
                 answers.ask(name, words, world.base, code)
             answers.follow(world.base)
