@@ -706,6 +706,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
         {{"bench", "peer", "--only", "layer,avx"}, 64, "--only has 'avx'"},
         {{"bench", "peer", "--only", "layer,"}, 64, "--only has ''"},
         {{"bench", "peer", "--only", "avx2"}, 64, "without layer"},
+        {{"bench", "peer", "--memory", "1G"}, 64, "unknown option '--memory'"},
         {{"bench", "scale", "--sides", "8,x"}, 64, "--sides is '8,x'"},
         {{"bench", "scale", "--sides", "32,16"}, 64, "16 does not rise"},
         {{"bench", "scale", "--sides", "16385"}, 64, "1 to 16384"},

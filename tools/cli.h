@@ -35,13 +35,15 @@ typedef struct cli_manual {
 
 // What a command takes besides its own options.
 typedef enum cli_traits {
-    CLI_POOL = 1,      // works on a pool
-    CLI_CONFIG = 2,    // every field of the configuration is an option
-    CLI_CHANGES = 4,   // changes something: --dry-run
-    CLI_DAEMON = 8,    // asks the daemon where one runs: --socket
-    CLI_COMPUTES = 16, // runs the model: --threads, --memory
-    CLI_ASKS = 32,     // asks people before it goes on: --yes
-    CLI_RUNS = 64,     // becomes reefd: all of its options; its file may name the pool
+    CLI_POOL = 1,     // works on a pool
+    CLI_CONFIG = 2,   // every field of the configuration is an option
+    CLI_CHANGES = 4,  // changes something: --dry-run
+    CLI_DAEMON = 8,   // asks the daemon where one runs: --socket
+    CLI_THREADS = 16, // computes: --threads
+    CLI_ASKS = 32,    // asks people before it goes on: --yes
+    CLI_RUNS = 64,    // becomes reefd: all of its options; its file may name the pool
+    CLI_MEMORY = 128, // can leave sealed experts on the disk: --memory
+    CLI_COMPUTES = CLI_THREADS | CLI_MEMORY, // runs the model of a pool
 } cli_traits;
 
 /** One row of the table of commands. */

@@ -11,8 +11,11 @@ static const cli_option POOL_OPTIONS[] = {
     {"verbose", NULL, "first say whether the daemon's socket is used or the pool itself"},
     {0},
 };
-static const cli_option COMPUTE_OPTIONS[] = {
+static const cli_option THREAD_OPTIONS[] = {
     {"threads", "N", "threads to compute with (default: one per core)"},
+    {0},
+};
+static const cli_option MEMORY_OPTIONS[] = {
     {"memory", "SIZE", "what to hold in memory, such as 2G (default: all there is)"},
     {0},
 };
@@ -92,15 +95,17 @@ void cli_options_init(cli_options *list, const cli_command *command) {
     reef_config_fields(&field_count);
     reef_option_texts(&daemon_count);
     size_t most = options_count(command->manual->options) + field_count + 2 * daemon_count +
-                  options_count(POOL_OPTIONS) + options_count(COMPUTE_OPTIONS) +
-                  options_count(CHANGE_OPTIONS) + options_count(DAEMON_OPTIONS) +
-                  options_count(ASK_OPTIONS) + options_count(COMMON_OPTIONS);
+                  options_count(POOL_OPTIONS) + options_count(THREAD_OPTIONS) +
+                  options_count(MEMORY_OPTIONS) + options_count(CHANGE_OPTIONS) +
+                  options_count(DAEMON_OPTIONS) + options_count(ASK_OPTIONS) +
+                  options_count(COMMON_OPTIONS);
     *list = (cli_options){.options = cli_alloc(most, sizeof(*list->options))};
     list_add(list, command->manual->options);
     if (command->traits & CLI_CONFIG) list_add_config(list);
     if (command->traits & CLI_RUNS) list_add_daemon(list);
     if (command->traits & CLI_POOL) list_add(list, POOL_OPTIONS);
-    if (command->traits & CLI_COMPUTES) list_add(list, COMPUTE_OPTIONS);
+    if (command->traits & CLI_THREADS) list_add(list, THREAD_OPTIONS);
+    if (command->traits & CLI_MEMORY) list_add(list, MEMORY_OPTIONS);
     if (command->traits & CLI_CHANGES) list_add(list, CHANGE_OPTIONS);
     if (command->traits & CLI_ASKS) list_add(list, ASK_OPTIONS);
     if (command->traits & CLI_DAEMON) list_add(list, DAEMON_OPTIONS);

@@ -173,9 +173,8 @@ static reef_status measure_forward(const cli_call *cli,
                                    reef_error *err) {
     reef_model *model = NULL;
     reef_score score = {0};
-    reef_status status = reef_model_open(
-        &model, store, NULL,
-        &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    reef_status status =
+        reef_model_open(&model, store, NULL, &(reef_model_options){.threads = cli->threads}, err);
     if (status == REEF_OK) {
         double started = cli_clock();
         status = reef_model_score(model, text, count, NULL, &score, NULL, NULL, err);
