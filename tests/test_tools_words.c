@@ -1,5 +1,6 @@
-// What people read: numbers, cut and printable text, near words, tables, ticks.
+// What people read: numbers, cut and printable text, near words, tables, ticks, pictures.
 #include "chart.h"
+#include "chart_forgetting.h"
 #include "cli.h"
 #include "reef_words.h"
 
@@ -126,6 +127,46 @@ static void smoothing_keeps_a_step_where_it_is_and_drops_a_spike(void **state) {
     free(smooth);
 }
 
+// ---- pictures ------------------------------------------------------------------------------------
+
+// What is written into the file until it is read; the text is the caller's.
+static char *text_of(FILE *file) {
+    long count = ftell(file);
+    assert_true(count > 0);
+    char *text = calloc((size_t)count + 1, 1);
+    assert_non_null(text);
+    rewind(file);
+    assert_int_equal(fread(text, 1, (size_t)count, file), count);
+    fclose(file);
+    return text;
+}
+
+static FILE *a_file(void) {
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    return file;
+}
+
+static void what_the_axis_of_forgetting_cuts_off_is_said(void **state) {
+    (void)state;
+    static const double LOSSES[] = {12.03, 2.5, 11.63, 2.25};
+    static const char *const NAMES[] = {"bin", "text"}, *const STATES[] = {"as of 0", "now"};
+    const forgetting_chart chart = {.matrix = {.rows = 2, .columns = 2, .values = LOSSES},
+                                    .names = NAMES,
+                                    .states = STATES,
+                                    .measure = "bits per byte"};
+    FILE *file = a_file();
+    chart_forgetting_print(file, &chart);
+    char *shown = text_of(file);
+    assert_memory_equal(shown, "bits per byte, cut off at 10; the highest is 12.0\n", 50);
+    free(shown);
+    file = a_file();
+    chart_forgetting_svg(file, &chart);
+    char *svg = text_of(file);
+    assert_non_null(strstr(svg, ">cut off at 10; the highest is 12.0<"));
+    free(svg);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_bytes_and_durations_read_well),
@@ -136,6 +177,7 @@ int main(void) {
         cmocka_unit_test(tables_line_up_whatever_the_script),
         cmocka_unit_test(ticks_are_round_and_neither_too_few_nor_too_many),
         cmocka_unit_test(smoothing_keeps_a_step_where_it_is_and_drops_a_spike),
+        cmocka_unit_test(what_the_axis_of_forgetting_cuts_off_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define BITS_SHOWN_MAX 9.0 // a guess among all bytes costs 8; what is worse is drawn at the edge
+#define NOTE_BYTES 128
 #define ROWS 16
 #define LABEL_ROWS 3   // five labels above 0
 #define LABEL_STEP 2.5 // of the top of the axis in the terminal, so that they are round
@@ -35,6 +36,12 @@ static value_range range_of(const metrics_matrix *m) {
 static double depth(const value_range *range, double value) {
     double share = (value - range->low) / (range->high - range->low);
     return 1 - fmin(fmax(share, 0), 1);
+}
+
+// Says what the axis leaves out; false: nothing.
+static bool cut_off(const value_range *range, char out[NOTE_BYTES]) {
+    snprintf(out, NOTE_BYTES, "cut off at %g; the highest is %.1f", range->high, range->peak);
+    return range->peak > range->high;
 }
 
 // ---- in the terminal -----------------------------------------------------------------------------
@@ -91,7 +98,9 @@ void chart_forgetting_print(FILE *out, const forgetting_chart *chart) {
         grid[y][COLUMNS] = '\0';
     }
     for (size_t j = 0; j < m->columns; j++) draw_line(grid, m, &range, j);
-    fprintf(out, "%s\n", chart->measure);
+    char note[NOTE_BYTES];
+    bool cut = cut_off(&range, note);
+    fprintf(out, "%s%s%s\n", chart->measure, cut ? ", " : "", cut ? note : "");
     for (size_t y = 0; y < ROWS; y++) {
         double value = range.high - (range.high - range.low) * (double)y / (ROWS - 1);
         if (y % LABEL_ROWS == 0)
@@ -189,10 +198,8 @@ static void draw_axes(FILE *out, const forgetting_chart *chart, const value_rang
              m->rising ? "Accuracy on each domain, in every state"
                        : "What each domain costs, in every state");
     svg_text_upwards(out, LEFT - 48, (TOP + bottom) / 2, SIZE, chart->measure);
-    if (range->peak <= range->high) return;
-    char note[128];
-    snprintf(note, sizeof(note), "cut off at %g; the highest is %.1f", range->high, range->peak);
-    svg_text(out, WIDTH - RIGHT, 30, SIZE, "end", SVG_PALE, note);
+    char note[NOTE_BYTES];
+    if (cut_off(range, note)) svg_text(out, WIDTH - RIGHT, 30, SIZE, "end", SVG_PALE, note);
 }
 
 static void draw_domain(FILE *out,
