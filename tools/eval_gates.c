@@ -256,9 +256,9 @@ static reef_status show(cli_call *cli,
                         const char *as_of,
                         const reef_model *model,
                         const gate_curve *curves,
+                        size_t count,
                         const gate_texts *texts,
                         reef_error *err) {
-    size_t count = reef_model_generation_count(model) - 1;
     uint32_t fire_max = reef_model_config(model)->fire_max;
     const char *path = cli_text(cli, "svg");
     reef_status status = path ? write_svg(curves, count, path, err) : REEF_OK;
@@ -283,6 +283,7 @@ reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err) {
     reef_model *model = NULL;
     gate_texts texts = {0};
     gate_curve *curves = NULL;
+    size_t count = 0;
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
@@ -296,11 +297,12 @@ reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err) {
     }
     curves = cli_alloc(generations - 1, sizeof(*curves));
     status = read_texts(&texts, cli, generations, &pool->config, err);
-    if (status == REEF_OK) status = gate_curves_measure(curves, model, &texts, err);
-    if (status == REEF_OK) status = show(cli, as_of, model, curves, &texts, err);
+    if (status == REEF_OK)
+        status = gate_curves_measure(curves, &count, model, pool->generations, &texts, err);
+    if (status == REEF_OK) status = show(cli, as_of, model, curves, count, &texts, err);
 
 cleanup:
-    for (size_t i = 0; curves && i + 1 < generations; i++) gate_curve_release(&curves[i]);
+    for (size_t i = 0; i < count; i++) gate_curve_release(&curves[i]);
     free(curves);
     gate_texts_release(&texts);
     reef_model_close(model);

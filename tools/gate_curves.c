@@ -158,11 +158,14 @@ static void count_together(gate_texts *texts, const uint16_t *firing, uint32_t f
 }
 
 reef_status gate_curves_measure(gate_curve *curves,
+                                size_t *curve_count,
                                 reef_model *model,
+                                const reef_generation *all,
                                 gate_texts *texts,
                                 reef_error *err) {
     uint32_t generations = reef_model_generation_count(model);
     reef_status status = REEF_OK;
+    *curve_count = 0;
     sorted *each = cli_alloc(texts->count, sizeof(*each));
     uint16_t *firing = cli_alloc(texts->tokens, sizeof(*firing));
     for (size_t j = 0; j < texts->count; j++)
@@ -170,9 +173,11 @@ reef_status gate_curves_measure(gate_curve *curves,
     cli_progress progress;
     cli_progress_start(&progress, "reading gates", generations - 1, "gates");
     for (uint32_t g = 1; g < generations && status == REEF_OK; g++) {
-        curves[g - 1].generation = g;
-        status = measure_gate(&curves[g - 1], model, texts, each, firing, err);
-        cli_progress_show(&progress, g);
+        cli_progress_show(&progress, g - 1);
+        if (reef_generation_is_empty(&all[g])) continue; // consolidated: no gate
+        gate_curve *curve = &curves[(*curve_count)++];
+        curve->generation = g;
+        status = measure_gate(curve, model, texts, each, firing, err);
     }
     cli_progress_end(&progress);
     if (status == REEF_OK) count_together(texts, firing, reef_model_config(model)->fire_max);

@@ -48,8 +48,10 @@ typedef struct gate_curve {
 } gate_curve;
 
 /** Measure every gate of the model on every text, each read from a cold start. Writes texts->at_once, too_many. */
-REEF_MUST_CHECK reef_status gate_curves_measure(gate_curve *curves, // (generations - 1)
+REEF_MUST_CHECK reef_status gate_curves_measure(gate_curve *curves,  // (generations - 1) zeroed
+                                                size_t *curve_count, // of those that have a gate
                                                 reef_model *model,
+                                                const reef_generation *all, // (generations)
                                                 gate_texts *texts,
                                                 reef_error *err);
 void gate_curve_release(gate_curve *curve); // accepts the zeroed one
