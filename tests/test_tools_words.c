@@ -167,6 +167,47 @@ static void what_the_axis_of_forgetting_cuts_off_is_said(void **state) {
     free(svg);
 }
 
+// Where the labels of boundaries stand, in their order; as many as there are.
+static size_t label_places(const char *svg, const char *words, double *places, size_t most) {
+    size_t count = 0;
+    for (const char *at = svg; (at = strstr(at, "<text x=\"")); at++) {
+        const char *text = strchr(at, '>') + 1;
+        double x = strtod(at + strlen("<text x=\""), NULL);
+        if (!strstr(at, "#c8402f") || strstr(at, "#c8402f") > text) continue; // of another colour
+        assert_int_equal(strncmp(text, words, strlen(words)), 0);
+        assert_true(count < most);
+        places[count++] = x;
+    }
+    return count;
+}
+
+static char *loss_svg(const uint64_t *found, size_t found_count) {
+    static const reef_point POINTS[] = {{.stream_bytes = 100, .bits_per_byte = 2},
+                                        {.stream_bytes = 1000, .bits_per_byte = 3}};
+    const loss_chart chart = {
+        .points = POINTS, .count = 2, .found = found, .found_count = found_count};
+    FILE *file = a_file();
+    chart_loss_svg(file, &chart, (chart_box){0, 0, 1000, 400});
+    return text_of(file);
+}
+
+static void labels_of_boundaries_keep_apart_and_in_the_picture(void **state) {
+    (void)state;
+    uint64_t found[40] = {300, 600, 1000}; // the last at the end of the stream
+    double places[40];
+    char *svg = loss_svg(found, 3);
+    assert_int_equal(label_places(svg, "generation ", places, 40), 3);
+    assert_true(places[2] < 1000 - 12 * 4.0);
+    free(svg);
+    for (size_t i = 0; i < 40; i++) found[i] = 25 * (i + 1);
+    svg = loss_svg(found, 40);
+    size_t count = label_places(svg, "", places, 40);
+    assert_null(strstr(svg, ">generation"));
+    assert_true(count >= 15 && count < 40);
+    for (size_t i = 1; i < count; i++) assert_true(places[i] - places[i - 1] >= 20);
+    free(svg);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_bytes_and_durations_read_well),
@@ -178,6 +219,7 @@ int main(void) {
         cmocka_unit_test(ticks_are_round_and_neither_too_few_nor_too_many),
         cmocka_unit_test(smoothing_keeps_a_step_where_it_is_and_drops_a_spike),
         cmocka_unit_test(what_the_axis_of_forgetting_cuts_off_is_said),
+        cmocka_unit_test(labels_of_boundaries_keep_apart_and_in_the_picture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

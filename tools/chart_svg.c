@@ -12,6 +12,8 @@
 #define RIGHT_MARGIN 24.0
 #define TOP_MARGIN 74.0 // title, legend and the names of generations
 #define BOTTOM_MARGIN 56.0
+#define LABEL_ROOM 112.0 // for "generation 99"
+#define NUMBER_ROOM 28.0
 #define PATH_POINTS_MAX 3000 // more would not be seen
 #define BITS_SHOWN_MAX                                                                             \
     10.0 // a guess among all bytes costs 8; the first batches of unknown bytes 30
@@ -110,14 +112,31 @@ static void draw_curve(FILE *out,
             colour, width);
 }
 
+// The middle of a label over a boundary, that keeps within the picture.
+static double label_x(const axes *a, const loss_chart *chart, size_t i, double room) {
+    double edge = a->left + a->width + RIGHT_MARGIN;
+    return fmin(page_x(a, (double)chart->found[i]), edge - room / 2);
+}
+
+// Whether there is room for the word beside each number.
+static bool labels_fit(const axes *a, const loss_chart *chart) {
+    for (size_t i = 1; i < chart->found_count; i++)
+        if (label_x(a, chart, i, LABEL_ROOM) - label_x(a, chart, i - 1, LABEL_ROOM) < LABEL_ROOM)
+            return false;
+    return true;
+}
+
 static void draw_boundaries(FILE *out, const axes *a, const loss_chart *chart) {
-    double bottom = a->top + a->height;
+    bool fit = labels_fit(a, chart);
+    double bottom = a->top + a->height, room = fit ? LABEL_ROOM : NUMBER_ROOM, labelled = -INFINITY;
     for (size_t i = 0; i < chart->found_count; i++) {
-        double x = page_x(a, (double)chart->found[i]);
+        double x = page_x(a, (double)chart->found[i]), middle = label_x(a, chart, i, room);
         char label[CLI_WORD_BYTES];
         svg_line(out, x, a->top - 8, x, bottom, FOUND_COLOUR, 2.5, NULL);
-        snprintf(label, sizeof(label), "generation %zu", i + 1);
-        svg_text(out, x, a->top - 14, TEXT_SIZE, "middle", FOUND_COLOUR, label);
+        if (middle - labelled < room) continue; // the next number would lie on this one
+        snprintf(label, sizeof(label), "%s%zu", fit ? "generation " : "", i + 1);
+        svg_text(out, middle, a->top - 14, TEXT_SIZE, "middle", FOUND_COLOUR, label);
+        labelled = middle;
     }
     // Dashed and on top: where both fall together, both are seen.
     for (size_t i = 0; i < chart->truth_count; i++) {
@@ -134,7 +153,9 @@ static void draw_legend(FILE *out, const axes *a, const loss_chart *chart) {
     } items[] = {
         {RAW_COLOUR, NULL, "each batch", 1.5, true},
         {SMOOTH_COLOUR, NULL, "running median", 3, true},
-        {FOUND_COLOUR, NULL, "boundary found", 2.5, chart->found_count > 0},
+        {FOUND_COLOUR, NULL,
+         labels_fit(a, chart) ? "boundary found" : "boundary found (number: generation)", 2.5,
+         chart->found_count > 0},
         {TRUTH_COLOUR, "7 9", "true boundary", 2, chart->truth_count > 0},
     };
     double x = a->left, y = a->top - 40;
