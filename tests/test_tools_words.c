@@ -167,16 +167,15 @@ static void what_the_axis_of_forgetting_cuts_off_is_said(void **state) {
     free(svg);
 }
 
-// Where the labels of boundaries stand, in their order; as many as there are.
-static size_t label_places(const char *svg, const char *words, double *places, size_t most) {
+// Where texts stand that begin with these words and have this in their attributes; how many there are.
+static size_t text_places(
+    const char *svg, const char *attribute, const char *words, double *places, size_t most) {
     size_t count = 0;
     for (const char *at = svg; (at = strstr(at, "<text x=\"")); at++) {
-        const char *text = strchr(at, '>') + 1;
-        double x = strtod(at + strlen("<text x=\""), NULL);
-        if (!strstr(at, "#c8402f") || strstr(at, "#c8402f") > text) continue; // of another colour
-        assert_int_equal(strncmp(text, words, strlen(words)), 0);
+        const char *text = strchr(at, '>') + 1, *found = strstr(at, attribute);
+        if (!found || found > text || strncmp(text, words, strlen(words)) != 0) continue;
         assert_true(count < most);
-        places[count++] = x;
+        places[count++] = strtod(at + strlen("<text x=\""), NULL);
     }
     return count;
 }
@@ -196,15 +195,47 @@ static void labels_of_boundaries_keep_apart_and_in_the_picture(void **state) {
     uint64_t found[40] = {300, 600, 1000}; // the last at the end of the stream
     double places[40];
     char *svg = loss_svg(found, 3);
-    assert_int_equal(label_places(svg, "generation ", places, 40), 3);
+    assert_int_equal(text_places(svg, "#c8402f", "generation ", places, 40), 3);
     assert_true(places[2] < 1000 - 12 * 4.0);
     free(svg);
     for (size_t i = 0; i < 40; i++) found[i] = 25 * (i + 1);
     svg = loss_svg(found, 40);
-    size_t count = label_places(svg, "", places, 40);
+    size_t count = text_places(svg, "#c8402f", "", places, 40);
     assert_null(strstr(svg, ">generation"));
     assert_true(count >= 15 && count < 40);
     for (size_t i = 1; i < count; i++) assert_true(places[i] - places[i - 1] >= 20);
+    free(svg);
+}
+
+static void names_of_many_states_keep_apart_and_the_last_is_there(void **state) {
+    (void)state;
+    enum { STATES = 35 };
+    double losses[STATES], lines[2][STATES];
+    char words[STATES][CLI_WORD_BYTES];
+    const char *states[STATES];
+    static const char *const NAMES[] = {"text"};
+    for (size_t i = 0; i < STATES; i++) {
+        losses[i] = 3;
+        snprintf(words[i], sizeof(words[i]), "as of %zu", i);
+        states[i] = words[i];
+    }
+    const forgetting_chart chart = {.matrix = {.rows = STATES, .columns = 1, .values = losses},
+                                    .names = NAMES,
+                                    .states = states,
+                                    .measure = "bits per byte"};
+    FILE *file = a_file();
+    chart_forgetting_svg(file, &chart);
+    char *svg = text_of(file);
+    size_t count = 0;
+    for (size_t line = 0; line < 2; line++) {
+        size_t named =
+            text_places(svg, line ? "y=\"472" : "y=\"452", "as of ", lines[line], STATES);
+        for (size_t i = 1; i < named; i++)
+            assert_true(lines[line][i] - lines[line][i - 1] > 8 * 8.0); // of eight characters
+        count += named;
+    }
+    assert_true(count >= 10);
+    assert_non_null(strstr(svg, ">as of 34<"));
     free(svg);
 }
 
@@ -220,6 +251,7 @@ int main(void) {
         cmocka_unit_test(smoothing_keeps_a_step_where_it_is_and_drops_a_spike),
         cmocka_unit_test(what_the_axis_of_forgetting_cuts_off_is_said),
         cmocka_unit_test(labels_of_boundaries_keep_apart_and_in_the_picture),
+        cmocka_unit_test(names_of_many_states_keep_apart_and_the_last_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,7 +142,7 @@ static void draw_curve(FILE *out, const axes *a, const chart_curve *curve, const
 static void draw_legend(FILE *out, const axes *a, const chart_curves *chart) {
     double x = a->left, y = a->top - 26;
     for (size_t c = 0; c < chart->count; c++) {
-        double width = 58 + 8.2 * (double)cli_width(chart->curves[c].name);
+        double width = 58 + SVG_CHARACTER * (double)cli_width(chart->curves[c].name);
         if (x > a->left && x + width > a->left + a->width + RIGHT_MARGIN) {
             x = a->left;
             y += 19;

@@ -175,6 +175,29 @@ static void draw_mark(FILE *out, size_t column, double x, double y) {
     }
 }
 
+// Names below the axis: neighbours on two lines where there are many, and where that is too close every n-th,
+// of which the last is one.
+static void draw_states(FILE *out, const forgetting_chart *chart, double bottom) {
+    const metrics_matrix *m = &chart->matrix;
+    size_t most = m->rows > 6 ? 12 : 18, widest = 0, lines = m->rows > 4 ? 2 : 1;
+    for (size_t row = 0; row < m->rows; row++) {
+        size_t width = cli_width(chart->states[row]);
+        if (width > widest) widest = width < most ? width : most;
+    }
+    double room = (double)lines * (page_x(m, 1) - page_x(m, 0)); // of a name, were each there
+    size_t each = (size_t)ceil(SVG_CHARACTER * (double)(widest + 1) / room);
+    for (size_t row = 0; row < m->rows; row++) {
+        size_t from_last = m->rows - 1 - row;
+        bool named = from_last % each == 0;
+        double x = page_x(m, row), line = from_last / each % lines ? 20 : 0;
+        svg_line(out, x, bottom, x, bottom + 6 + (named ? line : 0), SVG_PALE, 1, NULL);
+        if (!named) continue;
+        char *name = cli_cut(chart->states[row], most);
+        svg_text(out, x, bottom + 24 + line, SIZE, "middle", SVG_INK, name);
+        free(name);
+    }
+}
+
 static void draw_axes(FILE *out, const forgetting_chart *chart, const value_range *range) {
     const metrics_matrix *m = &chart->matrix;
     double tick = chart_tick(range->high, 6);
@@ -186,14 +209,7 @@ static void draw_axes(FILE *out, const forgetting_chart *chart, const value_rang
         svg_text(out, LEFT - 12, y + 5, SIZE, "end", SVG_INK, label);
     }
     double bottom = HEIGHT - BOTTOM;
-    for (size_t row = 0; row < m->rows; row++) {
-        char *name = cli_cut(chart->states[row], m->rows > 6 ? 12 : 18);
-        // Neighbours stand on two lines, so that long names do not run into each other.
-        double line = m->rows > 4 && row % 2 == 1 ? 20 : 0;
-        svg_line(out, page_x(m, row), bottom, page_x(m, row), bottom + 6 + line, SVG_PALE, 1, NULL);
-        svg_text(out, page_x(m, row), bottom + 24 + line, SIZE, "middle", SVG_INK, name);
-        free(name);
-    }
+    draw_states(out, chart, bottom);
     svg_text(out, LEFT, 30, 18, "start", SVG_INK,
              m->rising ? "Accuracy on each domain, in every state"
                        : "What each domain costs, in every state");

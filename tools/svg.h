@@ -10,6 +10,8 @@
 #define SVG_PALE "#6b6b6b"
 #define SVG_GRID "#e4e4e4"
 
+#define SVG_CHARACTER 8.2 // width of one in text of size 15, rather more than less
+
 void svg_begin(FILE *out, double width, double height);
 void svg_end(FILE *out);
 void svg_line(FILE *out,
