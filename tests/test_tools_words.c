@@ -239,6 +239,21 @@ static void names_of_many_states_keep_apart_and_the_last_is_there(void **state) 
     free(svg);
 }
 
+static void names_in_the_head_of_the_matrix_keep_to_their_columns(void **state) {
+    (void)state;
+    double bits[] = {2, 3, 4, 5, 6, 7, 8, 9, 3, 2};
+    size_t own[10] = {0};
+    const char *names[10];
+    for (size_t j = 0; j < 10; j++) names[j] = "a-domain-with-a-long-name";
+    const cli_matrix matrix = {.rows = 1, .columns = 10, .bits = bits};
+    FILE *file = a_file();
+    chart_matrix_svg(file, &matrix, names, own, (chart_box){0, 0, 1000, 200});
+    char *svg = text_of(file);
+    assert_null(strstr(svg, "long"));
+    assert_non_null(strstr(svg, ">a-domain\xe2\x80\xa6<")); // a tenth of 802
+    free(svg);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_bytes_and_durations_read_well),
@@ -252,6 +267,7 @@ int main(void) {
         cmocka_unit_test(what_the_axis_of_forgetting_cuts_off_is_said),
         cmocka_unit_test(labels_of_boundaries_keep_apart_and_in_the_picture),
         cmocka_unit_test(names_of_many_states_keep_apart_and_the_last_is_there),
+        cmocka_unit_test(names_in_the_head_of_the_matrix_keep_to_their_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

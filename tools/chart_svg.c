@@ -163,7 +163,7 @@ static void draw_legend(FILE *out, const axes *a, const loss_chart *chart) {
         if (!items[i].shown) continue;
         svg_line(out, x, y, x + 32, y, items[i].colour, items[i].width, items[i].dashes);
         svg_text(out, x + 40, y + 5, TEXT_SIZE, "start", SVG_INK, items[i].text);
-        x += 70 + 8.2 * (double)cli_width(items[i].text);
+        x += 70 + SVG_CHARACTER * (double)cli_width(items[i].text);
     }
 }
 
@@ -230,9 +230,12 @@ void chart_matrix_svg(FILE *out,
     double width =
         (box.width - LEFT_MARGIN - ROW_NAME_WIDTH - RIGHT_MARGIN) / (double)matrix->columns;
     double height = (box.height - HEAD_HEIGHT) / (double)matrix->rows;
-    for (size_t j = 0; j < matrix->columns; j++)
+    for (size_t j = 0; j < matrix->columns; j++) {
+        char *name = cli_cut(names[j], (size_t)(width / SVG_CHARACTER));
         svg_text(out, left + width * ((double)j + 0.5), top - 8, TEXT_SIZE, "middle", SVG_INK,
-                 names[j]);
+                 name);
+        free(name);
+    }
     for (size_t row = 0; row < matrix->rows; row++) {
         char name[CLI_WORD_BYTES];
         double y = top + height * (double)row;
