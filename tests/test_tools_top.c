@@ -237,6 +237,34 @@ static void curves_of_usage_rise_to_all_of_it(void **state) {
     json_decref(usage);
 }
 
+static void the_key_of_many_generations_says_what_it_leaves_out(void **state) {
+    world *w = *state;
+    char *pool = path_in(w->directory, "many"), *text = path_in(w->directory, "marked"),
+         *svg = path_in(w->directory, "usage.svg");
+    FILE *file = fopen(text, "w");
+    assert_non_null(file);
+    for (int part = 0; part < 24; part++) {
+        if (part > 0) fputs("===\n", file);
+        for (int i = 0; i < 20; i++) fprintf(file, "part %d of a text\n", part);
+    }
+    assert_int_equal(fclose(file), 0);
+    json_decref(reef_json("init", pool, TINY_OPTIONS, "--boundary-mark", "===", NULL));
+    json_decref(reef_json("train", pool, text, NULL));
+    json_t *plot = reef_json("plot", "usage", pool, "--svg", svg, NULL);
+    size_t count = json_array_size(json_object_get(plot, "generations"));
+    assert_int_equal(count, 24);
+    char *picture = read_text(svg);
+    assert_non_null(strstr(picture, ">6 older generations, and<"));
+    assert_null(strstr(picture, ">generation 5: "));
+    assert_non_null(strstr(picture, ">generation 6: "));
+    assert_non_null(strstr(picture, ">generation 23 (open): "));
+    json_decref(plot);
+    free(picture);
+    free(pool);
+    free(text);
+    free(svg);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_view_says_when_something_stands_still),
@@ -247,6 +275,7 @@ int main(void) {
         cmocka_unit_test(growth_ends_at_the_experts_that_there_are),
         cmocka_unit_test(growth_is_drawn_of_a_pool_without_experts_and_of_a_layer),
         cmocka_unit_test(curves_of_usage_rise_to_all_of_it),
+        cmocka_unit_test(the_key_of_many_generations_says_what_it_leaves_out),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);
 }

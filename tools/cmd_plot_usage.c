@@ -17,6 +17,8 @@
 #define TOP 62.0
 #define SIDE 460.0 // of the square
 #define TICKS 5
+#define KEY_GAP 24.0 // from one line of the key to the next
+#define KEY_ROWS 19  // that stand beside the square
 
 static const cli_option OPTIONS[] = {
     {"svg", "FILE", "write a picture instead of drawing in the terminal"},
@@ -175,26 +177,36 @@ static void draw_curve(FILE *out, const usage_curve *curve, const char *colour) 
             colour, curve->sealed ? "" : " stroke-dasharray=\"9 5\"");
 }
 
+static const char *const COLOURS[COLOUR_COUNT] = {"#1d5fa3", "#c8402f", "#2f8a4c", "#8a5bb0",
+                                                  "#c98a1b", "#1b9aa0", "#7a4a2b", "#555555"};
+
+// As many as there is room for, the newest, below how many more there are.
+static void draw_key(FILE *out, const usage_curve *curves, size_t count) {
+    char label[CLI_WORD_BYTES + 64];
+    double x = LEFT + SIDE + 30, y = TOP + 14;
+    size_t left_out = count > KEY_ROWS ? count - (KEY_ROWS - 1) : 0;
+    if (left_out > 0) {
+        snprintf(label, sizeof(label), "%zu older generations, and", left_out);
+        svg_text(out, x, y, 14, "start", SVG_PALE, label);
+        y += KEY_GAP;
+    }
+    for (size_t i = left_out; i < count; i++, y += KEY_GAP) {
+        snprintf(label, sizeof(label), "generation %" PRIu32 "%s: %.1f %% used",
+                 curves[i].generation, curves[i].sealed ? "" : " (open)",
+                 curves[i].summary.used_percent);
+        svg_line(out, x, y - 5, x + 26, y - 5, COLOURS[i % COLOUR_COUNT], 2.5,
+                 curves[i].sealed ? NULL : "9 5");
+        svg_text(out, x + 34, y, 14, "start", SVG_INK, label);
+    }
+}
+
 static void draw(FILE *out, const usage_curve *curves, size_t count) {
-    static const char *const COLOURS[COLOUR_COUNT] = {"#1d5fa3", "#c8402f", "#2f8a4c", "#8a5bb0",
-                                                      "#c98a1b", "#1b9aa0", "#7a4a2b", "#555555"};
-    double key = LEFT + SIDE + 30;
     svg_begin(out, LEFT + SIDE + 300, TOP + SIDE + 64);
     svg_text(out, LEFT, 28, 18, "start", SVG_INK, "Use of experts, by generation");
     svg_text(out, LEFT, 48, 14, "start", SVG_PALE, "the straight line: all used alike");
     draw_axes(out);
-    for (size_t i = 0; i < count; i++) {
-        char label[CLI_WORD_BYTES + 64];
-        double y = TOP + 14 + 24 * (double)i;
-        snprintf(label, sizeof(label), "generation %" PRIu32 "%s: %.1f %% used",
-                 curves[i].generation, curves[i].sealed ? "" : " (open)",
-                 curves[i].summary.used_percent);
-        draw_curve(out, &curves[i], COLOURS[i % COLOUR_COUNT]);
-        if (y > TOP + SIDE) continue;
-        svg_line(out, key, y - 5, key + 26, y - 5, COLOURS[i % COLOUR_COUNT], 2.5,
-                 curves[i].sealed ? NULL : "9 5");
-        svg_text(out, key + 34, y, 14, "start", SVG_INK, label);
-    }
+    for (size_t i = 0; i < count; i++) draw_curve(out, &curves[i], COLOURS[i % COLOUR_COUNT]);
+    draw_key(out, curves, count);
     svg_end(out);
 }
 
