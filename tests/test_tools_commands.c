@@ -171,6 +171,23 @@ static void the_matrix_holds_what_eval_says_state_by_state(void **state) {
     json_decref(document);
 }
 
+static void a_text_without_words_has_no_perplexity_of_one(void **state) {
+    world *w = *state;
+    char *blank = path_in(w->directory, "blank");
+    write_file(blank, "  \n\n   \n");
+    program p;
+    reef(&p, "eval", w->pool, blank, NULL);
+    assert_int_equal(p.code, 0);
+    assert_null(strstr(p.out, "nan"));
+    assert_non_null(strstr(p.out, " -  "));
+    program_release(&p);
+    json_t *document = reef_json("eval", w->pool, blank, NULL);
+    assert_true(json_is_null(json_object_get(json_array_get(json_object_get(document, "files"), 0),
+                                             "perplexity_per_word")));
+    json_decref(document);
+    free(blank);
+}
+
 static void a_snapshot_is_evaluated_as_it_was(void **state) {
     world *w = *state;
     assert_true(eval_bits(w, "kept", w->code) != eval_bits(w, "now", w->code));
@@ -825,6 +842,7 @@ int main(void) {
         cmocka_unit_test(every_field_of_the_configuration_is_an_option_of_init),
         cmocka_unit_test(every_json_answer_is_one_document_with_its_keys),
         cmocka_unit_test(the_matrix_holds_what_eval_says_state_by_state),
+        cmocka_unit_test(a_text_without_words_has_no_perplexity_of_one),
         cmocka_unit_test(a_snapshot_is_evaluated_as_it_was),
         cmocka_unit_test(lines_of_score_add_up_to_the_whole),
         cmocka_unit_test(the_most_surprising_lines_come_first),

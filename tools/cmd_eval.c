@@ -154,7 +154,11 @@ static void print_scores(const cli_file *files,
         cli_table_cell(table, "%s", cli_count(scores[i].score.bytes, words));
         cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
         cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
-        cli_table_cell(table, "%.4g", eval_word_perplexity(scores[i].score.bits, scores[i].words));
+        if (scores[i].words == 0)
+            cli_table_cell(table, "-");
+        else
+            cli_table_cell(table, "%.4g",
+                           eval_word_perplexity(scores[i].score.bits, scores[i].words));
         print_shares(table, &scores[i], generations);
     }
     cli_table_print(table, stdout);
