@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "vector_files.h"
+#include "whole_file.h"
 
 #define ARGUMENTS_MAX 40
 #define TRAIN_EXAMPLES 2048 // whole batches
@@ -329,7 +330,19 @@ static void commands_that_look_at_a_pool_work(void **state) {
     json_decref(reef_json("verify", w->pool, NULL));
     json_decref(reef_json("snapshot", "list", w->pool, NULL));
     json_decref(reef_json("plot", "loss", w->pool, NULL));
-    must(REEF_BINARY, "plot", "loss", w->pool, NULL);
+    char *svg = cli_format("%s/loss.svg", w->directory);
+    reef(&p, "plot", "loss", w->pool, NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, " 4,096 examples\n"));
+    program_release(&p);
+    must(REEF_BINARY, "plot", "loss", w->pool, "--svg", svg, NULL);
+    size_t bytes;
+    char *picture = whole_file_read(svg, &bytes);
+    picture[bytes - 1] = '\0'; // the last line end
+    assert_non_null(strstr(picture, ">position in the stream (thousands of examples)<"));
+    assert_non_null(strstr(picture, ">4</text>"));
+    free(picture);
+    free(svg);
     must(REEF_BINARY, "timeline", w->pool, NULL);
     must(REEF_BINARY, "verify", w->pool, NULL);
 }

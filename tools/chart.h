@@ -15,6 +15,8 @@ typedef struct loss_chart {
     size_t truth_count; // true boundaries; 0 where they are not known
     bool vectors;       // losses are shares of wrong predictions, otherwise bits per byte
     bool ids;           // or per token
+    const char *unit;   // what the stream is counted in: "byte", "example"
+    size_t unit_bytes;  // of one
 } loss_chart;
 
 /** Where a picture goes on the page, axes and labels included. */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TEXT_SIZE 15.0
 #define TITLE_SIZE 18.0
@@ -61,11 +62,23 @@ static axes fit_axes(const loss_chart *chart, chart_box box) {
     return a;
 }
 
-// Bytes become kB or MB, whichever gives short numbers.
-static void draw_axes(FILE *out, const axes *a) {
-    double unit = a->x_max >= 1e6 ? 1e6 : a->x_max >= 1e3 ? 1e3 : 1;
+// What the axis of the stream is counted in, in thousands or millions where that gives short numbers.
+static double name_unit(const loss_chart *chart, double x_max, char out[CLI_WORD_BYTES]) {
+    double count = x_max / (double)chart->unit_bytes;
+    size_t thousands = count >= 1e6 ? 2 : count >= 1e3 ? 1 : 0;
+    static const char *const BYTES[] = {"bytes", "kB", "MB"}, *const MANY[] = {"", "thousands of ",
+                                                                               "millions of "};
+    if (strcmp(chart->unit, "byte") == 0)
+        snprintf(out, CLI_WORD_BYTES, "%s", BYTES[thousands]);
+    else
+        snprintf(out, CLI_WORD_BYTES, "%s%ss", MANY[thousands], chart->unit);
+    return (double)chart->unit_bytes * pow(1000, (double)thousands);
+}
+
+static void draw_axes(FILE *out, const axes *a, const loss_chart *chart) {
+    char label[CLI_WORD_BYTES], name[CLI_WORD_BYTES];
+    double unit = name_unit(chart, a->x_max, name);
     double x_tick = chart_tick(a->x_max / unit, 8), y_tick = chart_tick(a->y_max, 6);
-    char label[CLI_WORD_BYTES];
     for (int i = 0; i * y_tick <= a->y_max + y_tick / 2; i++) {
         double bits = i * y_tick;
         snprintf(label, sizeof(label), "%g", bits);
@@ -80,12 +93,10 @@ static void draw_axes(FILE *out, const axes *a) {
         svg_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
         svg_text(out, x, a->top + a->height + 23, TEXT_SIZE, "middle", SVG_INK, label);
     }
-    snprintf(label, sizeof(label), "position in the stream (%s)",
-             unit >= 1e6   ? "MB"
-             : unit >= 1e3 ? "kB"
-                           : "bytes");
+    char *title = cli_format("position in the stream (%s)", name);
     svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
-             label);
+             title);
+    free(title);
     svg_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, a->title);
     if (a->peak <= a->y_max) return;
     char note[512];
@@ -172,7 +183,7 @@ void chart_loss_svg(FILE *out, const loss_chart *chart, chart_box box) {
     double *smooth = chart_smooth(chart->points, chart->count);
     svg_text(out, a.left, box.y + 18, TITLE_SIZE, "start", SVG_INK,
              "Loss over the stream, before each batch is trained on");
-    draw_axes(out, &a);
+    draw_axes(out, &a, chart);
     draw_curve(out, &a, chart, NULL, RAW_COLOUR, 1);
     draw_curve(out, &a, chart, smooth, SMOOTH_COLOUR, 2.5);
     draw_boundaries(out, &a, chart);

@@ -105,7 +105,10 @@ void chart_loss_print(FILE *out, const loss_chart *chart) {
     for (int c = 0; c < COLUMNS; c++) fputs("\xe2\x94\x80", out);
     fputc('\n', out);
     print_marks(out, chart, x_max);
-    cli_bytes((uint64_t)x_max, end);
-    fprintf(out, "       0%*s\n", COLUMNS - 1, end);
+    if (strcmp(chart->unit, "byte") == 0)
+        fprintf(out, "       0%*s\n", COLUMNS - 1, cli_bytes((uint64_t)x_max, end));
+    else
+        fprintf(out, "       0%*s %ss\n", COLUMNS - 2 - (int)strlen(chart->unit),
+                cli_count((uint64_t)x_max / chart->unit_bytes, end), chart->unit);
     free(smooth);
 }

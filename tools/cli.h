@@ -264,6 +264,8 @@ bool cli_keeps_one_generation(const cli_pool *pool);
 REEF_MUST_CHECK reef_status cli_pool_has_stream(const cli_pool *pool, reef_error *err);
 /** A position in the stream as people count it: in bytes of a text, in examples, or in rows. */
 uint64_t cli_stream_units(const reef_config *config, uint64_t bytes);
+/** Bytes of the stream that such a unit takes. */
+size_t cli_stream_unit_bytes(const reef_config *config);
 /** What it is then counted in: "byte", "example", or "row" of a layer by itself. */
 const char *cli_stream_unit(const reef_config *config);
 /** Whether the feed-forward network of a block retrieves experts: kinds p and k. */

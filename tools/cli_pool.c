@@ -25,8 +25,12 @@ reef_status cli_pool_has_stream(const cli_pool *pool, reef_error *err) {
         "through libreef trains it");
 }
 
+size_t cli_stream_unit_bytes(const reef_config *config) {
+    return reef_config_is_vector(config) ? reef_vector_record_bytes(config) : 1;
+}
+
 uint64_t cli_stream_units(const reef_config *config, uint64_t bytes) {
-    return reef_config_is_vector(config) ? bytes / reef_vector_record_bytes(config) : bytes;
+    return bytes / cli_stream_unit_bytes(config);
 }
 
 const char *cli_stream_unit(const reef_config *config) {

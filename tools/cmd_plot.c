@@ -74,7 +74,9 @@ reef_status cmd_plot_loss(cli_call *cli, reef_error *err) {
         loss_chart chart = {.points = points.points,
                             .count = points.count,
                             .vectors = reef_config_is_vector(&pool.config),
-                            .ids = cli_has_ids(&pool.config)};
+                            .ids = cli_has_ids(&pool.config),
+                            .unit = cli_stream_unit(&pool.config),
+                            .unit_bytes = cli_stream_unit_bytes(&pool.config)};
         found = chart_boundaries(&pool, &chart.found_count);
         chart.found = found;
         status = show(cli, &chart, err);

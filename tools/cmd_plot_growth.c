@@ -100,8 +100,7 @@ static void collect(growth *g, const cli_pool *pool, const json_t *events) {
     for (size_t i = 1; i < g->count; i++) g->steps[i].experts += g->steps[i - 1].experts;
     g->stream_bytes = pool->commit.stream_bytes;
     g->unit = cli_stream_unit(&pool->config);
-    g->record_bytes =
-        reef_config_is_vector(&pool->config) ? reef_vector_record_bytes(&pool->config) : 1;
+    g->record_bytes = cli_stream_unit_bytes(&pool->config);
 }
 
 static reef_status read_growth(cli_pool *pool, growth *g, reef_error *err) {

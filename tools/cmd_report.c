@@ -518,6 +518,8 @@ static reef_status write_svg(const report *r,
                              reef_error *err) {
     loss_chart chart = {.points = points->points,
                         .count = points->count,
+                        .unit = "byte",
+                        .unit_bytes = 1,
                         .found = r->found,
                         .found_count = r->found_count,
                         .truth = r->truth,
