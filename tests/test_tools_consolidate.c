@@ -319,6 +319,7 @@ static void mistakes_are_named(void **state) {
     refused(w, "1", 64, "no range of two numbers");
     refused(w, "1-2x", 64, "no range of two numbers");
     refused(w, "-1-2", 64, "no range of two numbers");
+    refused(w, "1--2", 64, "no range of two numbers");
     refused(w, "99999999999-2", 64, "no range of two numbers");
     refused(w, "0-2", 64, "backbone");
     refused(w, "2-1", 64, "no range");

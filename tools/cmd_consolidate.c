@@ -39,14 +39,13 @@ static reef_status parse_range(const cli_call *cli,
     if (text == NULL)
         return reef_fail(err, REEF_INVALID,
                          "--generations A-B is missing: which ones to consolidate, such as 1-3");
-    unsigned a = 0, b = 0;
+    char a[6], b[6]; // digits alone: a number of scanf's may have a sign
     int read = 0;
-    bool digits = text[0] >= '0' && text[0] <= '9' && strspn(text, "0123456789-") == strlen(text);
-    if (!digits || sscanf(text, "%5u-%5u%n", &a, &b, &read) != 2 || text[read] != '\0')
+    if (sscanf(text, "%5[0-9]-%5[0-9]%n", a, b, &read) != 2 || text[read] != '\0')
         return reef_fail(err, REEF_INVALID,
                          "--generations '%.64s' is no range of two numbers, such as 1-3", text);
-    *first = a;
-    *last = b;
+    *first = (uint32_t)strtoul(a, NULL, 10);
+    *last = (uint32_t)strtoul(b, NULL, 10);
     return REEF_OK;
 }
 
