@@ -61,6 +61,23 @@ static void cutting_counts_characters(void **state) {
     free(cut);
 }
 
+// Whatever the locale is: a test has that of C.
+static void wide_characters_have_two_columns_and_accents_none(void **state) {
+    (void)state;
+    assert_int_equal(cli_width("\xe6\xbc\xa2\xe5\xad\x97"), 4); // two Chinese characters
+    assert_int_equal(cli_width("e\xcc\x81"), 1);                // an e, and an accent on it
+    assert_int_equal(cli_width("a\xff\xe2"), 3);                // no UTF-8
+    char *whole = cli_cut("\xe6\xbc\xa2\xe5\xad\x97", 4),
+         *cut = cli_cut("\xe6\xbc\xa2\xe5\xad\x97", 3),
+         *shorter = cli_cut("\xe6\xbc\xa2\xe5\xad\x97", 2);
+    assert_string_equal(whole, "\xe6\xbc\xa2\xe5\xad\x97");
+    assert_string_equal(cut, "\xe6\xbc\xa2\xe2\x80\xa6");
+    assert_string_equal(shorter, "\xe2\x80\xa6");
+    free(whole);
+    free(cut);
+    free(shorter);
+}
+
 static void distance_counts_single_typing_mistakes(void **state) {
     (void)state;
     assert_int_equal(reef_word_distance("eval", "eval"), 0);
@@ -263,6 +280,7 @@ int main(void) {
         cmocka_unit_test(counts_bytes_and_durations_read_well),
         cmocka_unit_test(printable_text_never_reaches_the_terminal_raw),
         cmocka_unit_test(cutting_counts_characters),
+        cmocka_unit_test(wide_characters_have_two_columns_and_accents_none),
         cmocka_unit_test(distance_counts_single_typing_mistakes),
         cmocka_unit_test(a_mistyped_command_suggests_the_nearest),
         cmocka_unit_test(tables_line_up_whatever_the_script),

@@ -110,8 +110,9 @@ void chart_forgetting_print(FILE *out, const forgetting_chart *chart) {
     }
     fprintf(out, "        +");
     for (size_t x = 0; x <= COLUMNS; x++) fputc('-', out);
-    fprintf(out, "\n          %s%*s\n", chart->states[0],
-            COLUMNS - (int)cli_width(chart->states[0]), chart->states[m->rows - 1]);
+    const char *first = chart->states[0], *last = chart->states[m->rows - 1];
+    int apart = COLUMNS - (int)cli_width(first) - (int)cli_width(last);
+    fprintf(out, "\n          %s%*s%s\n", first, apart > 0 ? apart : 0, "", last);
     fprintf(out, "from left to right:");
     for (size_t row = 0; row < m->rows; row++)
         fprintf(out, "%s %s", row ? "," : "", chart->states[row]);

@@ -184,9 +184,9 @@ double cli_clock(void);
  * \xNN. Line ends stay with `lines`, and become \n without. On the heap.
  */
 char *cli_printable(const uint8_t *bytes, size_t count, bool lines);
-/** The first `columns` characters of UTF-8 text, with an ellipsis where something was cut. On the heap. */
+/** UTF-8 text in at most so many columns, with an ellipsis where something was cut. On the heap. */
 char *cli_cut(const char *text, size_t columns);
-/** Characters of UTF-8 text. */
+/** Columns of UTF-8 text in a terminal: two of a wide character, none of an accent by itself. */
 size_t cli_width(const char *text);
 
 // ---- cli_time.c: times as people type them -------------------------------------------------------

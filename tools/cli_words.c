@@ -1,10 +1,14 @@
 // Numbers and text as people read them. Pure functions; nothing here prints.
+#define _XOPEN_SOURCE 700 // wcwidth
+
 #include "cli.h"
 
 #include <inttypes.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <wchar.h>
 
 const char *cli_count(uint64_t value, char out[CLI_WORD_BYTES]) {
     char digits[24];
@@ -113,19 +117,37 @@ char *cli_printable(const uint8_t *bytes, size_t count, bool lines) {
     return text;
 }
 
+// How many bytes of a text have at most so many columns, and how many columns those are. The locale is that of the
+// text, whatever the environment says; where the system has none of UTF-8 a character has one column.
+static size_t bytes_within(const char *text, size_t columns, size_t *width) {
+    static locale_t utf8;
+    if (!utf8) utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    locale_t before = uselocale(utf8);
+    size_t at = 0;
+    for (*width = 0; text[at];) {
+        size_t length = character_bytes((const uint8_t *)text + at, strnlen(text + at, 4));
+        wchar_t wide = L'\0';
+        bool known = length > 1 && mbrtowc(&wide, text + at, length, &(mbstate_t){0}) == length;
+        int own = known ? wcwidth(wide) : 1; // 2 of a Chinese one, 0 of an accent by itself
+        size_t more = own < 0 ? 1 : (size_t)own;
+        if (*width + more > columns) break;
+        *width += more;
+        at += length > 0 ? length : 1;
+    }
+    uselocale(before);
+    return at;
+}
+
 size_t cli_width(const char *text) {
-    size_t width = 0;
-    for (; *text; text++) width += ((uint8_t)*text & 0xc0) != 0x80;
+    size_t width;
+    (void)bytes_within(text, SIZE_MAX, &width);
     return width;
 }
 
 char *cli_cut(const char *text, size_t columns) {
-    if (cli_width(text) <= columns) return cli_format("%s", text);
-    size_t width = 0, bytes = 0;
-    for (; text[bytes]; bytes++) {
-        bool begins = ((uint8_t)text[bytes] & 0xc0) != 0x80;
-        if (begins && ++width >= columns) break;
-    }
+    size_t width, bytes = bytes_within(text, columns, &width);
+    if (!text[bytes]) return cli_format("%s", text);
+    bytes = columns > 0 ? bytes_within(text, columns - 1, &width) : 0;
     return cli_format("%.*s…", (int)bytes, text);
 }
 
