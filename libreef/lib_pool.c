@@ -138,14 +138,21 @@ static reef_status set_text(reef_config *config, const char *setting, reef_error
     return reef_config_set(config, name, equals + 1, err);
 }
 
+static reef_status set_texts(reef_config *config, const char *const *settings, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (; status == REEF_OK && settings != NULL && *settings != NULL; settings++)
+        status = set_text(config, *settings, err);
+    return status;
+}
+
 reef_status reef_pool_create_model(const char *path, const char *const *settings, reef_error *err) {
     reef_config config;
-    reef_status status = REEF_OK;
     reef_lib_caller caller;
     reef_lib_take_caller(&caller);
     reef_config_default(&config);
-    for (; status == REEF_OK && settings != NULL && *settings != NULL; settings++)
-        status = set_text(&config, *settings, err);
+    reef_status status = set_texts(&config, settings, err);
+    reef_config_fit_reservoir(&config);
+    if (status == REEF_OK) status = set_texts(&config, settings, err);
     if (status == REEF_OK) status = reef_pool_init(path, &config, err);
     reef_lib_give_back(&caller);
     return status;

@@ -277,6 +277,25 @@ static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state)
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
+static void a_longer_context_has_a_longer_window_of_the_reservoir(void **state) {
+    world *w = *state;
+    json_t *document = reef_json("init", w->missing, "--context", "1024", "--dry-run", NULL);
+    assert_int_equal(integer(json_object_get(document, "config"), "reservoir_window"), 2048);
+    json_decref(document);
+    static const char *const REFUSED[][3] = {
+        {"--batch", "1", "raise reservoir_window above context, and batch to 2 or more"},
+        {"--reservoir-window", "128", "windows of 128 bytes"},
+        {"--reservoir-bytes", "8191", "raise it to 8192"}};
+    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(REFUSED[0]); i++) {
+        program p;
+        reef(&p, "init", w->missing, REFUSED[i][0], REFUSED[i][1], "--dry-run", NULL);
+        assert_int_equal(p.code, 64);
+        if (!strstr(p.err, REFUSED[i][2])) fail_msg("'%s' in %s", REFUSED[i][2], p.err);
+        program_release(&p);
+    }
+    assert_int_not_equal(access(w->missing, F_OK), 0);
+}
+
 // Examples are kept by vector models alone: elsewhere it would choose nothing.
 static void memory_without_a_unit_is_refused_by_a_language_model(void **state) {
     world *w = *state;
@@ -319,6 +338,7 @@ int main(void) {
         cmocka_unit_test(a_layer_is_told_as_it_is_made),
         cmocka_unit_test(a_probe_that_is_interrupted_leaves_nothing),
         cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
+        cmocka_unit_test(a_longer_context_has_a_longer_window_of_the_reservoir),
         cmocka_unit_test(memory_without_a_unit_is_refused_by_a_language_model),
         cmocka_unit_test(a_probe_trains_and_leaves_nothing),
     };

@@ -216,7 +216,6 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         {{{"ffw", "pp"}}, "ffw 'pp' has 2 letters for 4 layers"},
         {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 4 layers"},
         {{{"reservoir_bytes", "1000"}}, "reservoir_bytes 1000 holds fewer than two windows"},
-        {{{"reservoir_window", "524289"}}, "reservoir_window 524289"},
         {{{"model", "vector"}, {"inputs", "5"}, {"growth", "in_place"}},
          "growth in_place is for language models"},
         {{{"model", "vector"}, {"inputs", "5"}, {"boundary_mark", "END"}},
@@ -244,6 +243,63 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
             assert_set(&config, MISFITS[i].settings[s][0], MISFITS[i].settings[s][1]);
         assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
         assert_message(&err, MISFITS[i].words);
+    }
+}
+
+// The default has batches of 512 bytes, and no window of its reservoir is longer.
+static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
+    (void)state;
+    static const misfit CASES[] = {
+        {{{"reservoir_bytes", "8191"}}, "8191 holds 15 windows of 512 bytes"},
+        {{{"reservoir_bytes", "8191"}}, "fitted on 16 or more; raise it to 8192"},
+        {{{"reservoir_bytes", "8192"}}, NULL},
+        {{{"reservoir_bytes", "8192"}, {"reservoir_window", "100000"}}, NULL},
+        {{{"reservoir_bytes", "1024"}, {"gate", "off"}}, NULL},
+        {{{"reservoir_bytes", "1024"}, {"strategy", "finetune"}}, NULL},
+        {{{"reservoir_bytes", "1024"}, {"growth", "in_place"}}, NULL},
+        {{{"batch", "1"}}, "rehearse 4 reads 128 tokens and the next one"},
+        {{{"batch", "1"}},
+         "raise reservoir_window above context, and batch to 2 or more, or set "
+         "rehearse 0"},
+        {{{"batch", "1"}, {"rehearse", "0"}}, NULL},
+        {{{"reservoir_window", "128"}}, "windows of 128 bytes"},
+        {{{"reservoir_window", "129"}}, NULL},
+        {{{"reservoir_window", "256"}, {"vocab", "300"}}, "windows of 256 bytes"},
+        {{{"reservoir_window", "258"}, {"vocab", "300"}}, NULL},
+        {{{"model", "layer"}, {"batch", "1"}, {"reservoir_bytes", "1024"}}, NULL},
+        {{{"model", "vector"}, {"inputs", "4"}, {"batch", "1"}, {"reservoir_bytes", "1024"}}, NULL},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        reef_config config;
+        reef_error err = {0};
+        reef_config_default(&config);
+        for (size_t s = 0; s < 4 && CASES[i].settings[s][0]; s++)
+            assert_set(&config, CASES[i].settings[s][0], CASES[i].settings[s][1]);
+        // A pool that is there already opens.
+        assert_int_equal(reef_config_check(&config, &err), REEF_OK);
+        reef_status status = reef_config_check_new(&config, &err);
+        if (status != (CASES[i].words ? REEF_INVALID : REEF_OK))
+            fail_msg("case %zu: %s", i, err.message);
+        if (CASES[i].words) assert_message(&err, CASES[i].words);
+    }
+}
+
+static void windows_are_longer_than_the_context_where_nobody_says_otherwise(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t context, vocab, window;
+    } CASES[] = {{128, 256, 1024},   {1023, 256, 1024}, {1024, 256, 2048}, {4096, 256, 8192},
+                 {511, 65536, 1024}, {512, 300, 2048},  {4096, 300, 16384}};
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        reef_config config;
+        reef_error err = {0};
+        reef_config_default(&config);
+        config.context = CASES[i].context;
+        config.vocab = CASES[i].vocab;
+        reef_config_fit_reservoir(&config);
+        assert_int_equal(config.reservoir_window, CASES[i].window);
+        assert_int_equal(reef_config_check_new(&config, &err), REEF_OK);
+        assert_int_equal(reef_config_rehearsed(&config), config.rehearse);
     }
 }
 
@@ -520,6 +576,8 @@ int main(void) {
         cmocka_unit_test(values_that_are_no_such_thing_are_refused),
         cmocka_unit_test(an_unknown_name_suggests_the_closest_one),
         cmocka_unit_test(sizes_that_do_not_fit_are_named_with_what_to_do),
+        cmocka_unit_test(a_new_pool_has_a_reservoir_for_gates_and_rehearsal),
+        cmocka_unit_test(windows_are_longer_than_the_context_where_nobody_says_otherwise),
         cmocka_unit_test(check_finds_values_that_were_never_set_by_name),
         cmocka_unit_test(one_letter_per_layer_is_a_valid_ffw),
         cmocka_unit_test(text_gives_back_the_same_bits),

@@ -380,7 +380,7 @@ static void ranges_that_cannot_be_are_refused(void **state) {
 static void a_reservoir_without_their_text_is_an_error(void **state) {
     lifelong *f = *state;
     reef_config config = tiny_config();
-    config.reservoir_bytes = 64 * 8;
+    config.reservoir_bytes = 64 * 16;
     make_four(f, 1, &config);
     reef_error err;
     reef_consolidation report;

@@ -191,6 +191,25 @@ static void a_dense_model_by_hand(void **state) {
     assert_int_equal(flops.parameters_active, 2 * 2 + 2 + 4 * 4 + 8 + 12 + 512 + 4);
 }
 
+// As many windows as the reservoir's are too short for are not there.
+static void a_step_counts_the_windows_that_it_has(void **state) {
+    (void)state;
+    reef_config config;
+    reef_flops flops;
+    reef_config_default(&config);
+    set(&config, "rehearse", "3");
+    reef_flops_count(&config, &flops);
+    double window = (double)(flops.forward_window + flops.backward_window);
+    assert_true(flops.step == window * 7);
+    set(&config, "reservoir_window", "128");
+    reef_flops_count(&config, &flops);
+    assert_true(flops.step == window * 4);
+    set(&config, "reservoir_window", "1024");
+    set(&config, "batch", "1");
+    reef_flops_count(&config, &flops);
+    assert_true(flops.step == window);
+}
+
 static void a_token_meets_its_experts_only(void **state) {
     (void)state;
     reef_config config;
@@ -227,6 +246,7 @@ int main(void) {
         cmocka_unit_test(kernels_are_asked_for_what_the_formulas_say),
         cmocka_unit_test(products_are_matrix_products),
         cmocka_unit_test(a_dense_model_by_hand),
+        cmocka_unit_test(a_step_counts_the_windows_that_it_has),
         cmocka_unit_test(a_token_meets_its_experts_only),
         cmocka_unit_test(a_vector_model_is_not_counted),
     };

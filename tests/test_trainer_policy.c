@@ -269,6 +269,7 @@ static void marks_do_not_depend_on_cuts_and_restarts(void **state) {
         if (tiny) { // several batches may hide in what looks like a mark
             config.batch = 1;
             config.context = 2;
+            config.rehearse = 0;
             choose(&config, "boundaries", "given");
         }
         assert_the_stream_decides(&config, stream, count, 4);

@@ -238,14 +238,22 @@ reef_status cli_number(
     return REEF_OK;
 }
 
+static reef_status take_given(const cli_call *cli, reef_config *config, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < cli->given_count; i++) {
+        const reef_config_field *field = cli_config_field(cli->given[i].name);
+        if (field) status = reef_config_set(config, field->name, cli->given[i].value, err);
+    }
+    return status;
+}
+
 reef_status cli_config(const cli_call *cli, reef_config *config, reef_error *err) {
     reef_config_default(config);
-    for (size_t i = 0; i < cli->given_count; i++) {
-        const reef_config_field *field = cli_config_field(cli->given[i].name);
-        if (!field) continue;
-        reef_status status = reef_config_set(config, field->name, cli->given[i].value, err);
-        if (status != REEF_OK) return status;
-    }
+    reef_status status = take_given(cli, config, err);
+    if (status != REEF_OK) return status;
+    reef_config_fit_reservoir(config);
+    status = take_given(cli, config, err);
+    if (status != REEF_OK) return status;
     reef_config_reduce(config);
     return reef_config_check(config, err);
 }

@@ -70,11 +70,13 @@ static reef_status configure(const cli_call *cli,
                              reef_config *config,
                              reef_error *err) {
     reef_config_default(config);
-    reef_status status = take_given(cli, config, err); // which model it is
-    if (status == REEF_OK && one) take_rung(one, config);
-    if (status == REEF_OK && one) status = take_given(cli, config, err);
+    reef_status status = take_given(cli, config, err); // what the rest is chosen for
+    if (status != REEF_OK) return status;
+    if (one) take_rung(one, config);
+    reef_config_fit_reservoir(config);
+    status = take_given(cli, config, err);
     if (status == REEF_OK) reef_config_reduce(config); // as it is written
-    return status == REEF_OK ? reef_config_check(config, err) : status;
+    return status == REEF_OK ? reef_config_check_new(config, err) : status;
 }
 
 // ---- memory --------------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ static reef_status configure_from(const cli_call *cli,
                          file, cli_text(cli, "size") ? "--size" : "--memory");
     reef_status status = reef_model_file_config(file, config, err);
     if (status == REEF_OK) status = take_given(cli, config, err);
-    return status == REEF_OK ? reef_config_check(config, err) : status;
+    return status == REEF_OK ? reef_config_check_new(config, err) : status;
 }
 
 static reef_status check_unit(const cli_call *cli, reef_error *err) {

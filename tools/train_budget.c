@@ -109,7 +109,7 @@ static void account(const run *r,
                     train_spent *out) {
     reef_trainer_status now;
     reef_trainer_status_read(r->trainer, &now);
-    uint64_t windows = (uint64_t)config->batch + config->rehearse;
+    uint64_t windows = (uint64_t)config->batch + reef_config_rehearsed(config);
     uint64_t read = r->stream.at, waits = now.carried_bytes; // what waits was read last
     out->steps = r->steps;
     out->steps_planned = r->steps_planned;

@@ -124,7 +124,8 @@
       "times more that a gate is fitted on old windows like its own data")                         \
     X(reservoir_bytes, INTEGER, FIRST, "1048576", 32, 4294967295.0,                                \
       "sample of the past that gates are fitted on")                                               \
-    X(reservoir_window, INTEGER, FIRST, "1024", 16, 1048576, "bytes in one sampled window")        \
+    X(reservoir_window, INTEGER, FIRST, "1024", 16, 1048576,                                       \
+      "bytes in one sampled window; twice the context where that has as many")                     \
     X(retain_weight, NUMBER, FIRST, "1", 0, 1000,                                                  \
       "weight of silence on old bytes that leak; 0 for none")                                      \
     X(seal_dtype, TEXT, LATER, "f32", 0, 0,                                                        \

@@ -2,6 +2,9 @@
 // kind of model.
 #include "config.h"
 
+#include "ffw.h"
+#include "reservoir.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -114,11 +117,12 @@ static reef_status first_check(const reef_config *c, uint32_t layers, reef_error
 }
 
 static reef_status policy_check(const reef_config *c, reef_error *err) {
-    if (c->reservoir_bytes / c->reservoir_window < 2)
+    size_t window = reef_reservoir_window_bytes(c);
+    if (c->reservoir_bytes / window < 2)
         return reef_fail(err, REEF_INVALID,
-                         "reservoir_bytes %" PRIu32 " holds fewer than two windows of "
-                         "reservoir_window %" PRIu32 ": one fits gates, one calibrates them",
-                         c->reservoir_bytes, c->reservoir_window);
+                         "reservoir_bytes %" PRIu32 " holds fewer than two windows of %zu bytes: "
+                         "one fits gates, one calibrates them",
+                         c->reservoir_bytes, window);
     return first_check(c, reef_config_retrieving_layers(c), err);
 }
 
@@ -189,16 +193,55 @@ static reef_status strategy_check(const reef_config *c, reef_error *err) {
                              "what experts were at a boundary; leave it at 0",
                              c->recycle_after, c->strategy);
     const char *const readers[] = {"replay", "ewc", "sparse-memory"};
-    uint64_t each = reef_token_bytes(c), batch_bytes = (uint64_t)c->batch * c->context * each;
-    uint64_t window = c->reservoir_window < batch_bytes ? c->reservoir_window : batch_bytes;
+    size_t window = reef_reservoir_window_bytes(c);
     for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
-        if (strcmp(c->strategy, readers[i]) == 0 && window <= c->context * each)
+        if (strcmp(c->strategy, readers[i]) == 0 && window <= c->context * reef_token_bytes(c))
             return reef_fail(err, REEF_INVALID,
                              "strategy %s reads %" PRIu32
-                             " tokens and the next one out of the reservoir's windows of %" PRIu64
-                             " bytes; raise reservoir_window above context, and batch to 2 or more",
+                             " tokens and the next one out of the reservoir's windows of %zu "
+                             "bytes; raise reservoir_window above context, and batch to 2 or more",
                              c->strategy, c->context, window);
     return REEF_OK;
+}
+
+// ---- new pools -----------------------------------------------------------------------------------
+
+// Has a later generation a gate that is fitted on the reservoir?
+static bool fits_gates(const reef_config *c) {
+    return strcmp(c->strategy, "generations") == 0 && strcmp(c->growth, "generation") == 0 &&
+           strcmp(c->gate, "off") != 0;
+}
+
+static reef_status reservoir_check(const reef_config *c, reef_error *err) {
+    size_t window = reef_reservoir_window_bytes(c);
+    if (fits_gates(c) && c->reservoir_bytes / window < REEF_RESERVOIR_WINDOWS_MIN)
+        return reef_fail(err, REEF_INVALID,
+                         "reservoir_bytes %" PRIu32 " holds %zu windows of %zu bytes, and gates of "
+                         "later generations are fitted on %d or more; raise it to %zu, or lower "
+                         "reservoir_window",
+                         c->reservoir_bytes, c->reservoir_bytes / window, window,
+                         REEF_RESERVOIR_WINDOWS_MIN, REEF_RESERVOIR_WINDOWS_MIN * window);
+    if (reef_config_rehearsed(c) < c->rehearse)
+        return reef_fail(err, REEF_INVALID,
+                         "rehearse %" PRIu32 " reads %" PRIu32
+                         " tokens and the next one out of the reservoir's windows of %zu bytes; "
+                         "raise reservoir_window above context, and batch to 2 or more, or set "
+                         "rehearse 0",
+                         c->rehearse, c->context, window);
+    return REEF_OK;
+}
+
+reef_status reef_config_check_new(const reef_config *config, reef_error *err) {
+    reef_status status = reef_config_check(config, err);
+    if (status == REEF_OK) status = reef_ffw_check_new(config, err);
+    if (status != REEF_OK || reef_config_is_vector(config) || reef_config_is_layer(config))
+        return status;
+    return reservoir_check(config, err);
+}
+
+void reef_config_fit_reservoir(reef_config *config) {
+    size_t window = config->context * reef_token_bytes(config);
+    if (config->reservoir_window <= window) config->reservoir_window = (uint32_t)(2 * window);
 }
 
 void reef_config_reduce(reef_config *config) {

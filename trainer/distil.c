@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit a gate on
 #define TEACHER_SHARE 0.5f // of the target
 #define WARMUP_SHARE 0.05  // of the steps, over which the rate rises; then it falls to 0
 enum { STREAM_LESSON = 401, STREAM_SILENCE = 402 };
@@ -70,14 +69,15 @@ static reef_status fit_gate(const school *s, reef_gen *gen, reef_error *err) {
     const reef_config *config = &s->distil->trainer->net.config;
     size_t most = s->taught_count + s->silent_count;
     bool off = strcmp(config->gate, "off") == 0; // then all text is theirs
-    bool few = s->taught_count < GATE_WINDOWS_MIN || s->silent_count < 2 * GATE_WINDOWS_MIN;
+    bool few =
+        s->taught_count < REEF_GATE_WINDOWS_MIN || s->silent_count < 2 * REEF_GATE_WINDOWS_MIN;
     if (off ? s->taught_count == 0 : few)
         return reef_fail(
             err, REEF_INVALID,
             "the reservoir has %zu windows of generations %u to %u to distil and %zu of "
             "other text; %d and %d are needed: a pool needs a larger reservoir_bytes",
-            s->taught_count, s->distil->first, s->distil->last, s->silent_count, GATE_WINDOWS_MIN,
-            2 * GATE_WINDOWS_MIN);
+            s->taught_count, s->distil->first, s->distil->last, s->silent_count,
+            REEF_GATE_WINDOWS_MIN, 2 * REEF_GATE_WINDOWS_MIN);
     const uint8_t **bytes = calloc(3 * most, sizeof *bytes);
     size_t *sizes = calloc(3 * most, sizeof *sizes);
     reef_status status = REEF_OK;

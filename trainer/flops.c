@@ -149,5 +149,5 @@ void reef_flops_count(const reef_config *config, reef_flops *out) {
     }
     out->token = (double)(out->forward_window + out->backward_window) / config->context;
     out->step = (double)(out->forward_window + out->backward_window) *
-                ((double)config->batch + config->rehearse);
+                ((double)config->batch + reef_config_rehearsed(config));
 }

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATE_FIRST_FIT 32  // steps of a generation before its gate is fitted from its own sample
-#define GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit on
+#define GATE_FIRST_FIT 32 // steps of a generation before its gate is fitted from its own sample
 
 bool reef_growth_gate_due(const reef_trainer *trainer) {
     if (reef_open_generation(trainer)->info.generation == 0) return false;
@@ -106,7 +105,8 @@ reef_status reef_gen_fit_gate(reef_gen *gen,
         return REEF_OK;
     }
     // Too little data to tell the domains apart: the gate stays as it is (at first: never fires).
-    if (young->count < GATE_WINDOWS_MIN || old_calibrate->count < GATE_WINDOWS_MIN) return REEF_OK;
+    if (young->count < REEF_GATE_WINDOWS_MIN || old_calibrate->count < REEF_GATE_WINDOWS_MIN)
+        return REEF_OK;
     reef_gate_fit fit = {.leak_max = config->leak_max,
                          .decay = config->gate_decay,
                          .negatives = config->gate_negatives};

@@ -46,8 +46,7 @@ reef_status reef_pool_init_with(const char *path,
                                 reef_error *err) {
     reef_config own = *config;
     reef_config_reduce(&own);
-    reef_status status = reef_config_check(&own, err);
-    if (status == REEF_OK) status = reef_ffw_check_new(&own, err);
+    reef_status status = reef_config_check_new(&own, err);
     if (status != REEF_OK) return status;
     reef_trainer *trainer = calloc(1, sizeof *trainer);
     if (trainer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool");

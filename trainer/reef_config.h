@@ -153,6 +153,8 @@ REEF_API const char *reef_ffw_text(reef_ffw kind); // "peer", "dense", "moe", "p
 REEF_API bool reef_layer_retrieves(const reef_config *config, uint32_t layer);
 /** How many layers have one. Without any, generations after the first learn corrections alone. */
 REEF_API uint32_t reef_config_retrieving_layers(const reef_config *config);
+/** Windows that a step rehearses: `rehearse`, or 0 where no window of the reservoir is longer than the context. */
+REEF_API uint32_t reef_config_rehearsed(const reef_config *config);
 /** Parameters of a layer's feed-forward network that train, with a pool of `side` * `side` rows. */
 REEF_API uint64_t reef_layer_parameters(const reef_config *config, uint32_t layer, uint32_t side);
 /** Those that one token meets: of a mixture on average, where every expert takes its full capacity. */
@@ -178,8 +180,16 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
                                                      const char *name,
                                                      const char *value,
                                                      reef_error *err);
+/** A reservoir_window that is not longer than the context becomes so: for a new pool, before what is given is set. */
+REEF_API void reef_config_fit_reservoir(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
+/**
+ * The same for a new pool, and INVALID are settings that would do nothing. A pool that exists may have them: it opens,
+ * and goes on doing nothing.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_config_check_new(const reef_config *config,
+                                                           reef_error *err);
 /** What a layer by itself has none of, such as attention, is set to nothing; other kinds stay as they are. */
 REEF_API void reef_config_reduce(reef_config *config);
 /** JSON text of the configuration, on the heap (free with free()); NULL when out of memory. */

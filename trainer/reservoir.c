@@ -9,18 +9,27 @@
 
 enum { STREAM_OLD = 101, STREAM_YOUNG = 102 };
 
+size_t reef_reservoir_window_bytes(const reef_config *config) {
+    size_t batch_bytes = (size_t)config->batch * config->context * reef_token_bytes(config);
+    return config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
+}
+
+// A window is read with the token after it.
+uint32_t reef_config_rehearsed(const reef_config *config) {
+    size_t tokens = reef_reservoir_window_bytes(config) / reef_token_bytes(config);
+    return tokens > config->context ? config->rehearse : 0;
+}
+
 reef_status reef_reservoir_init(reef_reservoir *reservoir,
                                 const reef_config *config,
                                 reef_error *err) {
-    size_t each = reef_token_bytes(config);
-    size_t batch_bytes = (size_t)config->batch * config->context * each;
-    size_t window = config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
+    size_t window = reef_reservoir_window_bytes(config);
     size_t old_slots = config->reservoir_bytes / window;
-    size_t young_slots = old_slots / 4 > 0 ? old_slots / 4 : 1;
+    size_t quotient = old_slots / REEF_OLD_TO_YOUNG, young_slots = quotient > 0 ? quotient : 1;
     *reservoir = (reef_reservoir){
         .seed = config->seed,
         .window_bytes = window,
-        .token_bytes = each,
+        .token_bytes = reef_token_bytes(config),
         .old_slots = old_slots,
         .slots = old_slots + young_slots,
     };

@@ -191,10 +191,10 @@ static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     size_t T = config->context, each = reef_token_bytes(config), first;
-    size_t young = rehearsal_slots(trainer, &first), tokens = reservoir->window_bytes / each;
-    if (young == 0 || tokens <= T) return REEF_OK;
-    size_t starts = tokens - T; // one token more than a window is needed
-    for (size_t count = trainer->rehearse_windows; count < config->rehearse; count++) {
+    size_t young = rehearsal_slots(trainer, &first), rehearsed = reef_config_rehearsed(config);
+    if (young == 0 || rehearsed == 0) return REEF_OK;
+    size_t starts = reservoir->window_bytes / each - T; // one token more than a window is needed
+    for (size_t count = trainer->rehearse_windows; count < rehearsed; count++) {
         uint64_t counter = 2 * (trainer->step * config->rehearse + count);
         size_t slot =
             first + (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
