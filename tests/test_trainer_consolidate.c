@@ -382,13 +382,27 @@ static void a_reservoir_without_their_text_is_an_error(void **state) {
     reef_config config = tiny_config();
     config.reservoir_bytes = 64 * 16;
     make_four(f, 1, &config);
-    reef_error err;
-    reef_consolidation report;
-    reef_consolidation_options options = range(1, 2);
-    assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err), REEF_INVALID);
-    assert_non_null(strstr(err.message, "reservoir"));
-    reef_consolidation_release(&report);
+    refused(f, range(1, 2), "a larger reservoir_bytes");
     assert_false(reef_generation_is_empty(&f->trainer->net.gens[1]->info));
+}
+
+static void windows_as_short_as_the_context_teach_nothing(void **state) {
+    lifelong *f = *state;
+    reef_config config = tiny_config();
+    config.reservoir_window = config.context;
+    config.rehearse = 0;
+    make_four(f, 1, &config);
+    refused(f, range(1, 2), "a larger reservoir_window");
+    assert_sound(f);
+}
+
+static void before_a_generation_is_sealed_there_are_none_to_consolidate(void **state) {
+    lifelong *f = *state;
+    reef_error err;
+    reef_config config = tiny_config();
+    ok(reef_pool_init(f->pool, &config, &err), &err);
+    open_pool(f, 1);
+    refused(f, range(1, 2), "no generation is sealed yet");
 }
 
 static void a_snapshot_is_in_the_way_until_it_may_go(void **state) {
@@ -538,6 +552,8 @@ int main(void) {
         TEST(a_dry_run_changes_nothing_and_says_what_would_be),
         TEST(ranges_that_cannot_be_are_refused),
         TEST(a_reservoir_without_their_text_is_an_error),
+        TEST(windows_as_short_as_the_context_teach_nothing),
+        TEST(before_a_generation_is_sealed_there_are_none_to_consolidate),
         TEST(a_snapshot_is_in_the_way_until_it_may_go),
         TEST(a_snapshot_of_before_stays_as_it_is),
         TEST(a_kill_in_the_middle_leaves_the_old_pool),

@@ -1,6 +1,7 @@
 // Consolidation: several sealed generations give way to one, so that the cost of a token stays bounded.
 //
-//   plan      which generations, which snapshots and states go, which text of the reservoir there is
+//   plan      which generations, which snapshots and states go, which text of the reservoir there is and whether
+//             it is enough
 //   measure   loss of the whole pool on the part of that text that nothing is taught from
 //   distil    the new generation, in memory (distil.c)
 //   swap      it takes the place of the last of them; the others become numbers without content
@@ -25,7 +26,7 @@ typedef struct consolidation {
     reef_consolidation *report;
     bool first_damaged; // the record of the first of its snapshots
     reef_lesson *lessons;
-    size_t lesson_count;
+    size_t lesson_count, taught_count, silent_count; // the latter two of those that are used
     uint64_t *fired;    // (generations) tokens on which each fired, of the last measurement
     uint64_t fired_any; // on which any of the consolidated ones did
     uint64_t tokens;
@@ -68,16 +69,20 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
         return reef_fail(err, REEF_INVALID,
                          "generation 0 holds the backbone that all others stand on; it cannot be "
                          "consolidated; start at 1");
+    if (open == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "no generation is sealed yet; it takes two after generation 0 to "
+                         "consolidate");
     if (first > last || last > open)
         return reef_fail(err, REEF_INVALID,
-                         "generations %u to %u are no range of the pool's; sealed are 0 to %d",
-                         first, last, (int)open - 1);
+                         "generations %u to %u are no range of the pool's; sealed are 0 to %u",
+                         first, last, open - 1);
     if (last == open)
         return reef_fail(
             err, REEF_INVALID,
-            "generation %u is open; only sealed ones can be consolidated: end at %d or "
+            "generation %u is open; only sealed ones can be consolidated: end at %u or "
             "seal it first",
-            open, (int)open - 1);
+            open, open - 1);
     if (reef_generation_is_empty(&net->gens[last]->info))
         return reef_fail(err, REEF_INVALID,
                          "generation %u was consolidated into generation %u already; name that one",
@@ -179,10 +184,34 @@ static reef_status plan_lessons(consolidation *c, reef_error *err) {
             status = fires_on_most(c, reservoir->bytes + slot * reservoir->window_bytes,
                                    reservoir->sizes[slot] / reservoir->token_bytes, &lesson->taught,
                                    err);
-        if (lesson->taught && !lesson->held_out) c->report->taught_bytes += reservoir->sizes[slot];
+        if (!reef_lesson_is_used(lesson, c->trainer)) continue;
+        c->taught_count += lesson->taught;
+        c->silent_count += !lesson->taught;
+        if (lesson->taught) c->report->taught_bytes += reservoir->sizes[slot];
     }
     free(seen);
     return status;
+}
+
+// Is there text to teach from, and to fit a gate on?
+static reef_status check_lessons(const consolidation *c, reef_error *err) {
+    const reef_config *config = &c->trainer->net.config;
+    const reef_reservoir *reservoir = &c->trainer->reservoir;
+    bool off = strcmp(config->gate, "off") == 0; // then all text is theirs
+    bool few =
+        c->taught_count < REEF_GATE_WINDOWS_MIN || c->silent_count < 2 * REEF_GATE_WINDOWS_MIN;
+    if (off ? c->taught_count > 0 : !few) return REEF_OK;
+    if (reservoir->window_bytes / reservoir->token_bytes <= config->context)
+        return reef_fail(err, REEF_INVALID,
+                         "the reservoir's windows of %zu bytes are no longer than the context of "
+                         "%u tokens, so nothing can be distilled from them: a pool needs a larger "
+                         "reservoir_window, and batch 2 or more",
+                         reservoir->window_bytes, config->context);
+    return reef_fail(err, REEF_INVALID,
+                     "the reservoir has %zu windows of generations %u to %u to distil and %zu of "
+                     "other text; %d and %d are needed: a pool needs a larger reservoir_bytes",
+                     c->taught_count, c->options->first, c->options->last, c->silent_count,
+                     off ? 1 : REEF_GATE_WINDOWS_MIN, off ? 0 : 2 * REEF_GATE_WINDOWS_MIN);
 }
 
 static uint64_t default_steps(const consolidation *c) {
@@ -214,6 +243,7 @@ static reef_status plan(consolidation *c, reef_error *err) {
     status = choose_side(c, err);
     if (status == REEF_OK) status = find_snapshots(c, err);
     if (status == REEF_OK) status = plan_lessons(c, err);
+    if (status == REEF_OK) status = check_lessons(c, err);
     if (status != REEF_OK) return status;
     uint32_t layers = 0;
     for (uint32_t l = 0; l < net->config.layers; l++)

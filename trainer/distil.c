@@ -39,6 +39,12 @@ uint32_t reef_distil_owner(const reef_net *net, uint32_t generation) {
     return generation;
 }
 
+bool reef_lesson_is_used(const reef_lesson *lesson, const reef_trainer *trainer) {
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    size_t tokens = reservoir->sizes[lesson->slot] / reservoir->token_bytes;
+    return !lesson->held_out && tokens > trainer->net.config.context;
+}
+
 // `size` in tokens.
 static const uint8_t *lesson_bytes(const school *s, const reef_lesson *lesson, size_t *size) {
     const reef_reservoir *reservoir = &s->distil->trainer->reservoir;
@@ -66,18 +72,7 @@ static void list_windows(const school *s,
 }
 
 static reef_status fit_gate(const school *s, reef_gen *gen, reef_error *err) {
-    const reef_config *config = &s->distil->trainer->net.config;
     size_t most = s->taught_count + s->silent_count;
-    bool off = strcmp(config->gate, "off") == 0; // then all text is theirs
-    bool few =
-        s->taught_count < REEF_GATE_WINDOWS_MIN || s->silent_count < 2 * REEF_GATE_WINDOWS_MIN;
-    if (off ? s->taught_count == 0 : few)
-        return reef_fail(
-            err, REEF_INVALID,
-            "the reservoir has %zu windows of generations %u to %u to distil and %zu of "
-            "other text; %d and %d are needed: a pool needs a larger reservoir_bytes",
-            s->taught_count, s->distil->first, s->distil->last, s->silent_count,
-            REEF_GATE_WINDOWS_MIN, 2 * REEF_GATE_WINDOWS_MIN);
     const uint8_t **bytes = calloc(3 * most, sizeof *bytes);
     size_t *sizes = calloc(3 * most, sizeof *sizes);
     reef_status status = REEF_OK;
@@ -360,12 +355,9 @@ static void gather(school *s) {
 
 static void sort_lessons(school *s) {
     const reef_distil *d = s->distil;
-    const reef_reservoir *reservoir = &d->trainer->reservoir;
-    size_t T = d->trainer->net.config.context;
     for (size_t i = 0; i < d->lesson_count; i++) {
         const reef_lesson *lesson = &d->lessons[i];
-        size_t tokens = reservoir->sizes[lesson->slot] / reservoir->token_bytes;
-        if (lesson->held_out || tokens <= T) continue;
+        if (!reef_lesson_is_used(lesson, d->trainer)) continue;
         if (lesson->taught)
             s->taught[s->taught_count++] = i;
         else

@@ -16,6 +16,9 @@ typedef struct reef_lesson {
     bool held_out;       // only ever measured on
 } reef_lesson;
 
+/** Is anything taught from it? Not where it is held out, or no longer than the context. */
+bool reef_lesson_is_used(const reef_lesson *lesson, const reef_trainer *trainer);
+
 typedef struct reef_distil {
     reef_trainer
         *trainer; // its net, reservoir, workers and pass; nothing of what is stored changes;
@@ -24,7 +27,7 @@ typedef struct reef_distil {
     uint32_t side;
     reef_dtype dtype;
     uint64_t steps;
-    const reef_lesson *lessons; // (lesson_count)
+    const reef_lesson *lessons; // (lesson_count) enough to fit a gate on
     size_t lesson_count;
     void (*progress)(void *context, uint64_t step, uint64_t steps, double bits); // may be NULL
     void *context;
@@ -36,7 +39,7 @@ uint32_t reef_distil_owner(const reef_net *net, uint32_t generation);
 /**
  * Teach and seal a generation `last` of `side`. It has the gate that fires where one of the old ones did.
  * out  the caller's
- * Errors: INVALID too little text to fit a gate on, or the router's queries are not finite; NO_MEMORY.
+ * Errors: INVALID the router's queries are not finite; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_distil_run(const reef_distil *distil,
                                             reef_gen **out,
