@@ -25,7 +25,8 @@ static void on_line(void *context, top_style style, const char *text) {
 static const char STATUS[] =
     "{\"pid\": 4242, \"state\": \"training\", \"uptime_s\": 60, \"bits_per_byte\": 2.5, "
     "\"bytes_per_s\": 2048,"
-    " \"step\": 12, \"stream_bytes\": 4096, \"sources\": [{\"name\": \"a\\u001bb\", \"lag_bytes\": "
+    " \"step\": 12, \"stream_bytes\": 5096, \"skipped_bytes\": 1000, \"sources\": [{\"name\": "
+    "\"a\\u001bb\", \"lag_bytes\": "
     "7000,"
     " \"bytes_per_s\": 10, \"ended\": false, \"sits_out\": true, \"bits_per_byte\": null}],"
     " \"commit_error\": null, \"last_commit\": {\"number\": 3, \"step\": 9, \"unix_ms\": 1, "
@@ -70,7 +71,7 @@ static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
     static const struct {
         const char *model, *trained;
         bool selects;
-    } KINDS[] = {{"lm", "trained    4.1 kB in 12 steps; 0 B held", true},
+    } KINDS[] = {{"lm", "trained    4.1 kB in 12 steps; 0 B held, 1.0 kB", true},
                  {"vector", "trained    204 examples in 12 steps; 0 held", false},
                  {"layer", "trained    4,096 rows in 12 steps; 0 held", true}};
     reef_generation generation = {.side = 3, .opened_at = 4096};

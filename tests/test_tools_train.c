@@ -375,6 +375,55 @@ static void the_loss_of_a_file_stays_when_more_is_read(void **state) {
     free(text);
 }
 
+static char *said(const char *command, const char *pool, const char *file) {
+    const char *argv[] = {REEF_BINARY, command, pool, file, NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    if (p.code != 0) fail_msg("reef %s: exit %d: %s", command, p.code, p.err);
+    char *text = cli_format("%s", p.out);
+    program_release(&p);
+    return text;
+}
+
+static void expect(const char *text, const char *label, json_int_t number, const char *rest) {
+    char digits[CLI_WORD_BYTES];
+    char *words = cli_format("%s%s %s", label, cli_count((uint64_t)number, digits), rest);
+    if (!strstr(text, words)) fail_msg("expected '%s' in: %s", words, text);
+    free(words);
+}
+
+static void what_is_skipped_is_not_told_as_trained(void **state) {
+    world *w = *state;
+    char *pool = path_in(w, "marked"), *text = path_in(w, "text");
+    write_text(text, 3000, 5);
+    FILE *file = fopen(text, "a");
+    assert_non_null(file);
+    assert_true(fputs("\n=== figures ===\n", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    append_figures(text, 3000, 6);
+    json_decref(reef_json("init", pool, "--layers", "1", "--d-model", "8", "--attention-heads", "1",
+                          "--context", "16", "--heads", "1", "--topk", "1", "--d-key", "4",
+                          "--side", "2", "--side-new", "2", "--boundaries", "given",
+                          "--boundary-mark", "=== figures ===", "--seed", "3", NULL));
+    json_t *before = reef_json("status", pool, NULL);
+    assert_int_equal(json_integer_value(json_object_get(before, "skipped_bytes")), 0);
+    char *words = said("train", pool, text);
+    json_t *after = reef_json("status", pool, NULL);
+    json_int_t skipped = json_integer_value(json_object_get(after, "skipped_bytes"));
+    json_int_t dealt_with = json_integer_value(json_object_get(after, "stream_bytes"));
+    assert_true(skipped > 16);
+    expect(words, "  ", skipped, "bytes of the pool's stream were recognised, or lay at marks");
+    free(words);
+    words = said("status", pool, NULL);
+    expect(words, "trained       ", dealt_with - skipped, "bytes\n");
+    expect(words, "recognised    ", skipped, "bytes of older domains or at marks");
+    free(words);
+    json_decref(before);
+    json_decref(after);
+    free(pool);
+    free(text);
+}
+
 static void other_files_of_the_pool_are_not_taken_for_these(void **state) {
     world *w = *state;
     json_decref(reef_json("train", w->box.pool, w->part, NULL));
@@ -748,6 +797,7 @@ int main(void) {
         EACH(points_inside_a_file_are_states_of_their_own),
         EACH(boundaries_and_losses_are_placed_in_the_files),
         EACH(the_loss_of_a_file_stays_when_more_is_read),
+        EACH(what_is_skipped_is_not_told_as_trained),
         EACH(other_files_of_the_pool_are_not_taken_for_these),
         EACH(vectors_are_trained_and_measured_alike),
         EACH(eval_matrix_names_both_definitions),

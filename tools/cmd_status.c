@@ -25,6 +25,16 @@ static json_t *last_loss_json(const cli_pool *pool, const cli_points *points) {
     return known ? cli_real((double)last->bits_per_byte) : json_null();
 }
 
+// Null where the record that counts them is damaged.
+static json_t *skipped_json(const cli_pool *pool) {
+    reef_txn *txn = NULL;
+    reef_tasks tasks;
+    bool known = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
+                 reef_tasks_read(txn, &tasks, NULL) == REEF_OK;
+    reef_txn_abort(txn);
+    return known ? json_integer((json_int_t)tasks.skipped_bytes) : json_null();
+}
+
 static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_points *points) {
     uint64_t experts = 0, experts_open = 0;
     for (uint32_t g = 0; g < pool->generation_count; g++) {
@@ -47,6 +57,7 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
                   (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes,
                   "last_commit", cli_commit_json(&pool->commit));
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
+    json_object_set_new(object, "skipped_bytes", skipped_json(pool));
     json_object_set_new(object, "recycled_experts",
                         json_integer((json_int_t)pool->tasks.recycled_experts));
     json_object_set_new(object, "record_bytes",
@@ -120,17 +131,28 @@ static void print_count(const json_t *object,
 }
 
 // A part of the stream: bytes of text, examples, or rows of a layer by itself, which no daemon trains.
-static void print_stream(const json_t *status,
-                         const char *name,
-                         const char *label,
-                         const char *detail) {
+static void print_part(const json_t *status,
+                       uint64_t bytes,
+                       const char *label,
+                       const char *detail) {
     char words[CLI_WORD_BYTES];
-    if (!json_is_integer(json_object_get(status, name))) return;
-    uint64_t record = integer(status, "record_bytes"), bytes = integer(status, name);
+    uint64_t record = integer(status, "record_bytes");
     const char *unit = json_string_value(json_object_get(status, "stream_unit"));
     if (!unit) unit = record ? "example" : "byte";
     printf("  %-14s%s %ss%s\n", label, cli_count(record ? bytes / record : bytes, words), unit,
            detail);
+}
+
+// How far the stream has come: what was dealt with is trained or skipped.
+static void print_stream(const json_t *status) {
+    uint64_t skipped = integer(status, "skipped_bytes");
+    bool known = json_is_integer(json_object_get(status, "skipped_bytes"));
+    print_part(status, integer(status, "stream_bytes") - skipped, "trained",
+               known ? "" : " or skipped");
+    if (json_is_integer(json_object_get(status, "carried_bytes")))
+        print_part(status, integer(status, "carried_bytes"), "waiting", "");
+    if (skipped > 0)
+        print_part(status, skipped, "recognised", " of older domains or at marks, not trained");
 }
 
 static void print_share(const json_t *object,
@@ -221,11 +243,9 @@ static void print_status(const json_t *status, bool daemon) {
     else
         printf("no daemon runs on this pool; as of its last commit:\n");
     print_count(status, "step", "step", "");
-    print_stream(status, "stream_bytes", "trained", "");
-    print_stream(status, "carried_bytes", "waiting", "");
+    print_stream(status);
     if (integer(status, "recycled_experts") > 0)
         print_count(status, "recycled_experts", "recycled", "experts that nothing chose");
-    print_stream(status, "skipped_bytes", "recognised", " of older domains, not trained");
     print_count(status, "generation", "generation", "is open");
     print_strategy(status);
     print_count(status, "experts", "experts", "in all layers and generations");

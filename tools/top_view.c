@@ -177,13 +177,15 @@ static void put_stream(view *v) {
     const top_data *d = v->data;
     const char *unit = cli_stream_unit(&d->config);
     bool bytes = strcmp(unit, "byte") == 0; // then the size says so
+    uint64_t passed_over = integer(d->status, "skipped_bytes");
+    uint64_t learned = integer(d->status, "stream_bytes") - passed_over;
     char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], carried[CLI_WORD_BYTES],
         skipped[CLI_WORD_BYTES];
     put(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS, "trained",
-        stream_words(d, integer(d->status, "stream_bytes"), trained), bytes ? "" : " ",
-        bytes ? "" : unit, bytes ? "" : "s", cli_count(integer(d->status, "step"), steps),
+        stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit, bytes ? "" : "s",
+        cli_count(integer(d->status, "step"), steps),
         stream_words(d, integer(d->status, "carried_bytes"), carried),
-        stream_words(d, integer(d->status, "skipped_bytes"), skipped));
+        stream_words(d, passed_over, skipped));
 }
 
 static void put_commit(view *v) {

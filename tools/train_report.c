@@ -339,6 +339,10 @@ static void print_extent(const json_t *document, const reef_config *config) {
         printf("; the last %s wait for what comes next",
                cli_count(cli_stream_units(config, waits), words));
     printf("\n");
+    uint64_t skipped = (uint64_t)json_integer_value(json_object_get(document, "skipped_bytes"));
+    if (skipped > 0)
+        printf("  %s %ss of the pool's stream were recognised, or lay at marks: not trained\n",
+               cli_count(cli_stream_units(config, skipped), words), unit);
 }
 
 void train_print(const json_t *document, const reef_config *config) {

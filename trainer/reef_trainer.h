@@ -545,9 +545,9 @@ REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer
 
 /** What the trainer counts in all. Boundaries only where the strategy keeps one generation, else 0. */
 typedef struct reef_tasks {
-    uint32_t task;             // boundaries so far
-    uint64_t task_at;          // position in the stream of the last one
-    uint64_t recycled_experts; // with any strategy, as in reef_trainer_status
+    uint32_t task;                            // boundaries so far
+    uint64_t task_at;                         // position in the stream of the last one
+    uint64_t recycled_experts, skipped_bytes; // with any strategy, as in reef_trainer_status
 } reef_tasks;
 REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
                                                      reef_tasks *out,

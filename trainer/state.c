@@ -276,9 +276,11 @@ reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
     if (status != REEF_OK) return status;
     load_tasks(&strategy, state); // a state without tasks has none
     const json_t *recycled = json_object_get(state, "recycled_experts");
+    const json_t *skipped = json_object_get(state, "skipped_bytes");
     *out = (reef_tasks){.task = strategy.task,
                         .task_at = strategy.task_at,
-                        .recycled_experts = (uint64_t)json_integer_value(recycled)};
+                        .recycled_experts = (uint64_t)json_integer_value(recycled),
+                        .skipped_bytes = (uint64_t)json_integer_value(skipped)};
     json_decref(state);
     return REEF_OK;
 }
