@@ -1,4 +1,5 @@
 // `reef train --flops` and what `reef eval` says of words, as a user runs them.
+#include "old_pool.h"
 #include "tools_world.h"
 
 #include <math.h>
@@ -61,6 +62,24 @@ static void a_budget_buys_whole_steps(void **state) {
     document = train(pool, w->english, 20.9 * step);
     assert_int_equal(integer(document, "steps"), 20);
     json_decref(document);
+    free(pool);
+}
+
+// With a batch of one no window of the reservoir is longer than the context, so none is rehearsed.
+static void only_what_is_rehearsed_is_counted(void **state) {
+    const world *w = *state;
+    char *pool = path_in(w->directory, "alone");
+    json_decref(reef_json("init", pool, TINY_OPTIONS, "--batch", "1", "--rehearse", "0", NULL));
+    json_t *none = train(pool, w->english, 1);
+    old_pool_set(pool, "rehearse", "4");
+    json_t *some = train(pool, w->english, 1);
+    const json_t *flops = json_object_get(none, "flops");
+    assert_true(real(flops, "per_step") == real(flops, "per_token") * 16);
+    assert_int_equal(integer(none, "trained_tokens"), 16);
+    assert_int_equal(integer(some, "trained_tokens"), 16);
+    assert_true(json_equal(json_object_get(some, "flops"), flops));
+    json_decref(none);
+    json_decref(some);
     free(pool);
 }
 
@@ -275,6 +294,7 @@ static void the_last_word_is_foreseen_or_not(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_buys_whole_steps),
+        cmocka_unit_test(only_what_is_rehearsed_is_counted),
         cmocka_unit_test(a_dry_run_says_the_steps_and_trains_nothing),
         cmocka_unit_test(a_budget_in_parts_is_the_same_to_the_bit),
         cmocka_unit_test(epochs_are_of_the_files_that_are_given),
