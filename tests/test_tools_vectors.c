@@ -1,6 +1,7 @@
 // `reef` and `reefd` on a pool of vectors, run as a user runs them: made, trained from files, evaluated as of
 // every generation, asked for predictions; and every command that makes no sense there says what does.
 #include "cli.h"
+#include "old_pool.h"
 #include "program.h"
 #include "tiny_pool.h"
 
@@ -357,6 +358,31 @@ static void seal_speaks_of_examples(void **state) {
     program_release(&p);
 }
 
+// Rows stay f32; a pool that was made with bf16 is sealed without naming a type.
+static void a_type_of_rows_is_refused_and_in_the_way_of_no_older_pool(void **state) {
+    const world *w = *state;
+    program p;
+    char *pool = cli_format("%s/rounded", w->directory);
+    reef(&p, "init", pool, "--model", "vector", "--inputs", "16", "--side", "4", "--seal-dtype",
+         "bf16", NULL);
+    assert_int_equal(p.code, EXIT_USAGE);
+    assert_non_null(strstr(p.err, "seal_dtype is for language models"));
+    program_release(&p);
+    must(REEF_BINARY, "init", pool, "--model", "vector", "--inputs", "16", "--side", "4",
+         "--boundaries", "given", NULL);
+    must(REEFD_BINARY, "--pool", pool, "--source", w->early, "--quiet", NULL);
+    old_pool_set(pool, "seal_dtype", "bf16");
+    reef(&p, "seal", pool, "--seal-dtype", "bf16", NULL);
+    assert_int_equal(p.code, EXIT_USAGE);
+    assert_non_null(strstr(p.err, "stay f32"));
+    program_release(&p);
+    must(REEF_BINARY, "seal", pool, "--dry-run", NULL);
+    json_t *sealed = reef_json("seal", pool, NULL);
+    assert_string_equal(json_string_value(json_object_get(sealed, "seal_dtype")), "f32");
+    json_decref(sealed);
+    free(pool);
+}
+
 static void a_snapshot_is_a_state_to_evaluate(void **state) {
     const world *w = *state;
     must(REEF_BINARY, "snapshot", "create", w->pool, "kept", NULL);
@@ -470,6 +496,7 @@ int main(void) {
         cmocka_unit_test(a_new_pool_knows_no_class),
         cmocka_unit_test(commands_that_look_at_a_pool_work),
         cmocka_unit_test(seal_speaks_of_examples),
+        cmocka_unit_test(a_type_of_rows_is_refused_and_in_the_way_of_no_older_pool),
         cmocka_unit_test(a_snapshot_is_a_state_to_evaluate),
         cmocka_unit_test(commands_for_text_say_what_to_use_instead),
         cmocka_unit_test(text_and_vectors_are_not_mixed_up),

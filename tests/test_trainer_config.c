@@ -284,6 +284,28 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
     }
 }
 
+static void what_a_vector_model_would_not_look_at_is_refused_in_a_new_pool(void **state) {
+    (void)state;
+    static const char *const CASES[][3] = {{"seal_dtype", "bf16", "seal_dtype is for language"},
+                                           {"side_new", "8", "side_new is for language"},
+                                           {"side_new", "16", NULL},
+                                           {"gate", "off", "gate is for language"},
+                                           {"vector_gate", "off", NULL}};
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        reef_config config;
+        reef_error err = {0};
+        reef_config_default(&config);
+        assert_set(&config, "model", "vector");
+        assert_set(&config, "inputs", "4");
+        assert_set(&config, "side", "16");
+        assert_set(&config, CASES[i][0], CASES[i][1]);
+        assert_int_equal(reef_config_check(&config, &err), REEF_OK); // a pool that has it opens
+        reef_status status = reef_config_check_new(&config, &err);
+        assert_int_equal(status, CASES[i][2] ? REEF_INVALID : REEF_OK);
+        if (CASES[i][2]) assert_message(&err, CASES[i][2]);
+    }
+}
+
 static void windows_are_longer_than_the_context_where_nobody_says_otherwise(void **state) {
     (void)state;
     static const struct {
@@ -577,6 +599,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_name_suggests_the_closest_one),
         cmocka_unit_test(sizes_that_do_not_fit_are_named_with_what_to_do),
         cmocka_unit_test(a_new_pool_has_a_reservoir_for_gates_and_rehearsal),
+        cmocka_unit_test(what_a_vector_model_would_not_look_at_is_refused_in_a_new_pool),
         cmocka_unit_test(windows_are_longer_than_the_context_where_nobody_says_otherwise),
         cmocka_unit_test(check_finds_values_that_were_never_set_by_name),
         cmocka_unit_test(one_letter_per_layer_is_a_valid_ffw),

@@ -122,14 +122,12 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
     if (status != REEF_OK) return status;
     uint32_t sealed = pool.generation_count - 1;
     // A dry run refuses what the real one would.
-    if (dtype)
-        status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
-    else
-        dtype = pool.config.seal_dtype;
+    if (dtype) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
     if (status == REEF_OK && cli->dry_run && strcmp(pool.config.strategy, "joint") == 0)
         status =
             reef_fail(err, REEF_INVALID, "the pool's strategy is joint, which has no boundaries");
-    json_t *request = json_pack("{s:s, s:s}", "command", "seal", "seal_dtype", dtype);
+    json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
+    if (!dtype) dtype = reef_config_is_vector(&pool.config) ? "f32" : pool.config.seal_dtype;
     if (status == REEF_OK && cli->dry_run) {
         status = cli_check(cli, request, check, err);
     } else if (status == REEF_OK) {

@@ -126,6 +126,21 @@ static reef_status policy_check(const reef_config *c, reef_error *err) {
     return first_check(c, reef_config_retrieving_layers(c), err);
 }
 
+// A setting that a vector model would not look at.
+typedef struct policy {
+    const char *name;
+    bool set;
+} policy;
+
+static reef_status refuse_policies(const policy *policies, size_t count, reef_error *err) {
+    for (size_t i = 0; i < count; i++)
+        if (policies[i].set)
+            return reef_fail(err, REEF_INVALID,
+                             "%s is for language models; leave it out with vectors",
+                             policies[i].name);
+    return REEF_OK;
+}
+
 static reef_status vector_check(const reef_config *c, reef_error *err) {
     static const char *const STRATEGIES[] = {"generations", "finetune", "replay", "joint"};
     bool known = false;
@@ -146,10 +161,7 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
         return reef_fail(err, REEF_INVALID,
                          "boundaries %s is for language models; with vectors choose drift or given",
                          c->boundaries);
-    const struct {
-        const char *name;
-        bool set;
-    } policies[] = {
+    const policy policies[] = {
         {"boundary_mark", c->boundary_mark[0] != '\0'},
         {"growth in_place", strcmp(c->growth, "generation") != 0},
         {"size_new auto", strcmp(c->size_new, "fixed") != 0},
@@ -160,17 +172,13 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
         {"subkeys head", strcmp(c->subkeys, "shared") != 0},
         {"vocab", c->vocab != REEF_VOCAB},
     };
-    for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++)
-        if (policies[i].set)
-            return reef_fail(err, REEF_INVALID,
-                             "%s is for language models; leave it out with vectors",
-                             policies[i].name);
-    if (c->side > REEF_VECTOR_SIDE_MAX)
+    reef_status status = refuse_policies(policies, sizeof(policies) / sizeof(policies[0]), err);
+    if (status == REEF_OK && c->side > REEF_VECTOR_SIDE_MAX)
         return reef_fail(err, REEF_INVALID,
                          "side %" PRIu32 " is too large for a vector model, which solves for all "
                          "side * side experts at once; choose at most %d",
                          c->side, REEF_VECTOR_SIDE_MAX);
-    return REEF_OK;
+    return status;
 }
 
 // The fields that reef_config_reduce sets may be anything.
@@ -231,11 +239,23 @@ static reef_status reservoir_check(const reef_config *c, reef_error *err) {
     return REEF_OK;
 }
 
+// Later generations have the first one's side, which configurations also name for them.
+static reef_status new_vector_check(const reef_config *c, reef_error *err) {
+    reef_config standard;
+    reef_config_default(&standard);
+    const policy policies[] = {
+        {"side_new", c->side_new != standard.side_new && c->side_new != c->side},
+        {"gate", strcmp(c->gate, standard.gate) != 0},
+        {"seal_dtype", strcmp(c->seal_dtype, standard.seal_dtype) != 0},
+    };
+    return refuse_policies(policies, sizeof(policies) / sizeof(policies[0]), err);
+}
+
 reef_status reef_config_check_new(const reef_config *config, reef_error *err) {
     reef_status status = reef_config_check(config, err);
     if (status == REEF_OK) status = reef_ffw_check_new(config, err);
-    if (status != REEF_OK || reef_config_is_vector(config) || reef_config_is_layer(config))
-        return status;
+    if (status == REEF_OK && reef_config_is_vector(config)) return new_vector_check(config, err);
+    if (status != REEF_OK || reef_config_is_layer(config)) return status;
     return reservoir_check(config, err);
 }
 
