@@ -500,6 +500,26 @@ static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
     free(pool);
 }
 
+// There is no room for a generation of side_new: half of it is opened.
+static void a_dry_seal_names_the_size_that_is_opened(void **state) {
+    const world *w = *state;
+    program p;
+    char *pool = path_in(w->directory, "little-room");
+    reef(&p, "init", pool, TINY_OPTIONS, "--experts-max", "20", "--topk", "1", NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    json_decref(reef_json("train", pool, w->english, NULL));
+    reef(&p, "seal", pool, "--dry-run", NULL);
+    assert_int_equal(p.code, 0);
+    if (!strstr(p.out, "would open generation 1 (2 x 2 experts in each PEER layer)"))
+        fail_msg("%s", p.out);
+    program_release(&p);
+    json_t *sealed = reef_json("seal", pool, NULL);
+    assert_int_equal(integer(json_object_get(sealed, "opened"), "side"), 2);
+    json_decref(sealed);
+    free(pool);
+}
+
 static void seal_rounds_when_it_is_told_to(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "rounded");
@@ -855,6 +875,7 @@ int main(void) {
         cmocka_unit_test(names_of_any_bytes_are_shown_as_text),
         cmocka_unit_test(dry_runs_change_nothing),
         cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),
+        cmocka_unit_test(a_dry_seal_names_the_size_that_is_opened),
         cmocka_unit_test(seal_rounds_when_it_is_told_to),
         cmocka_unit_test(a_rival_of_generations_is_shown_as_what_it_is),
         cmocka_unit_test(joint_training_has_nothing_to_seal),

@@ -408,12 +408,17 @@ REEF_MUST_CHECK reef_status cli_change(const cli_call *cli,
                                                             reef_error *err),
                                        json_t **result,
                                        reef_error *err);
-/** What a dry run asks: may `request` be done to the pool as its last commit left it? Opens it for reading only. */
+/**
+ * What a dry run asks: may `request` be done to the pool as its last commit left it? Opens it for reading only. What
+ * `check` leaves in *result is the caller's (decref).
+ */
 REEF_MUST_CHECK reef_status cli_check(const cli_call *cli,
-                                      const json_t *request,
+                                      json_t *request,
                                       reef_status (*check)(reef_trainer *trainer,
-                                                           const json_t *arguments,
+                                                           json_t *arguments,
+                                                           json_t **result,
                                                            reef_error *err),
+                                      json_t **result,
                                       reef_error *err);
 /** Say, with --verbose, whether the command goes through the socket of a daemon or to the pool itself. */
 void cli_way_say(const cli_call *cli);

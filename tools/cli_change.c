@@ -103,17 +103,19 @@ reef_status cli_change(const cli_call *cli,
 }
 
 reef_status cli_check(const cli_call *cli,
-                      const json_t *request,
+                      json_t *request,
                       reef_status (*check)(reef_trainer *trainer,
-                                           const json_t *arguments,
+                                           json_t *arguments,
+                                           json_t **result,
                                            reef_error *err),
+                      json_t **result,
                       reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     reef_trainer_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status == REEF_OK) status = reef_trainer_open(&trainer, store, &options, err);
-    if (status == REEF_OK) status = check(trainer, request, err);
+    if (status == REEF_OK) status = check(trainer, request, result, err);
     reef_trainer_close(trainer);
     reef_store_close(store);
     return status;

@@ -26,7 +26,11 @@ static reef_status grow(reef_trainer *trainer,
     return status;
 }
 
-static reef_status check(reef_trainer *trainer, const json_t *arguments, reef_error *err) {
+static reef_status check(reef_trainer *trainer,
+                         json_t *arguments,
+                         json_t **result,
+                         reef_error *err) {
+    (void)result;
     uint32_t side = (uint32_t)json_integer_value(json_object_get(arguments, "side"));
     return reef_trainer_grow_check(trainer, side, err);
 }
@@ -75,7 +79,7 @@ reef_status cmd_grow(cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = check_side(before, side, err);
     json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
     if (status == REEF_OK && cli->dry_run) {
-        status = cli_check(cli, request, check, err);
+        status = cli_check(cli, request, check, &result, err);
     } else if (status == REEF_OK) {
         status = cli_change(cli, json_incref(request), grow, &result, err);
         if (status == REEF_OK) status = cli_pool_refresh(&pool, err);

@@ -36,9 +36,15 @@ static reef_status seal(reef_trainer *trainer,
 }
 
 // Asked of the last commit, which a daemon may be ahead of.
-static reef_status check(reef_trainer *trainer, const json_t *arguments, reef_error *err) {
-    return reef_trainer_seal_check(
-        trainer, json_string_value(json_object_get(arguments, "seal_dtype")), err);
+static reef_status check(reef_trainer *trainer,
+                         json_t *arguments,
+                         json_t **result,
+                         reef_error *err) {
+    uint32_t side;
+    const char *dtype = json_string_value(json_object_get(arguments, "seal_dtype"));
+    reef_status status = reef_trainer_seal_check(trainer, dtype, &side, err);
+    if (status == REEF_OK) *result = json_pack("{s:I}", "side", (json_int_t)side);
+    return status;
 }
 
 static json_t *loss_json(const json_t *result, const char *name) {
@@ -86,8 +92,8 @@ static void print_answer(const cli_call *cli,
     const reef_config *config = &pool->config;
     const char *would = cli->dry_run ? "would seal" : "sealed";
     bool vectors = reef_config_is_vector(config);
-    uint32_t side = vectors ? config->side : config->side_new;
-    if (!cli->dry_run) side = pool->generations[sealed + 1].side;
+    uint32_t side = cli->dry_run ? (uint32_t)json_integer_value(json_object_get(result, "side"))
+                                 : pool->generations[sealed + 1].side;
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
            would, sealed, cli_count(cli_generation_experts(pool, old), words),
            cli_stream_unit(config), cli_stream_units(config, old->opened_at), dtype);
@@ -129,7 +135,7 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
     json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
     if (!dtype) dtype = reef_config_is_vector(&pool.config) ? "f32" : pool.config.seal_dtype;
     if (status == REEF_OK && cli->dry_run) {
-        status = cli_check(cli, request, check, err);
+        status = cli_check(cli, request, check, &result, err);
     } else if (status == REEF_OK) {
         status = cli_change(cli, json_incref(request), seal, &result, err);
         // The daemon may have opened generations of its own since we looked.

@@ -61,10 +61,12 @@ static reef_status prepare(reef_trainer *trainer, reef_opening *opening, reef_er
 
 reef_status reef_trainer_seal_check(reef_trainer *trainer,
                                     const char *seal_dtype,
+                                    uint32_t *side,
                                     reef_error *err) {
-    reef_opening opening;
+    reef_opening opening = {0};
     reef_config config = trainer->net.config;
     reef_status status = REEF_OK;
+    *side = trainer->vector != NULL ? config.side : config.side_new;
     if (trainer->vector != NULL) {
         status = check_vector_dtype(seal_dtype, err);
         return status == REEF_OK ? reef_vector_check_boundary(trainer, err) : status;
@@ -72,7 +74,9 @@ reef_status reef_trainer_seal_check(reef_trainer *trainer,
     if (seal_dtype != NULL) status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
     if (status != REEF_OK) return status;
     if (trainer->layer != NULL) return reef_layer_check_room(trainer, config.side_new, err);
-    return prepare(trainer, &opening, err);
+    status = prepare(trainer, &opening, err);
+    *side = opening.side;
+    return status;
 }
 
 reef_status reef_trainer_seal(reef_trainer *trainer,

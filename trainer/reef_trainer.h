@@ -190,9 +190,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal(reef_trainer *trainer,
                                                        const char *seal_dtype,
                                                        reef_sealing *out,
                                                        reef_error *err);
-/** What reef_trainer_seal would refuse, without sealing; the pool may be open for reading only. */
+/** What reef_trainer_seal would refuse, without sealing, and the `side` of the generation that it would open; the pool
+ *  may be open for reading only. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal_check(reef_trainer *trainer,
                                                              const char *seal_dtype,
+                                                             uint32_t *side,
                                                              reef_error *err);
 /** Name of a type of rows, "f32" or "bf16", as in `seal_dtype`. */
 REEF_API const char *reef_rows_dtype_text(reef_dtype dtype);
