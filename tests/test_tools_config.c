@@ -327,6 +327,15 @@ static void a_probe_trains_and_leaves_nothing(void **state) {
     assert_true(json_is_null(json_object_get(document, "size"))); // examples, no amount of memory
     assert_int_equal(integer(json_object_get(document, "config"), "memory"), 70);
     json_decref(document);
+    document = reef_json("init", w->missing, "--model", "vector", "--inputs", "4", "--memory", "0",
+                         "--dry-run", NULL);
+    assert_int_equal(integer(json_object_get(document, "config"), "memory"), 0);
+    json_decref(document);
+    program p;
+    reef(&p, "init", w->missing, "--model", "vector", "--inputs", "4", "--memory", "1000001", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "memory is 1000001, but must be 0 to 1000000"));
+    program_release(&p);
 }
 
 int main(void) {

@@ -155,6 +155,12 @@ static reef_status check_operands(const cli_call *cli, reef_error *err) {
     return REEF_OK;
 }
 
+// Of a command that makes a pool --memory without a unit is a field of the configuration.
+static bool is_field(const cli_command *command, const char *memory) {
+    return (command->traits & (CLI_CONFIG | CLI_COMPUTES)) == CLI_CONFIG &&
+           memory[strspn(memory, "0123456789")] == '\0';
+}
+
 reef_status cli_parse(
     cli_call *cli, const cli_command *command, int argc, char **argv, bool *help, reef_error *err) {
     cli->command = command;
@@ -177,7 +183,7 @@ reef_status cli_parse(
     status = cli_integer(cli, "threads", 1, THREADS_MAX, &threads, err);
     cli->threads = (size_t)threads;
     const char *memory = cli_text(cli, "memory");
-    if (status == REEF_OK && memory != NULL)
+    if (status == REEF_OK && memory != NULL && !is_field(command, memory))
         status = reef_memory_parse(memory, &cli->memory_bytes, err);
     if (status == REEF_OK && command->traits & CLI_POOL) status = find_pool(cli, err);
     return status == REEF_OK ? check_operands(cli, err) : status;
