@@ -239,6 +239,11 @@ static void what_cannot_be_counted_is_refused(void **state) {
     refused(vector, w->english, "--threads", "1", "vector model");
     refused(w->pool, w->english, "--threads", "1", "generations"); // it has two
     refused(drift, w->english, "--eval-at", "1K", "--eval-at");
+    char *grown = path_in(w->directory, "grown");
+    make_lm(grown);
+    json_decref(reef_json("grow", grown, "--side", "9", NULL));
+    refused(grown, w->english, "--threads", "1", "has grown from side");
+    free(grown);
     reef(&p, "train", drift, w->english, "--flops", "0", NULL);
     assert_int_equal(p.code, 64);
     program_release(&p);

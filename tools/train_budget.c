@@ -19,33 +19,6 @@ uint64_t train_budget_steps(const reef_flops *flops, double budget) {
     return steps < (double)STEPS_MAX ? (uint64_t)steps : STEPS_MAX;
 }
 
-reef_status train_budget_check(const reef_config *config,
-                               uint32_t generation_count,
-                               reef_error *err) {
-    if (reef_config_is_vector(config))
-        return reef_fail(err, REEF_INVALID,
-                         "FLOPs are counted for language models; the pool has a vector model");
-    if (reef_config_is_layer(config))
-        return reef_fail(err, REEF_INVALID,
-                         "FLOPs are counted for language models; the pool holds a layer by itself");
-    bool joint = strcmp(config->strategy, "joint") == 0;
-    bool given =
-        strcmp(config->strategy, "generations") == 0 && strcmp(config->boundaries, "given") == 0;
-    if ((!joint && !given) || config->boundary_mark[0] != '\0')
-        return reef_fail(
-            err, REEF_INVALID,
-            "with boundaries %s, strategy %s%s batches may be held back, skipped or "
-            "cost more, so FLOPs are no budget: make the pool with --boundaries given, "
-            "or --strategy joint, and without a mark",
-            config->boundaries, config->strategy, config->boundary_mark[0] ? " and a mark" : "");
-    if (generation_count > 1)
-        return reef_fail(err, REEF_INVALID,
-                         "the pool has %" PRIu32
-                         " generations, but FLOPs are counted for the first one alone",
-                         generation_count);
-    return REEF_OK;
-}
-
 typedef struct run {
     const train_budget *budget;
     reef_trainer *trainer;
@@ -122,16 +95,50 @@ static void account(const run *r,
     out->finished = r->steps >= r->steps_planned;
 }
 
-static reef_status read_config(reef_store *store,
-                               reef_config *config,
-                               uint32_t *generations,
-                               reef_error *err) {
+static reef_status check(const reef_config *config,
+                         uint32_t generation_count,
+                         const reef_generation *first,
+                         reef_error *err) {
+    if (reef_config_is_vector(config))
+        return reef_fail(err, REEF_INVALID,
+                         "FLOPs are counted for language models; the pool has a vector model");
+    if (reef_config_is_layer(config))
+        return reef_fail(err, REEF_INVALID,
+                         "FLOPs are counted for language models; the pool holds a layer by itself");
+    bool joint = strcmp(config->strategy, "joint") == 0;
+    bool given =
+        strcmp(config->strategy, "generations") == 0 && strcmp(config->boundaries, "given") == 0;
+    if ((!joint && !given) || config->boundary_mark[0] != '\0')
+        return reef_fail(
+            err, REEF_INVALID,
+            "with boundaries %s, strategy %s%s batches may be held back, skipped or "
+            "cost more, so FLOPs are no budget: make the pool with --boundaries given, "
+            "or --strategy joint, and without a mark",
+            config->boundaries, config->strategy, config->boundary_mark[0] ? " and a mark" : "");
+    if (generation_count > 1)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool has %" PRIu32
+                         " generations, but FLOPs are counted for the first one alone",
+                         generation_count);
+    if (first->side != config->side)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool has grown from side %" PRIu32 " to %" PRIu32
+                         ", but FLOPs are counted for the side that it was made with",
+                         config->side, first->side);
+    return REEF_OK;
+}
+
+// May FLOPs be counted for this pool?
+static reef_status read_config(reef_store *store, reef_config *config, reef_error *err) {
     reef_txn *txn = NULL;
+    uint32_t generations = 0;
+    reef_generation first = {0};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_config_read(txn, config, err);
-    if (status == REEF_OK) status = reef_generation_count(txn, generations, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &generations, err);
+    if (status == REEF_OK) status = reef_generation_read(txn, 0, &first, err);
     reef_txn_abort(txn);
-    return status;
+    return status == REEF_OK ? check(config, generations, &first, err) : status;
 }
 
 reef_status train_budget_run(reef_store *store,
@@ -142,11 +149,9 @@ reef_status train_budget_run(reef_store *store,
                              reef_error *err) {
     run r = {.budget = budget};
     reef_config config;
-    uint32_t generations = 0;
     *out = (train_spent){0};
     double began = cli_clock();
-    reef_status status = read_config(store, &config, &generations, err);
-    if (status == REEF_OK) status = train_budget_check(&config, generations, err);
+    reef_status status = read_config(store, &config, err);
     if (status == REEF_OK) status = train_stream_open(&r.stream, files, count, &config, err);
     if (status == REEF_OK) status = train_stream_repeat(&r.stream, err);
     if (status == REEF_OK)

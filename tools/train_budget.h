@@ -32,16 +32,11 @@ typedef struct train_spent {
 uint64_t train_budget_steps(const reef_flops *flops, double budget);
 
 /**
- * May FLOPs be counted for this pool? INVALID for a vector model, for a policy that may hold back, skip or add
- * to what is trained, and when there is more than one generation.
- */
-REEF_MUST_CHECK reef_status train_budget_check(const reef_config *config,
-                                               uint32_t generation_count,
-                                               reef_error *err);
-
-/**
  * Train the pool, which `store` has open for writing, on the files as one stream that begins again where it ends,
  * until the budget is spent. Goes on from the pool's last commit. Commits at the end, and when it is stopped.
+ *
+ * Errors: INVALID where FLOPs cannot be counted: a vector model, a policy that may hold back, skip or add to what is
+ * trained, more than one generation, or one that has grown; those of opening and training.
  */
 REEF_MUST_CHECK reef_status train_budget_run(reef_store *store,
                                              char **files,
