@@ -333,10 +333,17 @@ static void feed_a_domain_again(lifelong *f, float gate_decay) {
     float *before = new_logits(), *now = new_logits();
     commit(f);
     logits_of(f->store, "now", 1, before);
+    reef_source_loss learned, returned;
+    assert_true(reef_trainer_source_loss(f->trainer, "test", &learned));
     feed_kind(f, 0, 4000, 5);
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.generation, 1);
     assert_true(status.skipped_bytes > 3000);
+    // Its loss is the model's, not that of a generation that answers nothing of it.
+    assert_true(reef_trainer_source_loss(f->trainer, "test", &returned));
+    double bits = (returned.sum - learned.sum) / (double)(returned.scored - learned.scored);
+    if (!(bits < 3.0 && status.last_bits_per_byte < 3.0))
+        fail_msg("%g bits per byte, the last batch %g", bits, status.last_bits_per_byte);
     commit(f);
     logits_of(f->store, "now", 0, now);
     logits_of(f->store, "0", 0, before);

@@ -167,47 +167,75 @@ static bool reference_of(const reef_trainer *trainer, double *median, double *sp
 
 // Read a batch with every gate deciding, from `firing` on: do older generations explain it, better than the
 // open one with its gate forced open (`forced_bits`), and at the level that they had on their own data? What
-// is left unexplained is written to `sum` as it stands after this batch.
+// is left unexplained is written to `sum` as it stands after this batch. The losses of this reading are left in the
+// pass, and their mean in `bits`.
 static reef_status explain(reef_trainer *trainer,
                            const uint8_t *bytes,
                            const reef_firing *firing,
                            double forced_bits,
+                           double *bits,
                            double *sum,
                            bool *out,
                            reef_error *err) {
     const reef_config *config = &trainer->net.config;
-    double bits, median, spread;
-    reef_status status = reef_step_task_free(trainer, bytes, firing, &bits, err);
+    double median, spread;
+    reef_status status = reef_step_task_free(trainer, bytes, firing, bits, err);
     *out = status == REEF_OK && reference_of(trainer, &median, &spread);
     if (!*out) return status;
     double limit = reef_drift_limit(median, spread, config);
-    *sum = reef_drift_unexplained(trainer->ahead.unexplained, bits, median, spread, config);
-    *out = bits <= fmin(limit, forced_bits) && *sum <= limit - median;
+    *sum = reef_drift_unexplained(trainer->ahead.unexplained, *bits, median, spread, config);
+    *out = *bits <= fmin(limit, forced_bits) && *sum <= limit - median;
     return REEF_OK;
 }
 
 // Is this batch of a domain that came back? One that the open generation does not explain is asked about twice:
 // with the gates as the stream left them, and with all gates at the beginning of a stream, since the open one's
-// mean stays high for some hundred bytes after its domain has ended. The training batch has to be read again.
+// mean stays high for some hundred bytes after its domain has ended. The training batch has to be read again. `bits` is
+// its loss, and becomes that of the reading by which it was recognised.
 static reef_status is_recognised(reef_trainer *trainer,
                                  const uint8_t *bytes,
-                                 double forced_bits,
                                  bool suspicious,
+                                 double *bits,
                                  bool *out,
                                  reef_error *err) {
-    *out = false;
-    if (trainer->net.gen_count == 1) return REEF_OK;
+    double forced_bits = *bits, read_bits = *bits;
     double sum = trainer->ahead.unexplained, again = sum;
-    reef_status status = explain(trainer, bytes, &trainer->before, forced_bits, &sum, out, err);
+    reef_status status =
+        explain(trainer, bytes, &trainer->before, forced_bits, &read_bits, &sum, out, err);
     if (status == REEF_OK && !*out && suspicious) {
         reef_firing fresh = {0};
         status = reef_firing_init(&fresh, &trainer->net, err);
         if (status == REEF_OK)
-            status = explain(trainer, bytes, &fresh, forced_bits, &again, out, err);
+            status = explain(trainer, bytes, &fresh, forced_bits, &read_bits, &again, out, err);
         reef_firing_release(&fresh);
         if (again < sum) sum = again;
     }
     trainer->ahead.unexplained = sum;
+    if (*out) *bits = read_bits;
+    return status;
+}
+
+// The same, and the losses are counted of the reading that answers it: what is recognised is not the open generation's.
+static reef_status recognise(reef_trainer *trainer,
+                             const uint8_t *bytes,
+                             bool suspicious,
+                             double *bits,
+                             bool *out,
+                             reef_error *err) {
+    uint64_t begin = trainer->stream_bytes + held_bytes(trainer);
+    size_t size = reef_batch_tokens(&trainer->net.config) * sizeof *trainer->pass.loss;
+    *out = false;
+    if (trainer->net.gen_count == 1) {
+        reef_step_count_losses(trainer, begin);
+        return REEF_OK;
+    }
+    double *forced = malloc(size); // another reading takes their place
+    if (forced == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch's losses");
+    memcpy(forced, trainer->pass.loss, size);
+    reef_status status = is_recognised(trainer, bytes, suspicious, bits, out, err);
+    if (!*out) memcpy(trainer->pass.loss, forced, size);
+    free(forced);
+    if (status == REEF_OK) reef_step_count_losses(trainer, begin);
     return status;
 }
 
@@ -279,13 +307,14 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
         status = reef_start_generation(trainer, bytes, reef_batch_bytes(config), err);
     if (status == REEF_OK) status = reef_step_forward(trainer, bytes, &trainer->ahead, &bits, err);
     if (status != REEF_OK) return status;
-    trainer->last_bits = bits;
-    reef_step_count_losses(trainer, trainer->stream_bytes + held_bytes(trainer));
-
     bool suspicious = is_suspicious(trainer, bits), recognised = false;
     bool asks = suspicious || is_left_to_older(trainer);
-    if (asks) status = is_recognised(trainer, bytes, bits, suspicious, &recognised, err);
+    if (asks)
+        status = recognise(trainer, bytes, suspicious, &bits, &recognised, err);
+    else
+        reef_step_count_losses(trainer, trainer->stream_bytes + held_bytes(trainer));
     if (status != REEF_OK) return status;
+    trainer->last_bits = bits;
     // Batches held before it straddled the change; this one is looked at again after them.
     if (recognised)
         return trainer->held_batches > 0 ? release_held(trainer, steps, err)
