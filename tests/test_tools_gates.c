@@ -156,6 +156,23 @@ static void without_knowing_what_is_old_there_are_no_curves(void **state) {
     program_release(&p);
 }
 
+static void gates_that_are_off_are_the_reason_for_no_curves(void **state) {
+    const world *w = *state;
+    world off = *w;
+    off.pool = cli_format("%s/off", w->directory);
+    const char *argv[] = {REEF_BINARY, "init", off.pool, TINY_OPTIONS, "--gate", "off", NULL};
+    program p;
+    program_run(&p, argv, NULL);
+    assert_int_equal(p.code, 0);
+    program_release(&p);
+    tiny_pool_train(off.pool);
+    p = eval(&off, "--learned=0,1", w->english, w->code, NULL);
+    assert_int_equal(p.code, 0);
+    if (!strstr(p.out, "no curves: no gate has a threshold")) fail_msg("%s", p.out);
+    program_release(&p);
+    free(off.pool);
+}
+
 // ---- for people ----------------------------------------------------------------------------------
 
 static void tables_and_pictures_are_drawn(void **state) {
@@ -206,6 +223,7 @@ int main(void) {
         cmocka_unit_test(a_gate_fires_on_its_own_text_and_not_on_older_text),
         cmocka_unit_test(a_curve_keeps_its_bounds_and_rises),
         cmocka_unit_test(without_knowing_what_is_old_there_are_no_curves),
+        cmocka_unit_test(gates_that_are_off_are_the_reason_for_no_curves),
         cmocka_unit_test(tables_and_pictures_are_drawn),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };

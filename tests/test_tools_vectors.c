@@ -358,6 +358,22 @@ static void seal_speaks_of_examples(void **state) {
     program_release(&p);
 }
 
+static void a_boundary_is_told_in_examples(void **state) {
+    const world *w = *state;
+    program p;
+    char *pool = cli_format("%s/drifts", w->directory);
+    must(REEF_BINARY, "init", pool, "--model", "vector", "--inputs", "16", "--side", "8",
+         "--boundaries", "given", NULL);
+    must(REEF_BINARY, "train", pool, w->late, NULL);
+    must(REEF_BINARY, "seal", pool, NULL);
+    reef(&p, "train", pool, w->late, w->early, NULL);
+    assert_int_equal(p.code, 0);
+    if (!strstr(p.out, "boundary (command) 0 examples after the beginning of"))
+        fail_msg("%s", p.out);
+    program_release(&p);
+    free(pool);
+}
+
 // Rows stay f32; a pool that was made with bf16 is sealed without naming a type.
 static void a_type_of_rows_is_refused_and_in_the_way_of_no_older_pool(void **state) {
     const world *w = *state;
@@ -496,6 +512,7 @@ int main(void) {
         cmocka_unit_test(a_new_pool_knows_no_class),
         cmocka_unit_test(commands_that_look_at_a_pool_work),
         cmocka_unit_test(seal_speaks_of_examples),
+        cmocka_unit_test(a_boundary_is_told_in_examples),
         cmocka_unit_test(a_type_of_rows_is_refused_and_in_the_way_of_no_older_pool),
         cmocka_unit_test(a_snapshot_is_a_state_to_evaluate),
         cmocka_unit_test(commands_for_text_say_what_to_use_instead),

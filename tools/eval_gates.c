@@ -153,6 +153,13 @@ static bool any_known(const gate_curve *curves, size_t count) {
     return known;
 }
 
+// Of one that is off or was never fitted every threshold is as good as another.
+static bool any_fitted(const gate_curve *curves, size_t count) {
+    bool fitted = false;
+    for (size_t i = 0; i < count; i++) fitted |= isfinite(curves[i].facts.threshold);
+    return fitted;
+}
+
 static void print_all(const gate_curve *curves,
                       size_t count,
                       const gate_texts *texts,
@@ -162,8 +169,10 @@ static void print_all(const gate_curve *curves,
     print_first(curves, count, texts);
     print_together(texts, fire_max);
     if (!any_known(curves, count)) {
-        printf(
-            "\nno curves: --learned must say which texts are a gate's own and which are older\n");
+        printf("\nno curves: %s\n",
+               any_fitted(curves, count)
+                   ? "--learned must say which texts are a gate's own and which are older"
+                   : "no gate has a threshold: they are off, or never had text to be fitted on");
         return;
     }
     print_levels(curves, count, texts);

@@ -311,17 +311,17 @@ static void print_figure(const char *label, const json_t *value, const char *uni
     if (json_is_number(value)) printf("  %-38s%.4g%s\n", label, json_number_value(value), unit);
 }
 
-static void print_boundaries(const json_t *document) {
+static void print_boundaries(const json_t *document, const reef_config *config) {
     size_t index;
     const json_t *boundary;
     json_array_foreach(json_object_get(document, "boundaries"), index, boundary) {
         char words[CLI_WORD_BYTES];
         json_int_t offset = json_integer_value(json_object_get(boundary, "offset"));
         size_t file = (size_t)json_integer_value(json_object_get(boundary, "file"));
-        printf("  boundary (%s) %s bytes %s the beginning of %s\n",
-               json_string_value(json_object_get(boundary, "reason")),
-               cli_count((uint64_t)llabs(offset), words), offset < 0 ? "before" : "after",
-               file_name(document, file));
+        uint64_t units = cli_stream_units(config, (uint64_t)llabs(offset));
+        printf("  boundary (%s) %s %ss %s the beginning of %s\n",
+               json_string_value(json_object_get(boundary, "reason")), cli_count(units, words),
+               cli_stream_unit(config), offset < 0 ? "before" : "after", file_name(document, file));
     }
 }
 
@@ -349,7 +349,7 @@ void train_print(const json_t *document, const reef_config *config) {
     const json_t *figures = json_object_get(document, "figures");
     print_matrix(document);
     print_extent(document, config);
-    print_boundaries(document);
+    print_boundaries(document, config);
     print_figure("mean at the end", json_object_get(figures, "final_mean"), "");
     print_figure("forgetting (Chaudhry 2018)", json_object_get(figures, "forgetting_max"), "");
     print_figure("forgetting (Lopez-Paz 2017, -BWT)",
