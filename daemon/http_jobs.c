@@ -150,22 +150,15 @@ static reef_status parse_body(reef_job *job, json_t **out, reef_error *err) {
     return status;
 }
 
-// The text goes out character by character: a character of UTF-8 may take up to four bytes.
+#define CHARACTER_BYTES_MAX 4 // in UTF-8
+
+// The text goes out character by character.
 typedef struct spoken {
     reef_serving *serving;
     reef_job *job;
-    char bytes[5]; // of the character that is coming in, and a zero
+    uint8_t bytes[CHARACTER_BYTES_MAX + 1]; // of the character that is coming in, and a zero
     size_t count;
 } spoken;
-
-static size_t character_bytes(uint8_t first) {
-    return first < 0x80   ? 1
-           : first < 0xc2 ? 0
-           : first < 0xe0 ? 2
-           : first < 0xf0 ? 3
-           : first < 0xf5 ? 4
-                          : 0;
-}
 
 static bool say(const spoken *to, const char *character) {
     json_t *object = json_pack("{s:o}", "text", reef_json_text(character));
@@ -188,13 +181,15 @@ static bool on_byte(void *context, uint8_t byte) {
     spoken *to = context;
     bool continues = (byte & 0xc0) == 0x80;
     if (to->count && !continues && !say_broken(to)) return false;
-    to->bytes[to->count++] = (char)byte;
-    size_t wanted = character_bytes((uint8_t)to->bytes[0]);
-    if (!wanted || !to->bytes[0]) return say_broken(to);
-    if (to->count < wanted) return !atomic_load(&to->job->abandoned);
+    to->bytes[to->count++] = byte;
     to->bytes[to->count] = 0;
-    to->count = 0;
-    return say(to, to->bytes);
+    if (byte && reef_character_bytes(to->bytes, to->count)) {
+        to->count = 0;
+        return say(to, (const char *)to->bytes);
+    }
+    bool begins = to->bytes[0] >= 0xc2; // a character of more than one byte
+    if (!begins || to->count == CHARACTER_BYTES_MAX) return say_broken(to);
+    return !atomic_load(&to->job->abandoned);
 }
 
 static reef_status generate(reef_serving *serving,

@@ -113,13 +113,29 @@ static uint64_t unix_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+size_t reef_character_bytes(const uint8_t *bytes, size_t count) {
+    uint8_t first = bytes[0];
+    if (first < 0x80) return 1;
+    size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4 || length > count) return 0;
+    uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (bytes[1] < low || bytes[1] > high) return 0;
+    for (size_t i = 2; i < length; i++)
+        if (bytes[i] < 0x80 || bytes[i] > 0xbf) return 0;
+    return length;
+}
+
 json_t *reef_json_text(const char *text) {
     json_t *value = json_string(text);
     if (value) return value;
     char *copy = strdup(text);
     if (!copy) return json_null();
-    for (char *at = copy; *at; at++)
-        if ((unsigned char)*at >= 0x80) *at = '?';
+    for (size_t at = 0, end = strlen(copy); at < end;) {
+        size_t bytes = reef_character_bytes((const uint8_t *)copy + at, end - at);
+        if (!bytes) copy[at] = '?';
+        at += bytes ? bytes : 1;
+    }
     value = json_string(copy);
     free(copy);
     return value;

@@ -12,6 +12,8 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 // name on the wire, priority of syslog(3)
@@ -53,7 +55,9 @@ void reef_report_progress(reef_report *report, const char *line, json_t *object)
 /** Everything about where things stand, also when quiet: one JSON line, or a line a member; takes the reference. */
 void reef_report_status(reef_report *report, json_t *status);
 
-/** A string value; bytes that are not UTF-8 become '?', since JSON cannot hold them. */
+/** Bytes of the well-formed UTF-8 character that begins here (Unicode table 3-7), or 0. */
+size_t reef_character_bytes(const uint8_t *bytes, size_t count);
+/** A string value; bytes that are part of no UTF-8 character become '?', since JSON cannot hold them. */
 json_t *reef_json_text(const char *text);
 /** A number, or null when it is not finite, which JSON cannot hold. */
 json_t *reef_json_number(double value);

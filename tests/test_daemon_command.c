@@ -180,6 +180,28 @@ static void a_failed_request_answers_its_own_error(void **state) {
     json_decref(answer);
 }
 
+// A name may have any bytes, and a message may end within a character: what can be read stays.
+static void only_bytes_that_are_no_character_are_replaced(void **state) {
+    (void)state;
+    static const char *const TEXTS[][2] = {
+        {"\xd0\xb6\xd0", "\xd0\xb6?"},   // cut
+        {"\xb6 \xd0\xb6", "? \xd0\xb6"}, // begun in the middle
+        {"\xe2\x82\xac\xe2\x82"
+         "a",
+         "\xe2\x82\xac??a"},                               // the next one begins too soon
+        {"\xf0\x9f\xaa\xb8\xf5", "\xf0\x9f\xaa\xb8?"},     // no first byte
+        {"\xc3\xa9\xed\xa0\x80\xc0\x80", "\xc3\xa9?????"}, // half of a pair, and too long a form
+    };
+    for (size_t i = 0; i < sizeof(TEXTS) / sizeof(*TEXTS); i++) {
+        reef_request request = {.kind = REEF_REQUEST_GROW};
+        (void)reef_fail(&request.error, REEF_INVALID, "%s", TEXTS[i][0]);
+        json_t *answer = reef_command_answer(&request);
+        const json_t *error = json_object_get(answer, "error");
+        assert_string_equal(json_string_value(json_object_get(error, "message")), TEXTS[i][1]);
+        json_decref(answer);
+    }
+}
+
 static void answers_carry_what_the_trainer_did(void **state) {
     (void)state;
     reef_request request = {.kind = REEF_REQUEST_FREEZE, .changed = 12};
@@ -203,6 +225,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_understood_is_refused_with_a_reason),
         cmocka_unit_test(random_bytes_are_never_a_command),
         cmocka_unit_test(a_failed_request_answers_its_own_error),
+        cmocka_unit_test(only_bytes_that_are_no_character_are_replaced),
         cmocka_unit_test(answers_carry_what_the_trainer_did),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,7 +163,42 @@ static void join(const char *came, char *out, size_t room) {
     }
 }
 
-// So cold that it is all made of bytes that are frequent, none of which is part of a character.
+static char *text_of(json_t *answer) {
+    char *text = strdup(json_string_value(json_object_get(answer, "text")));
+    json_decref(answer);
+    assert_non_null(text);
+    return text;
+}
+
+static bool is_ascii(const char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text >= 0x80) return false;
+    return true;
+}
+
+// So hot that nearly all bytes are as likely: of most that could begin a character the next one is no part, of some it is.
+static void text_has_the_characters_that_are_whole(void **state) {
+    running *run = *state;
+    static const char ASK[] = "{\"prompt\": \"the \", \"bytes\": 2000, \"temperature\": 100}";
+    static const char STREAM[] = "{\"prompt\": \"the \", \"bytes\": 2000, \"temperature\": 100, "
+                                 "\"stream\": true}";
+    json_decref(reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
+    char *whole = text_of(json_of(post(run, "/v1/generate?as_of=then", "", ASK), 200));
+    char streamed[4096];
+    http_answer answer;
+    int fd = open_stream(run, "POST /v1/generate?as_of=then", STREAM);
+    assert_true(http_read_all(fd, LIMIT_S, &answer));
+    close(fd);
+    join(answer.body, streamed, sizeof(streamed));
+    http_answer_release(&answer);
+    assert_string_equal(whole, streamed);
+    assert_int_equal(strlen(whole), 2000);
+    assert_false(is_ascii(whole));
+    assert_non_null(strchr(whole, '?'));
+    free(whole);
+    assert_trains_on_and_stops(run);
+}
+
 static void text_is_sent_as_it_is_produced(void **state) {
     running *run = *state;
     static const char ASK[] = "{\"prompt\": \"the \", \"bytes\": 60, \"seed\": 7, "
@@ -439,6 +474,7 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(an_end_of_the_daemon_ends_streams, setup, teardown),
         cmocka_unit_test_setup_teardown(text_is_sent_as_it_is_produced, setup, teardown),
+        cmocka_unit_test_setup_teardown(text_has_the_characters_that_are_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(those_who_leave_a_text_do_not_make_others_wait_for_it,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(usage_is_that_of_the_pool, setup, teardown),

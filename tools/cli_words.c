@@ -3,6 +3,8 @@
 
 #include "cli.h"
 
+#include "report.h"
+
 #include <inttypes.h>
 #include <locale.h>
 #include <stdlib.h>
@@ -76,20 +78,6 @@ double cli_clock(void) {
 
 // ---- text ----------------------------------------------------------------------------------------
 
-// Bytes of the well-formed UTF-8 character that begins here (Unicode table 3-7), or 0.
-static size_t character_bytes(const uint8_t *bytes, size_t count) {
-    uint8_t first = bytes[0];
-    if (first < 0x80) return 1;
-    size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || length > count) return 0;
-    uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    if (bytes[1] < low || bytes[1] > high) return 0;
-    for (size_t i = 2; i < length; i++)
-        if (bytes[i] < 0x80 || bytes[i] > 0xbf) return 0;
-    return length;
-}
-
 // Control characters, also the C1 ones (U+0080 to U+009F), could act on a terminal.
 static bool is_control(const uint8_t *character, size_t length) {
     if (length == 1) return character[0] < 0x20 || character[0] == 0x7f;
@@ -100,7 +88,7 @@ char *cli_printable(const uint8_t *bytes, size_t count, bool lines) {
     char *text = cli_alloc(4 * count + 1, 1); // the longest form of a byte is \xNN
     char *to = text;
     for (size_t at = 0; at < count;) {
-        size_t length = character_bytes(bytes + at, count - at);
+        size_t length = reef_character_bytes(bytes + at, count - at);
         if (length > 0 && !is_control(bytes + at, length)) {
             memcpy(to, bytes + at, length);
             to += length;
@@ -125,7 +113,7 @@ static size_t bytes_within(const char *text, size_t columns, size_t *width) {
     locale_t before = uselocale(utf8);
     size_t at = 0;
     for (*width = 0; text[at];) {
-        size_t length = character_bytes((const uint8_t *)text + at, strnlen(text + at, 4));
+        size_t length = reef_character_bytes((const uint8_t *)text + at, strnlen(text + at, 4));
         wchar_t wide = L'\0';
         bool known = length > 1 && mbrtowc(&wide, text + at, length, &(mbstate_t){0}) == length;
         int own = known ? wcwidth(wide) : 1; // 2 of a Chinese one, 0 of an accent by itself
