@@ -5,7 +5,8 @@
 //                ^                     '--> none in a second --.
 //                '---------------------------------------------'
 //
-// Nothing is asked for while the queue is full.
+// Nothing is asked for while the queue is full. While the group is asked something, none is an answer at once: what is
+// sent on the connection behind an XREAD that waits, waits as long.
 #include "redis_private.h"
 
 #include "source_name.h"
@@ -232,10 +233,17 @@ static void read_on(reef_redis *redis) {
     if (!redis->link || !reef_redis_link_ready(redis->link)) return;
     char count[24];
     snprintf(count, sizeof(count), "%zu", redis->wanted);
+    const char *words[8] = {"XREAD", "COUNT", count};
+    int used = 3;
+    if (!redis->group.asked) { // or what it waits for would come after the reply of this
+        words[used++] = "BLOCK";
+        words[used++] = BLOCK_MS;
+    }
+    words[used++] = "STREAMS";
+    words[used++] = redis->url.stream;
+    words[used++] = redis->last;
     redis->reading = true;
-    reef_redis_link_send(redis->link, on_entries, 8,
-                         (const char *[]){"XREAD", "COUNT", count, "BLOCK", BLOCK_MS, "STREAMS",
-                                          redis->url.stream, redis->last});
+    reef_redis_link_send(redis->link, on_entries, used, words);
 }
 
 // ---- the link ------------------------------------------------------------------------------------

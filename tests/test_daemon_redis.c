@@ -485,6 +485,56 @@ static void what_is_committed_is_acknowledged_and_no_more(void **state) {
     (void)live_finish(&w->run);
 }
 
+static size_t times_in(const char *text, const char *words) {
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) count++;
+    return count;
+}
+
+// The file's text once `words` stand in it so often, on the heap.
+static char *await_times(const char *file, const char *words, size_t times) {
+    for (int i = 0;; i++, sleep_ms(100)) {
+        char *text = read_text(file, NULL);
+        if (times_in(text, words) >= times) return text;
+        if (i == 300) fail_msg("not %zu times '%s' in: %s", times, words, text);
+        free(text);
+    }
+}
+
+// What the server is told from here on goes to `file`, a line a command; it ends with the server.
+static void begin_monitor(const world *w, const char *file) {
+    char line[600];
+    snprintf(line, sizeof(line), "redis-cli -s '%s' monitor >'%s' &", w->redis.socket, file);
+    assert_int_equal(system(line), 0);
+    free(await_times(file, "OK", 1));
+}
+
+// On the one connection a reading that waits for entries would make every XPENDING and XACK wait as long.
+static void nothing_is_waited_for_between_acknowledgements(void **state) {
+    const size_t sweeps = (VECTORS + 255) / 256;
+    world *w = *state;
+    if (!redis_is_installed()) skip();
+    redis_server_start(&w->redis, "");
+    snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream?group=reef", w->redis.socket);
+    add_vectors(w, 0, VECTORS);
+    start_without_commits(w);
+    await_all(w);
+    await_pending(w, "reef", VECTORS);
+    char file[240];
+    snprintf(file, sizeof(file), "%s/told", w->run.box.directory);
+    begin_monitor(w, file);
+    json_decref(reefd_ask(&w->run.box, "{\"command\": \"commit\"}"));
+    await_pending(w, "reef", 0);
+    char *told = await_times(file, "\"XACK\"", sweeps), *first = strstr(told, "\"XACK\"");
+    char *last = first;
+    for (char *at = first; at; at = strstr(at + 1, "\"XACK\"")) last = at;
+    *last = '\0';
+    assert_true(times_in(first, "\"XREAD\"") >= 1); // reading goes on
+    assert_int_equal(times_in(first, "\"BLOCK\""), 0);
+    free(told);
+    (void)live_finish(&w->run);
+}
+
 static void a_group_that_others_disturb_changes_nothing(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
@@ -543,8 +593,7 @@ static void a_group_that_may_not_be_told_is_said_and_reading_goes_on(void **stat
 
 static size_t times_said(const world *w, const char *words) {
     char *said = read_text(w->run.box.messages, NULL);
-    size_t count = 0;
-    for (const char *at = said; (at = strstr(at, words)); at++) count++;
+    size_t count = times_in(said, words);
     free(said);
     return count;
 }
@@ -764,6 +813,7 @@ int main(void) {
         VECTOR_TEST(a_stream_of_vectors_is_what_a_file_of_them_is),
         VECTOR_TEST(what_is_no_vector_is_passed_over),
         VECTOR_TEST(what_is_committed_is_acknowledged_and_no_more),
+        VECTOR_TEST(nothing_is_waited_for_between_acknowledgements),
         VECTOR_TEST(a_group_that_may_not_be_told_is_said_and_reading_goes_on),
         VECTOR_TEST(a_group_that_may_be_made_and_not_told_is_said_once),
         VECTOR_TEST(a_stream_that_may_be_asked_about_and_not_read_is_told_once),
