@@ -165,8 +165,18 @@ def test_a_forked_child_opens_the_pool_itself(tmp_path):
     assert done.stdout.split() == ["1", "0"], done.stderr
 
 
-ENDED = """
-import atexit, sys, threading, time
+# A call that takes some seconds, however fast the machine is.
+LONG_CALL = """
+import time
+def long_call(pool):
+    text = b"the reef grows over what it was. " * 100
+    began = time.monotonic()
+    pool.train(text)
+    return text * (1 + int(4 / (time.monotonic() - began)))
+"""
+
+ENDED = LONG_CALL + """
+import atexit, sys, threading
 def at_last():  # after what was registered later
     with reef.open(path, write=True) as again:  # the last call has closed it
         print(again.info.position)
@@ -174,9 +184,10 @@ atexit.register(at_last)
 import reef
 path, way = sys.argv[1:]
 pool, told = reef.open(path, write=True, threads=1), []
+text = long_call(pool)
 def work():
     try:
-        pool.train(b"the reef grows over what it was. " * 3000)  # a call of seconds
+        pool.train(text)
     except reef.InvalidError as error:
         told.append(str(error))
 worker = threading.Thread(target=work, daemon=way == "exit")
@@ -210,10 +221,10 @@ def test_a_pool_that_is_closed_while_a_call_runs_ends_after_it(tmp_path, way):
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
-FORKED_MEANWHILE = """
-import os, sys, threading, time, reef
+FORKED_MEANWHILE = LONG_CALL + """
+import os, sys, threading, reef
 pool = reef.open(sys.argv[1], write=True, threads=1)
-worker = threading.Thread(target=pool.train, args=(b"the reef grows over what it was. " * 2000,))
+worker = threading.Thread(target=pool.train, args=(long_call(pool),))
 worker.start()
 time.sleep(0.2)
 if os.fork() == 0:
