@@ -503,8 +503,9 @@ static char *await_times(const char *file, const char *words, size_t times) {
 
 // What the server is told from here on goes to `file`, a line a command; it ends with the server.
 static void begin_monitor(const world *w, const char *file) {
-    char line[600];
-    snprintf(line, sizeof(line), "redis-cli -s '%s' monitor >'%s' &", w->redis.socket, file);
+    char line[900];
+    snprintf(line, sizeof(line), ": >'%s'; redis-cli -s '%s' monitor >>'%s' &", file,
+             w->redis.socket, file);
     assert_int_equal(system(line), 0);
     free(await_times(file, "OK", 1));
 }
