@@ -1,13 +1,12 @@
 // Where HTTP is answered and for whom: the address to listen on, and the file with the token; see http.h.
 #include "http_private.h"
 
+#include "address.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -66,36 +65,6 @@ reef_status reef_http_token_read(reef_http_token *token, const char *path, reef_
 
 // ---- the address ---------------------------------------------------------------------------------
 
-static reef_status address_failure(const char *listen, reef_error *err) {
-    return reef_fail(err, REEF_INVALID,
-                     "--http '%.80s' is no place to listen: PORT, ADDRESS:PORT or [ADDRESS]:PORT",
-                     listen);
-}
-
-static reef_status parse_address(const char *listen,
-                                 struct sockaddr_storage *out,
-                                 reef_error *err) {
-    char host[REEF_HTTP_ADDRESS_BYTES_MAX] = "127.0.0.1";
-    const char *colon = strrchr(listen, ':'), *port = colon ? colon + 1 : listen;
-    if (colon) {
-        bool brackets = listen[0] == '[' && colon > listen + 1 && colon[-1] == ']';
-        const char *begin = listen + brackets, *end = colon - brackets;
-        if (end <= begin || (size_t)(end - begin) >= sizeof(host))
-            return address_failure(listen, err);
-        snprintf(host, sizeof(host), "%.*s", (int)(end - begin), begin);
-    }
-    char *end = NULL;
-    unsigned long number = strtoul(port, &end, 10);
-    if (port[0] < '0' || port[0] > '9' || *end || number > 65535)
-        return address_failure(listen, err);
-    struct addrinfo *found = NULL, hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-                                            .ai_socktype = SOCK_STREAM};
-    if (getaddrinfo(host, port, &hints, &found) != 0) return address_failure(listen, err);
-    memcpy(out, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    return REEF_OK;
-}
-
 bool reef_http_is_loopback(const struct sockaddr_storage *address) {
     if (address->ss_family == AF_INET)
         return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
@@ -107,7 +76,7 @@ reef_status reef_http_access_check(const char *listen,
                                    struct sockaddr_storage *address,
                                    reef_http_token *token,
                                    reef_error *err) {
-    reef_status status = parse_address(listen, address, err);
+    reef_status status = reef_address_parse(address, listen, err);
     if (status == REEF_OK) status = reef_http_token_read(token, token_file, err);
     if (status == REEF_OK && !reef_http_is_loopback(address) && !token->count)
         status =

@@ -26,7 +26,7 @@ const setting reef_settings[] = {
     {"scrub-rate", SETTING_RATE, AT(scrub_rate), true, 0, 0},
     {"journal", SETTING_MEMORY, AT(journal_bytes), false, 0, 0},
     {"socket", SETTING_TEXT, AT(socket), false, 0, 0},
-    {"http", SETTING_TEXT, AT(http), false, 0, 0},
+    {"http", SETTING_ADDRESS, AT(http), false, 0, 0},
     {"http-token", SETTING_TEXT, AT(http_token), false, 0, 0},
     {"stay", SETTING_SWITCH, AT(stay), false, 0, 0},
     {"json-log", SETTING_SWITCH, AT(json_log), true, 0, 0},
@@ -75,6 +75,7 @@ json_t *reef_setting_value(const reef_options *options, size_t index) {
     const void *value = value_of(options, one);
     switch (one->kind) {
     case SETTING_TEXT:
+    case SETTING_ADDRESS:
         return *(const char *const *)value ? reef_json_text(*(const char *const *)value)
                                            : json_null();
     case SETTING_SOURCE:

@@ -1,6 +1,7 @@
 // One value of a setting from its text; see options_private.h. Pure functions.
 #include "options_private.h"
 
+#include "address.h"
 #include "reef_trainer.h"
 
 #include <errno.h>
@@ -69,6 +70,18 @@ static reef_status parse_switch(const char *label, const char *text, bool *out, 
     return reef_fail(err, REEF_INVALID, "%s '%.40s' is neither yes nor no", label, text);
 }
 
+static reef_status parse_listen(const char *label,
+                                const char *text,
+                                const char **out,
+                                reef_error *err) {
+    struct sockaddr_storage address;
+    reef_error why;
+    if (reef_address_parse(&address, text, &why) != REEF_OK)
+        return reef_fail(err, REEF_INVALID, "%s %s", label, why.message);
+    *out = text;
+    return REEF_OK;
+}
+
 reef_status option_value_parse(
     const setting *one, const char *label, const char *text, void *to, reef_error *err) {
     switch (one->kind) {
@@ -82,7 +95,11 @@ reef_status option_value_parse(
         return parse_rate(label, text, to, err);
     case SETTING_SWITCH:
         return parse_switch(label, text, to, err);
+    case SETTING_ADDRESS:
+        return parse_listen(label, text, to, err);
     case SETTING_TEXT:
+        *(const char **)to = text;
+        break;
     case SETTING_SOURCE:
         break;
     }

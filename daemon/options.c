@@ -44,12 +44,9 @@ reef_status option_take(reef_options *options,
                         reef_error *err) {
     const setting *one = &reef_settings[index];
     bool first = options->origins[index].kind != origin.kind;
-    void *to = setting_place(options, one);
     options->origins[index] = origin;
     if (one->kind == SETTING_SOURCE) return take_source(options, &origin, text, first, err);
-    if (one->kind != SETTING_TEXT) return option_value_parse(one, label, text, to, err);
-    *(const char **)to = text;
-    return REEF_OK;
+    return option_value_parse(one, label, text, setting_place(options, one), err);
 }
 
 // ---- the file ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 
 typedef enum setting_kind {
     SETTING_TEXT,    // const char *
+    SETTING_ADDRESS, // const char *, where to listen
     SETTING_SOURCE,  // one more of `sources`
     SETTING_COUNT,   // uint64_t between low and high
     SETTING_SECONDS, // double
@@ -44,7 +45,7 @@ const char *option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]);
 
 // ---- option_value.c ------------------------------------------------------------------------------
 
-/** `to` has the type of the setting's kind, which is none of TEXT and SOURCE; `label` is how its layer calls it. */
+/** `to` has the type of the setting's kind, which is not SOURCE; `label` is how its layer calls it. Text is borrowed. */
 REEF_MUST_CHECK reef_status option_value_parse(
     const setting *one, const char *label, const char *text, void *to, reef_error *err);
 

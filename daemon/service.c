@@ -30,11 +30,16 @@ static void print_settings(const json_t *settings) {
     }
 }
 
-reef_status reef_service_check(const reef_options *options, reef_error *err) {
+// What a start would refuse without a look at the pool.
+static reef_status check_addresses(const reef_options *options, reef_error *err) {
     struct sockaddr_un address;
     reef_status status = reef_address_init(&address, options->pool, options->socket, err);
-    if (status == REEF_OK && options->http)
-        status = reef_http_check(options->http, options->http_token, err);
+    if (status != REEF_OK || !options->http) return status;
+    return reef_http_check(options->http, options->http_token, err);
+}
+
+reef_status reef_service_check(const reef_options *options, reef_error *err) {
+    reef_status status = check_addresses(options, err);
     if (status != REEF_OK) return status;
     json_t *settings = reef_settings_json(options);
     if (options->json_log) {
@@ -81,9 +86,11 @@ static void compare(reef_reload *reload, const reef_options *now) {
     }
 }
 
-// Everything that can be wrong. The file of the token is the one in force: another one needs a restart.
+// Everything that can be wrong, also with what needs a restart, which would fail. The token that counts now is of the file
+// in force: another one needs a restart.
 static reef_status read_again(reef_service *service, reef_reload *reload, reef_error *err) {
     reef_status status = reef_options_parse(&reload->options, service->argc, service->argv, err);
+    if (status == REEF_OK) status = check_addresses(&reload->options, err);
     if (status == REEF_OK)
         status = reef_http_token_read(&reload->token, service->options->http_token, err);
     if (status == REEF_OK) compare(reload, service->options);

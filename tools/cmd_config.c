@@ -28,12 +28,11 @@ const cli_manual config_show_manual = {
 
 const cli_manual config_check_manual = {
     .about = "Reads a configuration file of reefd and names every mistake in it with its line, and "
-             "what a misspelt "
-             "key\n"
+             "what a misspelt key\n"
              "was meant to be. Nothing is opened but the file; `reefd --config FILE --check` looks "
-             "at addresses and "
-             "the\n"
-             "token as well. Ends with 64 where there are mistakes.",
+             "at the socket's path and\n"
+             "at the token, and whether the address needs one, as well. Ends with 64 where there "
+             "are mistakes.",
     .options = NULL,
     .example = "reef config check reef.ini",
 };
