@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #define REEF_DIR_FILES_MAX 4096
+#define REEF_FOLDER_NAMES_MAX 65536 // a folder with more is too large to be looked at every second
 #define REEF_SETTLE_MS                                                                             \
     2000 // a file that was left alone for so long is not being written, copied or packed
 

@@ -11,8 +11,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define LISTING_NAMES_MAX 65536 // a folder with more is too large to be looked at every second
-
 static bool ends_with(const char *name, const char *end) {
     size_t bytes = strlen(name), end_bytes = strlen(end);
     return bytes >= end_bytes && !strcmp(name + (bytes - end_bytes), end);
@@ -58,9 +56,12 @@ static bool is_ours(const reef_followed *set, const char *name) {
     return name[0] != '.' && !reef_name_is_packed(name) && !is_foreign(name);
 }
 
+static bool is_itself_or_above(const char *name) {
+    return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
 // Of a path that is followed only names that begin like it are looked at: its folder may hold much else.
 static bool is_of_interest(const reef_followed *set, const char *name) {
-    if (!strcmp(name, ".") || !strcmp(name, "..")) return false;
     return set->folder_kind || !strncmp(name, set->name, strlen(set->name));
 }
 
@@ -147,13 +148,15 @@ int reef_listing_make(reef_listing *list, reef_followed *set) {
     struct dirent *entry = NULL;
     uint64_t sum = 0;
     int code = 0;
-    for (size_t names = 0; !code && names < LISTING_NAMES_MAX; names++) {
+    for (size_t names = 0; !code;) {
         struct stat state;
         reef_sight sight;
         errno = 0;
         entry = readdir(set->open);
         if (!entry && errno) return errno;
         if (!entry) return set->folder_kind ? 0 : check_names(list, set, sum);
+        if (is_itself_or_above(entry->d_name)) continue;
+        if (names++ == REEF_FOLDER_NAMES_MAX) return E2BIG;
         if (!is_of_interest(set, entry->d_name)) continue;
         count_name(set, entry, &sum);
         if (fstatat(dirfd(set->open), entry->d_name, &state, 0)) {
@@ -164,7 +167,6 @@ int reef_listing_make(reef_listing *list, reef_followed *set) {
         reef_sight_of(&sight, entry->d_name, &state);
         if (!add(list, set, &sight)) code = ENOMEM;
     }
-    if (!code && entry) code = E2BIG;
     return code;
 }
 

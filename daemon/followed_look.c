@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,10 +251,13 @@ static void look_for_live(reef_followed *set, const reef_listing *list) {
 
 // The folder cannot be read: files that are open are, and no other counts as gone.
 static void say_away(reef_followed *set, int code) {
+    char many[128];
+    snprintf(many, sizeof(many),
+             "it holds more names than the %d that are looked at: move old ones away",
+             REEF_FOLDER_NAMES_MAX);
     if (code != set->away)
-        reef_followed_say(
-            set, "source_away", "cannot look into '%.200s': %s; it is tried again", set->folder,
-            code == E2BIG ? "it holds more names than are looked at" : strerror(code));
+        reef_followed_say(set, "source_away", "cannot look into '%.200s': %s; it is tried again",
+                          set->folder, code == E2BIG ? many : strerror(code));
     set->away = code;
 }
 

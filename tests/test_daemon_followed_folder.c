@@ -181,6 +181,24 @@ static void a_folder_may_hold_more_files_than_are_kept_open(void **state) {
     assert_int_equal(count, left);
 }
 
+// Links to nothing: such names are quick to make, and none is a file.
+static void a_folder_of_too_many_names_is_told_and_read_once_some_are_gone(void **state) {
+    world *w = *state;
+    char name[16];
+    write_lines(w, "a", 10);
+    for (int i = 0; i < REEF_FOLDER_NAMES_MAX; i++) {
+        snprintf(name, sizeof(name), "l%05d", i);
+        make_link(w, name, "nothing");
+    }
+    follow_folder(w);
+    assert_int_equal(pull(w), 0);
+    assert_string_equal(w->words, "source_away ");
+    delete (w, name); // and now as many as there may be
+    pull(w);
+    assert_int_equal(w->given.count, w->expected.count);
+    assert_string_equal(w->words, "source_away ");
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_remove)
     const struct CMUnitTest tests[] = {
@@ -192,6 +210,7 @@ int main(void) {
         TEST(a_cut_file_of_a_folder_is_read_on_in_its_copy),
         TEST(files_that_are_alike_are_all_read),
         TEST(a_folder_may_hold_more_files_than_are_kept_open),
+        TEST(a_folder_of_too_many_names_is_told_and_read_once_some_are_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
