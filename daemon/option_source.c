@@ -46,13 +46,27 @@ const char *option_keep(reef_options *options, const char *text) {
     return kept->text;
 }
 
+static bool is_file(const char *path) {
+    struct stat state;
+    return stat(path, &state) == 0 && S_ISREG(state.st_mode);
+}
+
 // The files that a pattern fits now, each a source of its own.
-static reef_status add_files(reef_options *options, const glob_t *found, reef_error *err) {
+static reef_status add_files(reef_options *options,
+                             const char *pattern,
+                             const glob_t *found,
+                             reef_error *err) {
     reef_status status = REEF_OK;
+    size_t files = 0;
+    for (size_t i = 0; i < found->gl_pathc; i++) files += is_file(found->gl_pathv[i]);
+    if (files > REEF_INPUT_COUNT_MAX - options->source_count)
+        return reef_fail(err, REEF_INVALID,
+                         "'glob:%.100s' fits %zu files, and reefd takes at most %d sources in all: "
+                         "dir:PATH/PATTERN takes more files, as one source that does not end",
+                         pattern, files, REEF_INPUT_COUNT_MAX);
     for (size_t i = 0; status == REEF_OK && i < found->gl_pathc; i++) {
         char source[sizeof("file:") + PATH_MAX];
-        struct stat state;
-        if (stat(found->gl_pathv[i], &state) != 0 || !S_ISREG(state.st_mode)) continue;
+        if (!is_file(found->gl_pathv[i])) continue;
         snprintf(source, sizeof(source), "file:%s", found->gl_pathv[i]);
         const char *kept = option_keep(options, source);
         status = kept ? add_source(options, kept, false, err)
@@ -71,7 +85,7 @@ static reef_status add_pattern(reef_options *options,
     int code = glob(pattern, 0, NULL, &found); // sorted
     reef_status status = code == GLOB_NOSPACE
                              ? reef_fail(err, REEF_NO_MEMORY, "no memory for sources")
-                             : add_files(options, &found, err);
+                             : add_files(options, pattern, &found, err);
     globfree(&found);
     if (status != REEF_OK || options->source_count > before) return status;
     return reef_fail(err, REEF_NOT_FOUND,

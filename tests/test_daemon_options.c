@@ -176,6 +176,34 @@ static void a_pattern_is_its_files_in_the_order_of_names(void **state) {
     temp_dir_remove(folder);
 }
 
+static void a_pattern_that_fits_too_many_files_says_how_many(void **state) {
+    (void)state;
+    reef_options options;
+    reef_error err;
+    char folder[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES], argument[TEMP_DIR_BYTES + 8];
+    temp_dir_new(folder);
+    for (int i = 0; i < REEF_INPUT_COUNT_MAX; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "f%03d", i);
+        temp_dir_join(path, folder, name);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fclose(file);
+    }
+    snprintf(argument, sizeof(argument), "glob:%s/f*", folder);
+    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", argument), REEF_OK);
+    assert_int_equal(options.source_count, REEF_INPUT_COUNT_MAX);
+    reef_options_release(&options);
+    assert_int_equal(
+        PARSE(&options, &err, "--pool", "p", "--source", "first", "--source", argument),
+        REEF_INVALID);
+    assert_non_null(strstr(err.message, "fits 256 files"));
+    assert_non_null(strstr(err.message, "at most 256 sources"));
+    assert_non_null(strstr(err.message, "dir:PATH/PATTERN"));
+    reef_options_release(&options);
+    temp_dir_remove(folder);
+}
+
 // What --check says may go into a log.
 static void settings_are_shown_without_passwords(void **state) {
     (void)state;
@@ -237,6 +265,7 @@ int main(void) {
         cmocka_unit_test(settings_are_shown_without_passwords),
         cmocka_unit_test(of_a_redis_url_that_is_none_nothing_is_shown),
         cmocka_unit_test(a_pattern_is_its_files_in_the_order_of_names),
+        cmocka_unit_test(a_pattern_that_fits_too_many_files_says_how_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
