@@ -189,9 +189,10 @@ reef_status reef_job_facts(reef_serving *serving, reef_job *job, reef_error *err
     reef_commit commit;
     json_t *list = json_array();
     job->result = json_pack("{s:o}", "generations", list);
-    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    // Before this look is a reader itself.
+    reef_status status = reef_store_readers(store, &readers, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_file_stat_read(txn, &file, err);
-    if (status == REEF_OK) status = reef_store_readers(store, &readers, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = read_pool(txn, &pool, err);
     if (status == REEF_OK) status = tell_generations(txn, &pool, list, err);

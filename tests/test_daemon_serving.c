@@ -1,5 +1,6 @@
 // The serving thread: between questions it keeps no read of the pool for a state that nobody asks for; and what it says
-// of forgetting where one generation learns all tasks.
+// of forgetting where one generation learns all tasks, and of who reads.
+#include "http_facts.h"
 #include "http_forgetting.h"
 #include "serving.h"
 
@@ -163,11 +164,41 @@ static void of_many_tasks_the_newest_are_shown(void **state) {
     json_decref(matrix);
 }
 
+static void assert_facts(world *w, json_int_t readers, json_int_t lag) {
+    json_t *facts = ask(w, reef_job_facts);
+    assert_int_equal(json_integer_value(json_object_get(facts, "readers")), readers);
+    assert_int_equal(json_integer_value(json_object_get(facts, "reader_lag")), lag);
+    assert_true(json_is_number(json_object_get(facts, "longest_read_s")));
+    json_decref(facts);
+}
+
+static void a_look_at_the_facts_is_no_reader_of_them(void **state) {
+    world *w = *state;
+    reef_error err;
+    uint8_t text[TASK_BYTES];
+    reef_txn *own = NULL;
+    make_pool(w->f, 1);
+    (void)commit(w->f);
+    start(w, 0);
+    assert_facts(w, 0, 0);
+    ok(reef_txn_begin(&own, w->f->store, REEF_TXN_READ, &err), &err);
+    assert_facts(w, 1, 0);
+    for (int i = 0; i < 2; i++) {
+        lifelong_text(text, sizeof text, 1, (uint64_t)i);
+        feed(w->f, text, sizeof text);
+        (void)commit(w->f);
+    }
+    assert_facts(w, 1, 2);
+    reef_txn_abort(own);
+    assert_facts(w, 0, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(under_load_a_state_that_is_not_asked_for_holds_no_read,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(of_many_tasks_the_newest_are_shown, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_look_at_the_facts_is_no_reader_of_them, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
