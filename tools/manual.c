@@ -63,12 +63,12 @@ static void put_paragraphs(FILE *out, const char *text) {
     if (!start) fputc('\n', out);
 }
 
-// Lines as they stand.
+// Lines as they stand. An indented one goes on with the one above it: blanks are in the place of what is put before.
 static void put_lines(FILE *out, const char *text, const char *before) {
     fputs(".nf\n", out);
     while (*text) {
         size_t bytes = strcspn(text, "\n");
-        fputs(before, out);
+        fprintf(out, "%*s", (int)strlen(before), *text == ' ' ? "" : before);
         for (size_t i = 0; i < bytes; i++) put(out, text[i], i == 0 && !*before);
         fputc('\n', out);
         text += bytes;

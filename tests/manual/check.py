@@ -34,11 +34,18 @@ def check_pages(folder, documents):
     expect("pages", set(os.listdir(folder)), pages | {"reef.1", "reefd.8"})
     for document in documents:
         check_page(f"{folder}/reef-{document['name'].replace(' ', '-')}.1", document)
+    for page in os.listdir(folder):
+        if re.search(r"^ *\$  ", shown_as_text(f"{folder}/{page}"), re.MULTILINE):
+            failures.append(f"{page}: a line that goes on with a command has a prompt of its own")
+
+
+def shown_as_text(page):
+    plain = ["groff", "-man", "-Tascii", "-P-c", "-P-b", "-P-u", "-P-o", "-rLL=4000n", page]
+    return subprocess.run(plain, capture_output=True, text=True, check=True).stdout
 
 
 def check_page(page, command):
-    plain = ["groff", "-man", "-Tascii", "-P-c", "-P-b", "-P-u", "-P-o", "-rLL=4000n", page]
-    shown = subprocess.run(plain, capture_output=True, text=True, check=True).stdout
+    shown = shown_as_text(page)
     wanted = [command["summary"], f"reef {command['name']}", "EXIT STATUS", "SEE ALSO", "reefd(8)"]
     wanted += [f"--{option['name']}" + (f" {option['value']}" if option["value"] else "")
                for option in command["options"]]
