@@ -1,4 +1,4 @@
-"""What can go wrong: one exception for each status of the library, each also a kind that Python knows."""
+"""What can go wrong: one exception for each status of the library, also of the kind that Python has for it, if any."""
 
 
 class ReefError(Exception):
