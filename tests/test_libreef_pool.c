@@ -603,6 +603,14 @@ static void *keep_busy(void *context) {
     return NULL;
 }
 
+// AddressSanitizer's own allocator is not made for fork (before GCC 14): where another thread allocates just then, the
+// child waits for it for ever. So nobody allocates there.
+#ifdef __SANITIZE_ADDRESS__
+#define BUSY_COUNT 1
+#else
+#define BUSY_COUNT 2
+#endif
+
 // A child has no threads but the one that forked, so nobody gives back what the others held just then.
 static void a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none(void **state) {
     WITHIN(*state, path);
@@ -610,9 +618,9 @@ static void a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none(vo
     reef_error err;
     must(reef_pool_create_model(path, SMALL, &err), &err);
     must(reef_pool_create_model(other, SMALL, &err), &err);
-    busy work[2] = {{.path = other}, {.path = path, .pool = lib_pool_open(path, 1, NULL, 1)}};
-    pthread_t threads[2];
-    for (int i = 0; i < 2; i++)
+    busy work[] = {{.path = path, .pool = lib_pool_open(path, 1, NULL, 1)}, {.path = other}};
+    pthread_t threads[BUSY_COUNT];
+    for (int i = 0; i < BUSY_COUNT; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, keep_busy, &work[i]), 0);
     int ended = 0;
     for (int i = 0; i < 30 && ended == 0; i++) {
@@ -627,11 +635,11 @@ static void a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none(vo
         }
         assert_int_equal(waitpid(child, &ended, 0), child);
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < BUSY_COUNT; i++) {
         atomic_store(&work[i].done, true);
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
-    reef_pool_close(work[1].pool);
+    reef_pool_close(work[0].pool);
     assert_int_equal(ended, 0); // of the last child: neither a failure nor the alarm
 }
 

@@ -5,7 +5,7 @@ A page is named by its path, None is any page. Every entry must be of use: one t
 
 # Sizes at which a model learns within a moment, and boundaries without a long stream to find them in.
 TINY = ("--no-probe --layers 1 --d-model 16 --attention-heads 2 --context 32 --batch 2 --heads 1 --topk 2 --d-key 8 "
-        "--side 8 --side-new 8 --adapters 4 --reservoir-bytes 8192 --reservoir-window 64")
+        "--side 8 --side-new 8 --adapters 4 --reservoir-bytes 8192 --reservoir-window 128")
 SHORT = "--boundaries budget --boundary-bytes 3072"
 
 README, OPERATING, PROTOCOL = "README.md", "docs/OPERATING.md", "docs/PROTOCOL.md"
