@@ -576,7 +576,7 @@ static void print_report(const report *r,
     for (size_t g = 0; g < r->sample_count; g++) printf("  %zu  %s\n", g, r->samples[g]);
     if (!isnan(r->seconds)) {
         char words[CLI_WORD_BYTES];
-        printf("\ntrained %s bytes", cli_count(pool->commit.stream_bytes, words));
+        printf("\nread %s bytes", cli_count(pool->commit.stream_bytes, words));
         printf(" in %s: ", cli_duration(r->seconds, words));
         printf("%s bytes/s\n",
                cli_count((uint64_t)((double)pool->commit.stream_bytes / r->seconds), words));
