@@ -18,13 +18,29 @@ if(REEF_SANITIZE)
     target_link_options(reef_options INTERFACE -fsanitize=${REEF_SANITIZE})
 endif()
 
-# A room, for the rooms below it and for libreef; nothing of it is installed by itself.
-# reef_library(room SOURCES a.c b.c PUBLIC_HEADERS reef_room.h PUBLIC reef::above PRIVATE lib)
+# A room, for the rooms after it and for libreef; nothing of it is installed by itself.
+#
+# reef_library(room FOLDERS a b SOURCES a.c a/b.c PUBLIC reef::before PRIVATE lib)
+#
+# Other rooms see include/ and nothing else: the room's reef_*.h. FOLDERS are the room's own subfolders,
+# whose private headers its sources (and, through reef::inside, tests) include by their unique names.
+add_library(reef_inside INTERFACE)
+add_library(reef::inside ALIAS reef_inside)
 function(reef_library room)
-    cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC_HEADERS;PUBLIC;PRIVATE" ${ARGN})
-    add_library(reef_${room} STATIC ${ARG_SOURCES} ${ARG_PUBLIC_HEADERS})
+    cmake_parse_arguments(ARG "" "" "FOLDERS;SOURCES;PUBLIC;PRIVATE;PUBLIC_HEADERS" ${ARGN})
+    if(ARG_PUBLIC_HEADERS)
+        set(include ${CMAKE_CURRENT_SOURCE_DIR})
+    else()
+        set(include ${CMAKE_CURRENT_SOURCE_DIR}/include)
+    endif()
+    add_library(reef_${room} STATIC ${ARG_SOURCES})
     add_library(reef::${room} ALIAS reef_${room})
-    target_include_directories(reef_${room} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+    set(inside ${CMAKE_CURRENT_SOURCE_DIR})
+    foreach(folder IN LISTS ARG_FOLDERS)
+        list(APPEND inside ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
+    endforeach()
+    target_include_directories(reef_${room} PUBLIC ${include} PRIVATE ${inside})
+    target_include_directories(reef_inside INTERFACE ${inside})
     target_link_libraries(reef_${room} PUBLIC ${ARG_PUBLIC} PRIVATE reef_options ${ARG_PRIVATE})
 endfunction()
 
@@ -38,7 +54,7 @@ function(reef_test name)
     add_executable(${name} ${name}.c ${ARG_SOURCES})
     target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support
         ${CMAKE_CURRENT_SOURCE_DIR}/reference)
-    target_link_libraries(${name} PRIVATE reef_options ${ARG_LIBS} PkgConfig::CMOCKA m)
+    target_link_libraries(${name} PRIVATE reef_options reef::inside ${ARG_LIBS} PkgConfig::CMOCKA m)
     add_test(NAME ${name} COMMAND ${name})
     if(NOT ARG_TIMEOUT)
         set(ARG_TIMEOUT 300)

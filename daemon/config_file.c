@@ -1,7 +1,7 @@
 // Reading a configuration file; see config_file.h.
 #include "config_file.h"
 
-#include "reef_words.h"
+#include "reef_edit_distance.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // The command line of reefd; see options_private.h.
 #include "options_private.h"
 
-#include "reef_words.h"
+#include "reef_edit_distance.h"
 
 #include <stdio.h>
 #include <string.h>

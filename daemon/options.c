@@ -6,7 +6,7 @@
 
 #include "config_file.h"
 #include "push.h"
-#include "reef_words.h"
+#include "reef_edit_distance.h"
 #include "scrub.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 // See reef_program.h. The environment is read here, by programs, never by libraries.
 #include "reef_program.h"
+#include "reef_std_fds.h"
 
 #include "reef_kernels.h"
 #include "reef_store.h"

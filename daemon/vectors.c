@@ -5,7 +5,7 @@
 // The record that was made last is kept, because reads of the stream are cut anywhere.
 #include "reef_vectors.h"
 
-#include "random.h"
+#include "reef_random.h"
 #include "vector_record.h"
 #include "vector_spec.h"
 #include "vector_table.h"

@@ -11,7 +11,7 @@
 // plan of repair speaks of one state, and takes one transaction for all.
 #include "check.h"
 
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #define XXH_STATIC_LINKING_ONLY // for hash states on the stack
 #include <xxhash.h>

@@ -21,7 +21,7 @@
 // then on the shift lies between the two (journal_ids.c).
 #include "journal.h"
 
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <xxhash.h>
 

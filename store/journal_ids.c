@@ -17,7 +17,7 @@
 // The first snapshots kept no ids. The entries that are there stand in for them, as far as these tell.
 #include "journal.h"
 
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <inttypes.h>
 #include <stdio.h>

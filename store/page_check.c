@@ -16,7 +16,7 @@
 #include "check.h"
 
 #include "pool_pages.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -12,12 +12,13 @@
 #define _DEFAULT_SOURCE // for realpath
 
 #include "pool_file.h"
+#include "reef_std_fds.h"
 
 #include "pool_pages.h"
 #include "record.h"
 #include "reef_fail_point.h"
 #include "reef_store.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <assert.h>
 #include <dirent.h>

@@ -4,7 +4,7 @@
 #include "pool_file.h"
 #include "pool_make.h"
 #include "record.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <assert.h>
 #include <errno.h>

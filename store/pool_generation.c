@@ -8,7 +8,7 @@
 // ones stay, so that no other generation, and nothing that names one, has to change.
 #include "store_private.h"
 
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -12,7 +12,7 @@
 #include "pool_pages.h"
 
 #include "pool_file.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 #include "store_private.h"
 
 #include <assert.h>

@@ -11,7 +11,7 @@
 #include "reef_fail_point.h"
 #include "store_private.h"
 
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "store_private.h"
 
 #include "reef_fail_point.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -40,7 +40,7 @@
 #define XXH_STATIC_LINKING_ONLY // for hash states on the stack
 #include "record.h"
 
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <xxhash.h>
 

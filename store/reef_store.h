@@ -875,13 +875,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_scrub_read(reef_txn *txn,
                                                      reef_scrub *out,
                                                      reef_error *err);
 
-/**
- * Hold the numbers of standard input, output and error, where one of them is closed: no file that is opened later
- * gets them, and with them what others print. Reading and writing there still fail with EBADF. Every opening of a
- * pool does it; a program that opens other files does it first. Nothing else may open files meanwhile.
- */
-REEF_API void reef_standard_descriptors_hold(void);
-
 /** Did LMDB end this process (SIGABRT) because a page of a pool made no sense? For signal handlers. */
 REEF_API bool reef_store_gave_up(void);
 

@@ -12,7 +12,7 @@
 #include "store_private.h"
 
 #include "pool_pages.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 // Copies of sealed generations, which only a restore in place makes, have no moments and no reservoir.
 #include "store_private.h"
 
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <inttypes.h>
 #include <stdio.h>

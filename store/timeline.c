@@ -1,7 +1,7 @@
 // The timeline: what happened to the pool, one JSON object an event, in the order of happening.
 #include "store_private.h"
 
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <jansson.h>
 

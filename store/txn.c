@@ -7,7 +7,7 @@
 #include "store_private.h"
 
 #include "reef_fail_point.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "journal.h"
 #include "reef_fail_point.h"
 #include "reef_store.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 // damage to what holds records together is found, and its page, database and first record are named.
 #include "check.h"
 #include "reef_store.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <setjmp.h>
 #include <signal.h>

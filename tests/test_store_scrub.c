@@ -2,7 +2,7 @@
 #include "pool_pages.h"
 #include "record.h"
 #include "reef_store.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <lmdb.h>
 

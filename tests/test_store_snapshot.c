@@ -15,7 +15,7 @@
 #include "damaged_record.h"
 #include "pool.h"
 #include "small_disk.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 #include "store_private.h"
 
 #define BLOCKS 4

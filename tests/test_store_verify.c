@@ -4,7 +4,7 @@
 #include "pool_pages.h"
 #include "record.h"
 #include "reef_store.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 #include "store_private.h"
 
 #include <lmdb.h>

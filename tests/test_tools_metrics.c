@@ -1,5 +1,5 @@
 // The figures of continual learning against matrices that were worked out by hand.
-#include "metrics.h"
+#include "forgetting.h"
 
 #include <math.h>
 #include <setjmp.h>

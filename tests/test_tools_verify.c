@@ -2,7 +2,7 @@
 #include "tools_world.h"
 
 #include "record.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include "damaged_record.h"
 #include "data_file.h"

@@ -2,7 +2,7 @@
 #include "chart.h"
 #include "chart_forgetting.h"
 #include "cli.h"
-#include "reef_words.h"
+#include "reef_edit_distance.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #include "flop_count.h"
 #include "flops.h"
 #include "model.h"
-#include "random.h"
+#include "reef_random.h"
 #include "tape.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // Going back to a snapshot: training goes on to the same bits; and what lies between two states.
 #include "lifelong_restore.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 #include "store_private.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 // Sources that are pushed into, and going back to a snapshot: what waits is neither lost nor trained twice, and each state
 // knows the ids of what it was trained on.
 #include "lifelong_restore.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 #include "store_private.h"
 
 #define STEP_BYTES ((size_t)LIFELONG_BATCH)

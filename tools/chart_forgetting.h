@@ -4,7 +4,7 @@
 #define REEF_CHART_FORGETTING_H
 
 #include "cli.h"
-#include "metrics.h"
+#include "forgetting.h"
 
 typedef struct forgetting_chart {
     metrics_matrix matrix;     // at least one row and one column

@@ -4,7 +4,7 @@
 // apart. What the options mean is the business of the commands.
 #include "cli.h"
 
-#include "reef_words.h"
+#include "reef_edit_distance.h"
 
 #include <assert.h>
 #include <errno.h>

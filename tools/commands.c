@@ -1,7 +1,7 @@
 // The one table of commands; help, parsing and suggestions come from it.
 #include "commands.h"
 
-#include "reef_words.h"
+#include "reef_edit_distance.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "eval_set.h"
 
 #include "matrix.h"
-#include "metrics.h"
+#include "forgetting.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "experiment.h"
 
 #include "config_file.h"
-#include "reef_words.h"
+#include "reef_edit_distance.h"
 
 #include <ctype.h>
 #include <errno.h>

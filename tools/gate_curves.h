@@ -4,7 +4,7 @@
 #define REEF_GATE_CURVES_H
 
 #include "cli.h"
-#include "metrics.h"
+#include "forgetting.h"
 
 #define GATE_NEVER SIZE_MAX
 #define GATE_TARGETS                                                                               \

@@ -4,7 +4,7 @@
 #define REEF_MATRIX_H
 
 #include "cli.h"
-#include "metrics.h"
+#include "forgetting.h"
 
 /** Rows 0 .. generation_count - 1 are as of that generation; the last row is now, task-free. */
 typedef struct cli_matrix {

@@ -1,7 +1,7 @@
 // The document of `reef train`: from what was measured to the figures of metrics.h.
 #include "train_record.h"
 
-#include "metrics.h"
+#include "forgetting.h"
 
 #include <inttypes.h>
 #include <math.h>

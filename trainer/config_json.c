@@ -1,7 +1,7 @@
 // The text of a configuration, which gives back the same bits, and its record in a pool.
 #include "config.h"
 
-#include "json_build.h"
+#include "reef_json_build.h"
 
 #include <stdio.h>
 #include <stdlib.h>

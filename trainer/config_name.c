@@ -1,6 +1,6 @@
 // A field of a configuration by its name, or the one that was probably meant.
 #include "config.h"
-#include "reef_words.h"
+#include "reef_edit_distance.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 // on top of just that.
 #include "distil.h"
 
-#include "random.h"
+#include "reef_random.h"
 
 #include <math.h>
 #include <stdlib.h>

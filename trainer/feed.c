@@ -1,5 +1,5 @@
 // Bytes of a source, accepted into the stream, and how far each source was read.
-#include "json_build.h"
+#include "reef_json_build.h"
 #include "learner.h"
 #include "vector.h"
 

@@ -1,6 +1,6 @@
 // An open generation with a larger side.
 #include "gen.h"
-#include "random.h"
+#include "reef_random.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // The initial values of a generation, and of what it gains by growing. Every draw is a function of seed, generation
 // and layer.
 #include "gen.h"
-#include "random.h"
+#include "reef_random.h"
 
 #include <assert.h>
 #include <math.h>

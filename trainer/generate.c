@@ -1,6 +1,6 @@
 // A text continued byte by byte.
 #include "evaluate.h"
-#include "random.h"
+#include "reef_random.h"
 
 #include <math.h>
 #include <stdlib.h>

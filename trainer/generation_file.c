@@ -2,7 +2,7 @@
 #include "generation_file.h"
 
 #include "firing.h"
-#include "json_build.h"
+#include "reef_json_build.h"
 
 #include <assert.h>
 #include <errno.h>

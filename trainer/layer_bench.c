@@ -7,7 +7,7 @@
 #include "experts.h"
 #include "huge.h"
 #include "model.h"
-#include "random.h"
+#include "reef_random.h"
 #include "reef_layer_bench.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
 // experts than fit memory, read in place the way a model reads its sealed generations.
 #include "model.h"
 #include "persist.h"
-#include "random.h"
+#include "reef_random.h"
 #include "reef_layer_bench.h"
 #include "residency.h"
 

@@ -9,7 +9,7 @@
 #define REEF_MODEL_INSIDE_H
 
 #include "adapter.h"
-#include "clock.h"
+#include "reef_clock.h"
 #include "experts.h"
 #include "ffw.h"
 #include "merged.h"

@@ -1,7 +1,7 @@
 // See model_file.h.
 #include "model_file.h"
 
-#include "json_build.h"
+#include "reef_json_build.h"
 
 #include <errno.h>
 #include <inttypes.h>

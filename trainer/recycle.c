@@ -1,7 +1,7 @@
 // See recycle.h. Draws are functions of seed, generation, step and layer.
 #include "recycle.h"
 
-#include "random.h"
+#include "reef_random.h"
 
 #include <inttypes.h>
 #include <math.h>

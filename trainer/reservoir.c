@@ -2,7 +2,7 @@
 // how many windows were offered before, so that a restart continues the same sample.
 #include "reservoir.h"
 
-#include "random.h"
+#include "reef_random.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // See safetensors.h. What is read from a file is believed only after it was checked here.
 #include "safetensors.h"
 
-#include "json_build.h"
+#include "reef_json_build.h"
 
 #include <assert.h>
 #include <errno.h>

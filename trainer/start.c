@@ -3,7 +3,7 @@
 
 #include "peer_row.h"
 #include "policy.h"
-#include "random.h"
+#include "reef_random.h"
 #include "trial.h"
 
 #include <inttypes.h>

@@ -13,7 +13,7 @@
 //  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
 //  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of the carry's start;
 //                                             "surprise" of the next byte as well where the gate reads losses
-#include "json_build.h"
+#include "reef_json_build.h"
 #include "learner.h"
 
 #include <jansson.h>

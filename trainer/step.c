@@ -1,6 +1,6 @@
 // One batch of the stream: forward with the open generation's gate forced open, backward, optimiser.
 #include "learner.h"
-#include "random.h"
+#include "reef_random.h"
 
 #include <assert.h>
 #include <inttypes.h>

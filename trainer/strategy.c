@@ -1,7 +1,7 @@
 // The rivals of generations: one generation that stays open, and a counter of tasks. What a boundary is
 // for each of them, what trains afterwards, and how a step of training differs from that of generations.
 #include "learner.h"
-#include "random.h"
+#include "reef_random.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // reservoir (Robins 1995; Rolnick et al. 2019). They take the places of rehearsal, so that a step has as
 // many windows as with any other strategy.
 #include "learner.h"
-#include "random.h"
+#include "reef_random.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 // One generation of a vector model: its inputs' scale, its experts, its head.
 #include "vector.h"
 
-#include "random.h"
+#include "reef_random.h"
 
 #include <math.h>
 #include <stdlib.h>

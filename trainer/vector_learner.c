@@ -10,7 +10,7 @@
 // A batch that the open generation does not explain but all generations together do is of a domain that
 // came back: sealed generations do not learn, so it is skipped.
 #include "vector_learner.h"
-#include "random.h"
+#include "reef_random.h"
 
 #include <assert.h>
 #include <inttypes.h>

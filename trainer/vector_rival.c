@@ -4,7 +4,7 @@
 //   replay    beside it as many examples drawn from the memory
 //   joint     finetune, for a stream that was shuffled: the ceiling of the two
 #include "learner.h"
-#include "random.h"
+#include "reef_random.h"
 #include "vector_sums.h"
 
 #include <math.h>

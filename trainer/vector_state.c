@@ -7,7 +7,7 @@
 //  "untested", "seen", "labels": [...]}
 #include "vector_state.h"
 
-#include "json_build.h"
+#include "reef_json_build.h"
 #include "vector_sums.h"
 
 #include <jansson.h>

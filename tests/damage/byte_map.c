@@ -1,7 +1,7 @@
 // See byte_map.h. The layout is drawn in store/pool_file.c; here every byte of it gets a name.
 #include "byte_map.h"
 
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 #include "byte_map.h"
 #include "program.h"
 #include "reef_store.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <dirent.h>
 #include <fcntl.h>

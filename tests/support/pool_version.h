@@ -6,7 +6,7 @@
 
 #include "record.h"
 #include "reef_store.h"
-#include "store_bytes.h"
+#include "reef_byte_order.h"
 
 #include <lmdb.h>
 

@@ -4,7 +4,7 @@
 #define SMALL_MODEL_H
 
 #include "model.h"
-#include "random.h"
+#include "reef_random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

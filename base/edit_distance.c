@@ -1,5 +1,5 @@
 // How far apart two words are; see reef_words.h. A pure function.
-#include "reef_words.h"
+#include "reef_edit_distance.h"
 
 #include <stdbool.h>
 #include <string.h>

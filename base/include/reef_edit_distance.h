@@ -1,7 +1,7 @@
 // Words that were typed: what a misspelt one was meant to be. Shared by all that take words: names of settings, options,
 // commands.
-#ifndef REEF_WORDS_H
-#define REEF_WORDS_H
+#ifndef REEF_EDIT_DISTANCE_H
+#define REEF_EDIT_DISTANCE_H
 
 #include "reef_error.h"
 

@@ -4,7 +4,7 @@
 // pool's data file, whatever prints a message writes it over the pool's first page.
 #define _GNU_SOURCE // for O_PATH
 
-#include "reef_store.h"
+#include "reef_std_fds.h"
 
 #include <fcntl.h>
 #include <unistd.h>

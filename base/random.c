@@ -1,5 +1,5 @@
 // Initial values of whole tensors.
-#include "random.h"
+#include "reef_random.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 // See clock.h.
-#include "clock.h"
+#include "reef_clock.h"
 
 #include <time.h>
 

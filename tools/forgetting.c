@@ -1,5 +1,5 @@
 // See metrics.h.
-#include "metrics.h"
+#include "forgetting.h"
 
 #include <math.h>
 
