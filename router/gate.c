@@ -5,7 +5,7 @@
 // What always holds: a margin depends on the tokens of the stream up to it and on the gate, not on how
 // the stream is cut into calls. How a gate is fitted stands in gate_train.c and gate_calibrate.c; what
 // happens when it fires is the caller's business.
-#include "gate.h"
+#include "gate_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

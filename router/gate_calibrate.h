@@ -2,7 +2,7 @@
 #ifndef REEF_GATE_CALIBRATE_H
 #define REEF_GATE_CALIBRATE_H
 
-#include "gate.h"
+#include "gate_internal.h"
 
 /**
  * Logits of windows, read in one of two ways. Apart, each from the start, as after a record boundary: this

@@ -17,7 +17,7 @@
 //     side 48 to 1024); with ties throughout, as for a query of zeros, it stops after topk pairs.
 #include "product_key.h"
 
-#include "kernels.h"
+#include "kernels_internal.h"
 
 #include <assert.h>
 #include <math.h>

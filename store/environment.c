@@ -14,7 +14,7 @@
 #include "environment.h"
 
 #include "pool_file.h"
-#include "pool_format.h"
+#include "schema.h"
 #include "record.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 // The pool's file, for operators. Pages that a transaction frees can be used again once no read
 // transaction is older than it, so a file that grows without need has a reader that stays.
-#include "store_private.h"
+#include "store_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include "pool_file.h"
 #include "reef_std_fds.h"
 
-#include "pool_pages.h"
+#include "page_reader.h"
 #include "record.h"
 #include "reef_fail_point.h"
 #include "reef_store.h"

@@ -15,7 +15,7 @@
 //
 //   root of a generation = XXH3-128( the same entries of its tensors, experts and flags )
 #define XXH_STATIC_LINKING_ONLY // for hash states on the stack
-#include "store_private.h"
+#include "store_internal.h"
 
 #include "reef_byte_order.h"
 

@@ -1,5 +1,5 @@
 // Opening and closing a pool. The work is in environment.c, which a process's stores of one pool share.
-#include "store_private.h"
+#include "store_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // The timeline: what happened to the pool, one JSON object an event, in the order of happening.
-#include "store_private.h"
+#include "store_internal.h"
 
 #include "reef_byte_order.h"
 

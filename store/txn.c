@@ -4,7 +4,7 @@
 // checksum finds damage, the commit number and content hash in `sums` find a record that is intact but
 // old. A write transaction stamps what it writes with the number of the commit it will become. After a
 // write that LMDB refused, the transaction can only be aborted: reef_txn_commit says why.
-#include "store_private.h"
+#include "store_internal.h"
 
 #include "reef_fail_point.h"
 #include "reef_byte_order.h"

@@ -1,6 +1,6 @@
 // Kernels: every instruction set against plain definitions in double, over all sizes up to a few
 // vectors and all alignments of a float.
-#include "kernels.h"
+#include "kernels_internal.h"
 
 #include "draw.h"
 #include "gradcheck.h"

@@ -1,7 +1,7 @@
 // What lies on disk is not what was written: every change is found, and the record is named.
 #include "record.h"
 #include "reef_store.h"
-#include "verify.h"
+#include "verify_child.h"
 
 #include <lmdb.h>
 

@@ -4,7 +4,7 @@
 #include "record.h"
 #include "reef_store.h"
 #include "reef_byte_order.h"
-#include "verify.h"
+#include "verify_child.h"
 
 #include <lmdb.h>
 

@@ -16,7 +16,7 @@
 #include "pool.h"
 #include "small_disk.h"
 #include "reef_byte_order.h"
-#include "store_private.h"
+#include "store_internal.h"
 
 #define BLOCKS 4
 #define BLOCK_BYTES 6000

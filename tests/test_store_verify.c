@@ -1,11 +1,11 @@
 // What a check looks at, what it may leave out, and what it says about saving what was lost. Pools are real
 // and are damaged in their file.
 #include "check.h"
-#include "pool_pages.h"
+#include "page_reader.h"
 #include "record.h"
 #include "reef_store.h"
 #include "reef_byte_order.h"
-#include "store_private.h"
+#include "store_internal.h"
 
 #include <lmdb.h>
 

@@ -4,7 +4,7 @@
 #include "flops.h"
 #include "model.h"
 #include "reef_random.h"
-#include "tape.h"
+#include "router_tape.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

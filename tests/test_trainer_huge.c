@@ -3,7 +3,7 @@
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // mincore
 
-#include "huge.h"
+#include "reef_huge_page.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

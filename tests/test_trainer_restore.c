@@ -1,7 +1,7 @@
 // Going back to a snapshot: training goes on to the same bits; and what lies between two states.
 #include "lifelong_restore.h"
 #include "reef_byte_order.h"
-#include "store_private.h"
+#include "store_internal.h"
 
 #include <math.h>
 

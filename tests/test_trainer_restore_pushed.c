@@ -2,7 +2,7 @@
 // knows the ids of what it was trained on.
 #include "lifelong_restore.h"
 #include "reef_byte_order.h"
-#include "store_private.h"
+#include "store_internal.h"
 
 #define STEP_BYTES ((size_t)LIFELONG_BATCH)
 #define PUSHED "push:web"

@@ -1,6 +1,6 @@
 // A generation in memory: made, freed, looked into.
 #include "gen.h"
-#include "huge.h"
+#include "reef_huge_page.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 // and touched when the layer is made; a pass allocates nothing, and its bits do not depend on the
 // workers. Which passes are run, how often, and what the times are compared with, is the caller's.
 #include "experts.h"
-#include "huge.h"
+#include "reef_huge_page.h"
 #include "model.h"
 #include "reef_random.h"
 #include "reef_layer_bench.h"

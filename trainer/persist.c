@@ -22,7 +22,7 @@
 // a layer shorter.
 #include "persist_records.h"
 
-#include "huge.h"
+#include "reef_huge_page.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
 // history read and compacted, and learning goes on.
 #include "fuzz.h"
 #include "pool_json.h"
-#include "pool_pages.h"
+#include "page_reader.h"
 #include "reef_trainer.h"
-#include "store_private.h"
+#include "store_internal.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -4,10 +4,10 @@
 // asked for. LMDB reads the pool in a transaction of its own, so a writer goes on meanwhile. The
 // copy is believed when it opens, its root hash follows from what it holds, and it is that of the source.
 #include "pool_file.h"
-#include "pool_format.h"
-#include "pool_make.h"
+#include "schema.h"
+#include "pool_create.h"
 #include "reef_fail_point.h"
-#include "store_private.h"
+#include "store_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 // What always holds: every entry of a table computes the same thing as the plain one up to rounding,
 // and each is a function of its inputs and sizes alone. The loops themselves are in kernels_scalar.c
 // and kernels_vector.h.
-#include "kernels.h"
+#include "kernels_internal.h"
 
 #include "reef_kernels.h"
 

@@ -2,7 +2,7 @@
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // madvise, MAP_ANONYMOUS
 
-#include "huge.h"
+#include "reef_huge_page.h"
 
 #include <stdint.h>
 #include <stdlib.h>

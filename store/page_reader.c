@@ -9,11 +9,11 @@
 //          24 overflow pages u64   32 entries u64   40 root u64
 //   node   0 size low u16   2 size high u16   4 flags u16   6 key bytes u16   8 key, then the value
 //          (in a branch: the three first fields are the child's page number)
-#include "pool_pages.h"
+#include "page_reader.h"
 
 #include "pool_file.h"
 #include "reef_byte_order.h"
-#include "store_private.h"
+#include "store_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 // The kernels for AVX-512, sixteen floats at a time; compiled with -mavx512f and its dq, bw and
 // vl extensions.
-#include "kernels.h"
+#include "kernels_internal.h"
 
 #include <immintrin.h>
 

@@ -9,7 +9,7 @@
 // Root hashes do not depend on commits, so an exact snapshot must give the very root of the commit that it
 // is of: the restore proves itself before it is committed.
 #include "reef_fail_point.h"
-#include "store_private.h"
+#include "store_internal.h"
 
 #include "reef_byte_order.h"
 

@@ -6,7 +6,7 @@
 //
 // One transaction may replace a sealed generation, and empty those before it. The numbers of the emptied
 // ones stay, so that no other generation, and nothing that names one, has to change.
-#include "store_private.h"
+#include "store_internal.h"
 
 #include "reef_byte_order.h"
 

@@ -3,7 +3,7 @@
 //
 // LMDB lists the slots of its reader table as text, a line each: pid, thread (hexadecimal), and the number of the
 // transaction that is read, or "-" in a slot that waits for the next read. Each commit is a transaction.
-#include "store_private.h"
+#include "store_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

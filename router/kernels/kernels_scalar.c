@@ -1,6 +1,6 @@
 // The scalar kernels: one plain loop per definition, for any CPU. They are what the faster ones are tested
 // against, so nothing here is clever.
-#include "kernels.h"
+#include "kernels_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -15,7 +15,7 @@
 // pages, free pages, and all but the number and the kind of the older meta page.
 #include "check.h"
 
-#include "pool_pages.h"
+#include "page_reader.h"
 #include "reef_byte_order.h"
 
 #include <inttypes.h>

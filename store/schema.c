@@ -1,8 +1,8 @@
 // Making the databases of a pool, recognising one, and turning LMDB's codes into ours.
-#include "pool_format.h"
+#include "schema.h"
 
 #include "pool_file.h"
-#include "pool_make.h"
+#include "pool_create.h"
 #include "record.h"
 #include "reef_byte_order.h"
 

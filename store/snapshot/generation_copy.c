@@ -8,7 +8,7 @@
 //   reservoir, slot s                                          <->   moments  snapshot.reservoir, block s
 //
 // Copies of sealed generations, which only a restore in place makes, have no moments and no reservoir.
-#include "store_private.h"
+#include "store_internal.h"
 
 #include "reef_byte_order.h"
 

@@ -6,10 +6,10 @@
 //   TO/data.mdb       moved to its place when it is whole and on the disk: now TO is a pool
 //
 // So a data file that is in place is a whole pool, whenever the process died or the power failed.
-#include "pool_make.h"
+#include "pool_create.h"
 
 #include "pool_file.h"
-#include "pool_format.h"
+#include "schema.h"
 #include "reef_fail_point.h"
 
 #include <stdlib.h>

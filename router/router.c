@@ -11,8 +11,8 @@
 // What always holds: how the work is cut depends on the sizes alone, every output is written by one
 // piece, and sums over groups run in their order. So the bits do not depend on the workers. Backward
 // holds the choice of experts fixed.
-#include "query.h"
-#include "tape.h"
+#include "query_network.h"
+#include "router_tape.h"
 
 #include <assert.h>
 #include <math.h>

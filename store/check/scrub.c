@@ -9,9 +9,9 @@
 //   0 passes u64   8 end of the last pass, ms u64   16 its records u64   24 its bytes u64   32 its findings u64
 //   40 beginning of the present one, ms u64   48 its records u64   56 its bytes u64   64 its findings u64
 //   72 the key from which it goes on, as in `sums`; none at the beginning
-#include "store_private.h"
+#include "store_internal.h"
 
-#include "pool_pages.h"
+#include "page_reader.h"
 #include "reef_byte_order.h"
 
 #include <stdlib.h>

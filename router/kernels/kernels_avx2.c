@@ -1,5 +1,5 @@
 // The kernels for AVX2 and FMA, eight floats at a time; compiled with -mavx2 -mfma.
-#include "kernels.h"
+#include "kernels_internal.h"
 
 #include <immintrin.h>
 

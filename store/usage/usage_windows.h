@@ -6,7 +6,7 @@
 #ifndef REEF_USAGE_WINDOWS_H
 #define REEF_USAGE_WINDOWS_H
 
-#include "store_private.h"
+#include "store_internal.h"
 
 #define USAGE_HOUR_MS UINT64_C(3600000)
 #define USAGE_DAY_MS UINT64_C(86400000)

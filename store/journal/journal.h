@@ -2,7 +2,7 @@
 #ifndef REEF_JOURNAL_H
 #define REEF_JOURNAL_H
 
-#include "store_private.h"
+#include "store_internal.h"
 
 #define REEF_JOURNAL_HEAD_BYTES 36 // of an entry, before its id
 #define REEF_JOURNAL_SHIFT_SEQUENCE UINT64_MAX

@@ -2,8 +2,8 @@
 #ifndef REEF_CHECK_H
 #define REEF_CHECK_H
 
-#include "pool_pages.h"
-#include "store_private.h"
+#include "page_reader.h"
+#include "store_internal.h"
 
 #define REEF_DAMAGED_MAX 1000 // findings that are kept; the count goes on
 

@@ -6,7 +6,7 @@
 //
 // A restore in place (pool_restore.c) takes sealed generations away. The snapshot that it makes of the
 // state before holds copies of those too: it shares the first `shared_count` sealed generations only.
-#include "store_private.h"
+#include "store_internal.h"
 
 #include "reef_fail_point.h"
 #include "reef_byte_order.h"
