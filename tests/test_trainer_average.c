@@ -1,8 +1,8 @@
 // Averaged weights: what is averaged, that it is what readers evaluate and sealing keeps, and that training
 // moves the same weights as without.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
-#include "start.h"
+#include "warm_start.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

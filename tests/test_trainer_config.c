@@ -1,6 +1,6 @@
 // The configuration: its table, setting by name, checks across fields, and JSON that gives back the
 // same bits.
-#include "config.h"
+#include "config_internal.h"
 #include "reef_trainer.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // Consolidation on real pools: what was before the range stays to the bit, what was learned in it stays to
 // a bound, training goes on from it as from any commit, and whatever goes wrong leaves the pool as it was.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 // They are equal but for terms that are not counted, and those are known to the last FLOP as well.
 #include "flop_count.h"
 #include "flops.h"
-#include "model.h"
+#include "generation.h"
 #include "reef_random.h"
 #include "router_tape.h"
 

@@ -1,6 +1,6 @@
 // Gates inside the trainer: without a gate a generation takes part everywhere, memories and priors are
 // stored with each gate, margins that are read are those that decide, and the stream alone decides the bits.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // Gates that read the loss of the model before them (gate = loss). Texts of one alphabet in which every letter
 // repeats the one `lag` letters before it: 1- to 4-grams are the same for every lag above 4, and only a model
 // that has learned its own lag finds another one surprising.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
 
 #include <math.h>

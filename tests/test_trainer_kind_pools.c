@@ -1,6 +1,6 @@
 // Pools with layers of every kind: the same bits however training is cut, sealed generations that stay, going
 // back, moving to another pool, and everything that a boundary, a command or a rival of generations does.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong_process.h"
 
 #include <setjmp.h>

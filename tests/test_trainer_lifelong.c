@@ -1,7 +1,7 @@
 // The promises of the lifelong loop, on real pools: as-of is exact to the bit for ever, the stream alone
 // decides the bits (not threads, cuts, commits or restarts), boundaries are found, a domain that comes
 // back is recognised, frozen experts stand still.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong_process.h"
 
 #include <setjmp.h>

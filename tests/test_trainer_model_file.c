@@ -1,7 +1,7 @@
 // A whole model as a file and back as a new pool: the same logits to the bit as of every state, whatever it is made
 // of; training goes on; and a file that is not what it says makes no pool.
 #include "draw.h"
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
 #include "model_file.h"
 #include "whole_file.h"

@@ -1,6 +1,6 @@
 // Memory that runs out while a trainer learns: every place that allocates fails once. What comes after is either as if
 // nothing had happened, or refused until the pool is opened again, and then as if nothing had happened.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
 
 #include <setjmp.h>

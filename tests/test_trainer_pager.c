@@ -3,7 +3,7 @@
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // madvise, mincore
 
-#include "pager.h"
+#include "row_prefetch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 // When and how a pool grows, policy by policy: boundaries stand at the byte where they should, whatever
 // the cuts, commits and restarts; what a new generation begins with changes no output; budgets hold.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
-#include "policy.h"
-#include "start.h"
+#include "growth_policy.h"
+#include "warm_start.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 // Experts that nothing chooses begin anew: which ones, what becomes of them and their optimiser, that they are
 // chosen again, and that the stream alone decides.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
-#include "recycle.h"
+#include "expert_recycling.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // A pool that is larger than memory: sealed rows read in place from the map give the bits of rows that
 // were copied, while the pool is trained on, grows, is evaluated and reopened.
-#include "learner.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // Sealing: what rounding a generation's rows does and costs, what is measured and told of it, and that what
 // was sealed is exact from then on.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong_process.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // The history of the loss: it takes bounded space, loses no stretch of the stream on the way, and is no part of
 // what decides the root hash.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 // What each strategy promises, on real pools: what trains and what stands still, what a step reads, that
 // penalties have the gradients they say, and that the stream alone decides the bits of all of them.
 #include "gradcheck.h"
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
 
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 // How a generation finds the beginning that learns its data best: the copy of a sealed one where that is better, and
 // itself, untouched, where it is not. The same bits for any number of threads and after a restart.
 #include "lifelong.h"
-#include "start.h"
-#include "trial.h"
+#include "warm_start.h"
+#include "branch_trial.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

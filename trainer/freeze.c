@@ -1,5 +1,5 @@
 // Experts of the open generation are frozen and thawed: by range, layer and how much they were used.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "vector.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 // A new pool: its configuration, what it begins with, and its first commit.
-#include "config.h"
-#include "learner.h"
+#include "config_internal.h"
+#include "trainer_internal.h"
 #include "vector.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 // A snapshot has the cursors of its time, and the ids of what it was trained on. What was trained after it is gone with the
 // state that is given up, and gone from the journal but for the batch that was half trained. So when a cursor goes
 // back the journal moves along, and the restored state goes on with the first byte of it that it does not have.
-#include "learner.h"
+#include "trainer_internal.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // The one writer of a pool: the public handle over stream, steps and growth, how it is opened and closed.
-#include "layer.h"
-#include "learner.h"
+#include "layer_internal.h"
+#include "trainer_internal.h"
 #include "vector.h"
 
 #include <math.h>

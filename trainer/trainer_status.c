@@ -1,5 +1,5 @@
 // What a trainer says of itself.
-#include "learner.h"
+#include "trainer_internal.h"
 #include "vector.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
 
-#include "model.h"
+#include "generation.h"
 #include "reef_random.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 #ifndef TRANSFER_H
 #define TRANSFER_H
 
-#include "learner.h"
+#include "trainer_internal.h"
 #include "lifelong.h"
 #include "whole_file.h"
 

@@ -1,0 +1,132 @@
+// The open generation is sealed, or grows, because somebody asked for it; when it does so by itself, policy.c says.
+#include "layer_internal.h"
+#include "trainer_internal.h"
+#include "growth_policy.h"
+#include "vector.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+// Held batches wait in the carry. What was thought of them is no part of a commit: whatever changes the model under
+// them has them looked at again, as they are after a restart.
+static reef_status look_again(reef_trainer *trainer, reef_error *err) {
+    trainer->held_batches = 0;
+    trainer->suspicious = 0;
+    return trainer->layer == NULL ? reef_firing_copy(&trainer->ahead, &trainer->firing, err)
+                                  : REEF_OK;
+}
+
+// A generation of a vector model has nothing in bf16.
+static reef_status check_vector_dtype(const char *seal_dtype, reef_error *err) {
+    if (seal_dtype == NULL || strcmp(seal_dtype, "f32") == 0) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "rows of a vector model stay f32 when they are sealed; not %.16s", seal_dtype);
+}
+
+// It is measured by its errors as they come.
+static reef_status seal_vector(reef_trainer *trainer,
+                               const char *seal_dtype,
+                               reef_sealing *out,
+                               reef_error *err) {
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    reef_status status = check_vector_dtype(seal_dtype, err);
+    if (status == REEF_OK) status = reef_vector_boundary(trainer, "command", err);
+    if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK && out != NULL)
+        *out = (reef_sealing){.generation = generation,
+                              .dtype = REEF_F32,
+                              .loss_before = (double)NAN,
+                              .loss_after = (double)NAN};
+    return status;
+}
+
+// May a generation of a language model be sealed now, and what would the next one be?
+static reef_status prepare(reef_trainer *trainer, reef_opening *opening, reef_error *err) {
+    const reef_gen *open = reef_open_generation(trainer);
+    if (reef_task_step(trainer) == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "generation %" PRIu32
+                         " is open and has trained nothing yet; there is nothing to seal",
+                         open->info.generation);
+    reef_status status = reef_policy_size(trainer, "command", NULL, 0, opening, err);
+    if (status != REEF_OK) return status;
+    if (opening->side == 0)
+        return reef_fail(err, REEF_FULL,
+                         "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
+                         ": there is no room for another generation",
+                         reef_policy_experts(trainer), trainer->net.config.experts_max);
+    return REEF_OK;
+}
+
+reef_status reef_trainer_seal_check(reef_trainer *trainer,
+                                    const char *seal_dtype,
+                                    uint32_t *side,
+                                    reef_error *err) {
+    reef_opening opening = {0};
+    reef_config config = trainer->net.config;
+    reef_status status = REEF_OK;
+    *side = trainer->vector != NULL ? config.side : config.side_new;
+    if (trainer->vector != NULL) {
+        status = check_vector_dtype(seal_dtype, err);
+        return status == REEF_OK ? reef_vector_check_boundary(trainer, err) : status;
+    }
+    if (seal_dtype != NULL) status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
+    if (status != REEF_OK) return status;
+    if (trainer->layer != NULL) return reef_layer_check_room(trainer, config.side_new, err);
+    status = prepare(trainer, &opening, err);
+    *side = opening.side;
+    return status;
+}
+
+reef_status reef_trainer_seal(reef_trainer *trainer,
+                              const char *seal_dtype,
+                              reef_sealing *out,
+                              reef_error *err) {
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status != REEF_OK) return status;
+    if (trainer->vector != NULL) return seal_vector(trainer, seal_dtype, out, err);
+    if (trainer->layer != NULL) return reef_trainer_layer_seal(trainer, 0, seal_dtype, out, err);
+    reef_config config = trainer->net.config; // the pool's own stays as it is
+    reef_sealing sealing;
+    reef_opening opening;
+    status = reef_trainer_hold(trainer, err); // passes measure, and fit the gate
+    if (status == REEF_OK && seal_dtype != NULL)
+        status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
+    if (status == REEF_OK) status = prepare(trainer, &opening, err);
+    if (status != REEF_OK) return status;
+    status = look_again(trainer, err); // as the new generation's first batches
+    if (status == REEF_OK)
+        status =
+            reef_growth_boundary(trainer, &opening, reef_gen_seal_dtype(&config), &sealing, err);
+    if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK && out != NULL) *out = sealing;
+    return status;
+}
+
+reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    reef_status refused = reef_vector_refuse_experts(trainer, "added", err);
+    if (refused != REEF_OK) return refused;
+    if (reef_config_retrieving_layers(config) == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool cannot grow to side %" PRIu32 ": its layers are of ffw %s, and "
+                         "only those of kind p and k have experts that grow",
+                         side, config->ffw);
+    if (reef_trainer_layer_collected(trainer) > 0)
+        return reef_fail(err, REEF_INVALID,
+                         "gradients are collected; take the step or discard them before it grows");
+    return reef_policy_check_side(trainer, side, err);
+}
+
+reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err) {
+    const reef_opening opening = {.reason = "command", .gap = NAN, .distance = NAN};
+    reef_status status = reef_trainer_grow_check(trainer, side, err);
+    if (status == REEF_OK) status = look_again(trainer, err);
+    if (status == REEF_OK) status = reef_growth_enlarge(trainer, side, &opening, err);
+    if (status == REEF_OK && trainer->layer != NULL) {
+        trainer->layer->fold_is_stale = true;
+        trainer->layer->version++;
+    }
+    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+}

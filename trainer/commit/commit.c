@@ -1,0 +1,123 @@
+// The state of the trainer as one transaction: a commit, what goes before it, a snapshot along with it.
+#include "trainer_internal.h"
+#include "reef_fail_point.h"
+#include "vector.h"
+
+#include <string.h>
+
+reef_status reef_commit_put_generations(reef_trainer *trainer,
+                                        reef_txn *txn,
+                                        uint64_t unix_ms,
+                                        reef_error *err) {
+    if (trainer->vector != NULL) return reef_vector_put(trainer, txn, err);
+    const reef_net *net = &trainer->net;
+    for (size_t g = 0; g + 1 < net->gen_count; g++) {
+        if (net->gens[g]->stored) continue;
+        reef_status status = reef_state_delete(txn, net->gens[g]->info.generation, err);
+        if (status == REEF_OK)
+            status = reef_persist_sealed(txn, &net->config, net->gens[g], unix_ms, err);
+        if (status != REEF_OK) return status;
+    }
+    return reef_persist_open(txn, &net->config, reef_open_generation(trainer), unix_ms, err);
+}
+
+// The model, and what a language model's training needs beside it.
+static reef_status write_model(reef_trainer *trainer,
+                               reef_txn *txn,
+                               uint64_t unix_ms,
+                               reef_error *err) {
+    reef_status status = reef_commit_put_generations(trainer, txn, unix_ms, err);
+    if (trainer->vector != NULL || trainer->layer != NULL) return status;
+    if (status == REEF_OK) status = reef_persist_reservoir(txn, &trainer->reservoir, err);
+    if (status == REEF_OK) status = reef_strategy_put(trainer, txn, err);
+    return status;
+}
+
+static reef_status write_all(reef_trainer *trainer,
+                             reef_txn *txn,
+                             uint64_t unix_ms,
+                             reef_error *err) {
+    reef_status status = write_model(trainer, txn, unix_ms, err);
+    REEF_FAIL_POINT(COMMIT_MODEL);
+    if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
+    REEF_FAIL_POINT(COMMIT_STATE);
+    if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
+    if (status == REEF_OK) status = reef_kernels_put(txn, err);
+    if (status == REEF_OK && trainer->scrub_known)
+        status = reef_scrub_put(txn, &trainer->scrub, err);
+    return status;
+}
+
+// Nothing is dirty any more.
+static void settle(reef_trainer *trainer, const reef_commit *commit) {
+    if (trainer->vector != NULL) {
+        reef_vector_settle(trainer);
+    } else {
+        for (size_t g = 0; g < trainer->net.gen_count; g++)
+            if (!trainer->net.gens[g]->stored) reef_persist_clean(trainer->net.gens[g]);
+        if (trainer->reservoir.slots > 0)
+            memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
+    }
+    trainer->strategy.dirty = false;
+    reef_state_forget_history(trainer);
+    trainer->committed_step = trainer->step;
+    trainer->last_commit = *commit;
+}
+
+static reef_status write_commit(reef_trainer *trainer,
+                                reef_commit_prelude prelude,
+                                void *context,
+                                const char *snapshot_name,
+                                reef_snapshot *snapshot,
+                                reef_commit *out,
+                                reef_error *err) {
+    double start = reef_seconds();
+    reef_txn *txn = NULL;
+    reef_commit commit = {
+        .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
+    if (status != REEF_OK) return status;
+    REEF_FAIL_POINT(COMMIT_BEGUN);
+    if (prelude != NULL) status = prelude(context, txn, err);
+    if (status == REEF_OK) status = write_all(trainer, txn, commit.unix_ms, err);
+    if (status == REEF_OK && snapshot_name != NULL)
+        status = reef_snapshot_create(txn, snapshot_name, snapshot, err);
+    if (status == REEF_OK && trainer->on_commit != NULL)
+        status = trainer->on_commit(trainer->commit_context, txn, err);
+    if (status != REEF_OK) {
+        reef_txn_abort(txn);
+        return status;
+    }
+    status = reef_txn_commit(txn, &commit, err);
+    trainer->seconds_commit += reef_seconds() - start;
+    if (status != REEF_OK) return status;
+    settle(trainer, &commit);
+    if (out != NULL) *out = commit;
+    return REEF_OK;
+}
+
+// No transaction of ours may hold the map while the writer needs to enlarge it.
+reef_status reef_trainer_commit_with(reef_trainer *trainer,
+                                     const char *snapshot_name,
+                                     reef_snapshot *snapshot,
+                                     reef_commit *out,
+                                     reef_error *err) {
+    reef_residency_let_go(&trainer->residency);
+    reef_status status = write_commit(trainer, NULL, NULL, snapshot_name, snapshot, out, err);
+    // What was committed is, whatever becomes of the rows: who needs them next looks for them again, and says so.
+    if (status == REEF_OK) (void)!reef_trainer_hold_anew(trainer, NULL);
+    return status;
+}
+
+reef_status reef_trainer_commit_after(reef_trainer *trainer,
+                                      reef_commit_prelude prelude,
+                                      void *context,
+                                      reef_error *err) {
+    reef_residency_let_go(&trainer->residency);
+    return write_commit(trainer, prelude, context, NULL, NULL, NULL, err);
+}
+
+reef_status reef_trainer_commit(reef_trainer *trainer, reef_commit *out, reef_error *err) {
+    return reef_trainer_commit_with(trainer, NULL, NULL, out, err);
+}

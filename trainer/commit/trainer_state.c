@@ -1,0 +1,366 @@
+// What a commit holds besides generations: where the stream stands, and the history for people.
+//
+// "state" is a JSON record of the open generation and "carry" the bytes accepted but not trained; both
+// are part of the root hash. Events ("timeline") are not, nor are points of the loss (series.c).
+//
+// {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
+//  "boundary_at", "boundary_step"   of a generation that boundaries enlarged; "full": true once it may not grow
+//  "branched": true                 of an open generation that began as a copy, see branch.h
+//  "recycled_experts"               with recycle_after, where not 0
+//  "unexplained"                    of batches taken for an older domain, where not 0: reef_drift_unexplained
+//  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only, see mark.h
+//  "task", "task_at", "task_from", "grid_side", "background_windows"      rivals of generations only
+//  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
+//  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of the carry's start;
+//                                             "surprise" of the next byte as well where the gate reads losses
+#include "reef_json_build.h"
+#include "trainer_internal.h"
+
+#include <jansson.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- writing -------------------------------------------------------------------------------------
+
+static json_t *sources_json(const reef_trainer *trainer) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < trainer->source_count; i++)
+        reef_json_append(&list, json_pack("{s:s, s:I}", "name", trainer->sources[i].name, "cursor",
+                                          (json_int_t)trainer->sources[i].cursor));
+    return list;
+}
+
+static json_t *drift_json(const reef_trainer *trainer) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < trainer->drift.count; i++)
+        reef_json_append(&list, json_real(reef_drift_at(&trainer->drift, i)));
+    return list;
+}
+
+static json_t *gates_json(const reef_trainer *trainer) {
+    json_t *list = json_array();
+    for (size_t g = 0; g < trainer->firing.gen_count; g++) {
+        const reef_gate_state *state = &trainer->firing.states[g];
+        json_t *context = json_array();
+        for (uint8_t i = 0; i < state->context_tokens; i++)
+            reef_json_append(&context, json_integer(state->context[i]));
+        json_t *item = json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
+                                 (json_int_t)state->count, "context", context);
+        if (!isnan(state->surprise))
+            reef_json_set(&item, "surprise", json_real((double)state->surprise));
+        reef_json_append(&list, item);
+    }
+    return list;
+}
+
+// Pools of generations have no tasks, and their state is what it was before there were any.
+static void set_tasks(json_t **state, const reef_strategy *strategy) {
+    if (!reef_strategy_is_rival(strategy)) return;
+    reef_json_set(state, "task", json_integer(strategy->task));
+    reef_json_set(state, "task_at", json_integer((json_int_t)strategy->task_at));
+    reef_json_set(state, "task_from", json_integer((json_int_t)strategy->task_from));
+    reef_json_set(state, "grid_side", json_integer(strategy->grid_side));
+    reef_json_set(state, "background_windows", json_integer(strategy->background_windows));
+}
+
+// Only where they say something: the state of other pools is what it was before there were any.
+static void set_policy(json_t **state, const reef_trainer *trainer) {
+    const reef_mark *mark = &trainer->mark;
+    if (trainer->boundary_step > 0) {
+        reef_json_set(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
+        reef_json_set(state, "boundary_step", json_integer((json_int_t)trainer->boundary_step));
+    }
+    if (trainer->full) reef_json_set(state, "full", json_true());
+    if (trainer->branched) reef_json_set(state, "branched", json_true());
+    if (trainer->recycled_experts > 0)
+        reef_json_set(state, "recycled_experts",
+                      json_integer((json_int_t)trainer->recycled_experts));
+    if (trainer->firing.unexplained > 0.0)
+        reef_json_set(state, "unexplained", json_real(trainer->firing.unexplained));
+    if (trainer->net.config.boundary_mark[0] != '\0')
+        reef_json_set(state, "line",
+                      json_pack("[I, I, b, I]", (json_int_t)mark->source, (json_int_t)mark->matched,
+                                mark->other, (json_int_t)mark->line_bytes));
+}
+
+static char *state_text(const reef_trainer *trainer) {
+    json_t *state = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)trainer->step,
+        "generation_step", (json_int_t)trainer->generation_step, "stream_bytes",
+        (json_int_t)trainer->stream_bytes, "skipped_bytes", (json_int_t)trainer->skipped_bytes,
+        "reservoir_seen", (json_int_t)trainer->reservoir.seen, "young_seen",
+        (json_int_t)trainer->reservoir.young_seen, "sources", sources_json(trainer), "drift",
+        drift_json(trainer), "gates", gates_json(trainer));
+    set_tasks(&state, &trainer->strategy);
+    set_policy(&state, trainer);
+    char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(state);
+    return text;
+}
+
+static reef_key state_key(uint32_t generation, const char *name) {
+    return (reef_key){.db = REEF_DB_TENSORS, .generation = generation, .name = name};
+}
+
+reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    char *text = state_text(trainer);
+    if (text == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's state");
+    reef_key key = state_key(generation, "state");
+    reef_status status = reef_record_put(txn, &key, REEF_JSON, text, strlen(text), err);
+    free(text);
+    if (status != REEF_OK) return status;
+    key = state_key(generation, "carry");
+    return reef_record_put(txn, &key, REEF_BYTES, trainer->carry, trainer->carry_bytes, err);
+}
+
+reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err) {
+    reef_key key = state_key(generation, "state");
+    reef_status status = reef_record_delete(txn, &key, err);
+    if (status != REEF_OK) return status;
+    key = state_key(generation, "carry");
+    return reef_record_delete(txn, &key, err);
+}
+
+// ---- reading -------------------------------------------------------------------------------------
+
+static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_error *err) {
+    size_t i;
+    json_t *item;
+    trainer->sources = calloc(json_array_size(list) + 1, sizeof *trainer->sources);
+    if (trainer->sources == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the sources");
+    json_array_foreach(list, i, item) {
+        reef_source *source = &trainer->sources[trainer->source_count++];
+        const char *name = json_string_value(json_object_get(item, "name"));
+        snprintf(source->name, sizeof source->name, "%s", name == NULL ? "" : name);
+        source->cursor = (uint64_t)json_integer_value(json_object_get(item, "cursor"));
+    }
+    return REEF_OK;
+}
+
+static void load_drift(reef_trainer *trainer, const json_t *list) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item) reef_drift_push(&trainer->drift, json_real_value(item));
+}
+
+static void load_gates(reef_trainer *trainer, const json_t *list) {
+    for (size_t g = 0; g < trainer->firing.gen_count; g++) {
+        const json_t *item = json_array_get(list, g), *context = json_object_get(item, "context");
+        reef_gate_state *state = &trainer->firing.states[g];
+        if (item == NULL) continue;
+        state->mean = (float)json_real_value(json_object_get(item, "mean"));
+        state->count = (uint32_t)json_integer_value(json_object_get(item, "count"));
+        const json_t *surprise = json_object_get(item, "surprise");
+        state->surprise = surprise != NULL ? (float)json_real_value(surprise) : NAN;
+        size_t count = json_array_size(context);
+        state->context_tokens = (uint8_t)(count < REEF_GATE_ORDERS ? count : REEF_GATE_ORDERS - 1);
+        for (uint8_t i = 0; i < state->context_tokens; i++)
+            state->context[i] = (uint16_t)json_integer_value(json_array_get(context, i));
+    }
+}
+
+static void load_tasks(reef_strategy *strategy, const json_t *state) {
+    strategy->task = (uint32_t)json_integer_value(json_object_get(state, "task"));
+    strategy->task_at = (uint64_t)json_integer_value(json_object_get(state, "task_at"));
+    strategy->task_from = (uint64_t)json_integer_value(json_object_get(state, "task_from"));
+    strategy->grid_side = (uint32_t)json_integer_value(json_object_get(state, "grid_side"));
+    strategy->background_windows =
+        (uint32_t)json_integer_value(json_object_get(state, "background_windows"));
+}
+
+static void load_policy(reef_trainer *trainer, const json_t *state) {
+    const json_t *at = json_object_get(state, "boundary_at");
+    const json_t *line = json_object_get(state, "line");
+    trainer->boundary_at = at != NULL ? (uint64_t)json_integer_value(at)
+                                      : reef_open_generation(trainer)->info.opened_at;
+    trainer->boundary_step = (uint64_t)json_integer_value(json_object_get(state, "boundary_step"));
+    trainer->full = json_is_true(json_object_get(state, "full"));
+    trainer->branched = json_is_true(json_object_get(state, "branched"));
+    trainer->recycled_experts =
+        (uint64_t)json_integer_value(json_object_get(state, "recycled_experts"));
+    trainer->firing.unexplained = json_real_value(json_object_get(state, "unexplained"));
+    trainer->mark = (reef_mark){
+        .source = (size_t)json_integer_value(json_array_get(line, 0)),
+        .matched = (size_t)json_integer_value(json_array_get(line, 1)),
+        .other = json_is_true(json_array_get(line, 2)),
+        .line_bytes = (size_t)json_integer_value(json_array_get(line, 3)),
+    };
+}
+
+static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_key key = state_key(reef_open_generation(trainer)->info.generation, "carry");
+    reef_view view;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    trainer->carry = malloc(view.bytes + 1);
+    if (trainer->carry == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu bytes of the stream", view.bytes);
+    memcpy(trainer->carry, view.data, view.bytes);
+    trainer->carry_bytes = view.bytes;
+    trainer->carry_capacity = view.bytes + 1;
+    reef_error found;
+    size_t whole = view.bytes - view.bytes % reef_token_bytes(&trainer->net.config);
+    if (reef_tokens_check(&trainer->net.config, "the stream's part that waits", 0, trainer->carry,
+                          whole, &found) != REEF_OK)
+        return reef_fail(err, REEF_CORRUPT, "%s", found.message);
+    return REEF_OK;
+}
+
+static reef_status parse_state(json_t **out,
+                               const reef_view *view,
+                               uint32_t generation,
+                               reef_error *err) {
+    json_error_t fault;
+    *out = json_loadb(view->data, view->bytes, 0, &fault);
+    if (*out != NULL) return REEF_OK;
+    if (reef_json_no_memory(&fault))
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's state");
+    return reef_fail(err, REEF_CORRUPT, "the trainer's state of generation %u is no JSON",
+                     generation);
+}
+
+reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    reef_key key = state_key(generation, "state");
+    reef_view view;
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    json_t *state = NULL;
+    status = parse_state(&state, &view, generation, err);
+    if (status != REEF_OK) return status;
+    json_int_t step = 0, generation_step = 0, stream_bytes = 0, skipped_bytes = 0, seen = 0,
+               young_seen = 0;
+    json_t *sources, *drift, *gates;
+    if (json_unpack(state, "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", &step,
+                    "generation_step", &generation_step, "stream_bytes", &stream_bytes,
+                    "skipped_bytes", &skipped_bytes, "reservoir_seen", &seen, "young_seen",
+                    &young_seen, "sources", &sources, "drift", &drift, "gates", &gates) != 0) {
+        json_decref(state);
+        return reef_fail(err, REEF_CORRUPT, "the trainer's state of generation %u lacks a member",
+                         generation);
+    }
+    trainer->step = (uint64_t)step;
+    trainer->generation_step = (uint64_t)generation_step;
+    trainer->stream_bytes = (uint64_t)stream_bytes;
+    trainer->skipped_bytes = (uint64_t)skipped_bytes;
+    trainer->reservoir.seen = (uint64_t)seen;
+    trainer->reservoir.young_seen = (uint64_t)young_seen;
+    load_tasks(&trainer->strategy, state);
+    load_policy(trainer, state);
+    load_drift(trainer, drift);
+    load_gates(trainer, gates);
+    status = load_sources(trainer, sources, err);
+    json_decref(state);
+    return status == REEF_OK ? load_carry(trainer, txn, err) : status;
+}
+
+reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
+    uint32_t count;
+    reef_view view;
+    reef_strategy strategy = {0};
+    *out = (reef_tasks){0};
+    reef_status status = reef_generation_count(txn, &count, err);
+    if (status != REEF_OK || count == 0) return status;
+    reef_key key = state_key(count - 1, "state");
+    status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    json_t *state = NULL;
+    status = parse_state(&state, &view, count - 1, err);
+    if (status != REEF_OK) return status;
+    load_tasks(&strategy, state); // a state without tasks has none
+    const json_t *recycled = json_object_get(state, "recycled_experts");
+    const json_t *skipped = json_object_get(state, "skipped_bytes");
+    *out = (reef_tasks){.task = strategy.task,
+                        .task_at = strategy.task_at,
+                        .recycled_experts = (uint64_t)json_integer_value(recycled),
+                        .skipped_bytes = (uint64_t)json_integer_value(skipped)};
+    json_decref(state);
+    return REEF_OK;
+}
+
+reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err) {
+    uint32_t count;
+    reef_view view;
+    json_t *state = NULL;
+    *out = NULL;
+    reef_status status = reef_generation_count(txn, &count, err);
+    if (status != REEF_OK) return status;
+    reef_key key = state_key(count == 0 ? 0 : count - 1, "state");
+    status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_OK) status = parse_state(&state, &view, key.generation, err);
+    if (status != REEF_OK) return status;
+    *out = json_incref(json_object_get(state, "sources"));
+    json_decref(state);
+    return REEF_OK;
+}
+
+reef_status reef_state_position(reef_txn *txn,
+                                uint32_t records,
+                                uint64_t *step,
+                                uint64_t *generation_step,
+                                uint64_t *stream_bytes,
+                                reef_error *err) {
+    reef_view view;
+    json_t *state = NULL;
+    reef_key key = state_key(records, "state");
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_OK) status = parse_state(&state, &view, records, err);
+    if (status != REEF_OK) return status;
+    *step = (uint64_t)json_integer_value(json_object_get(state, "step"));
+    *generation_step = (uint64_t)json_integer_value(json_object_get(state, "generation_step"));
+    *stream_bytes = (uint64_t)json_integer_value(json_object_get(state, "stream_bytes"));
+    json_decref(state);
+    return REEF_OK;
+}
+
+// ---- history -------------------------------------------------------------------------------------
+
+reef_status reef_state_event(
+    reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...) {
+    char members[512], text[1024];
+    va_list arguments;
+    va_start(arguments, fields);
+    vsnprintf(members, sizeof members, fields, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof text,
+             "{\"event\": \"%s\", \"unix_ms\": %" PRIu64 ", \"step\": %" PRIu64
+             ", \"stream_bytes\": %" PRIu64 ", \"generation\": %u%s%s}",
+             event, reef_unix_ms(), trainer->step, trainer->stream_bytes,
+             reef_open_generation(trainer)->info.generation, members[0] == '\0' ? "" : ", ",
+             members);
+    if (trainer->event_count == trainer->event_capacity) {
+        size_t capacity = trainer->event_capacity * 2 + 8;
+        char **events = realloc(trainer->events, capacity * sizeof *events);
+        if (events == NULL)
+            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu events", capacity);
+        trainer->events = events;
+        trainer->event_capacity = capacity;
+    }
+    char *copy = malloc(strlen(text) + 1);
+    if (copy == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for an event");
+    trainer->events[trainer->event_count++] = strcpy(copy, text);
+    if (trainer->options.on_event != NULL)
+        trainer->options.on_event(trainer->options.context, copy);
+    return REEF_OK;
+}
+
+reef_status reef_state_put_history(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    for (size_t i = 0; i < trainer->event_count; i++) {
+        reef_status status = reef_timeline_append(txn, trainer->events[i], err);
+        if (status != REEF_OK) return status;
+    }
+    return reef_series_put(trainer, txn, err);
+}
+
+void reef_state_forget_history(reef_trainer *trainer) {
+    for (size_t i = 0; i < trainer->event_count; i++) free(trainer->events[i]);
+    trainer->event_count = 0;
+    reef_series_settle(trainer);
+}

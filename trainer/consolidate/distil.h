@@ -1,0 +1,58 @@
+// Several sealed generations into one: a new generation learns to compute what they computed.
+//
+// The teacher is the model as it is, the pupil the same with a new generation in place of those; the text
+// is what the reservoir has kept (Hinton et al. 2015). The pool's generations are only read, and the open
+// one as it was last committed, which is as it is evaluated; the result belongs to no pool yet.
+#ifndef REEF_DISTIL_H
+#define REEF_DISTIL_H
+
+#include "trainer_internal.h"
+
+/** One window of the reservoir, as a consolidation sees it. */
+typedef struct reef_lesson {
+    size_t slot;
+    uint32_t generation; // whose text it is
+    bool taught;         // one of the consolidated generations fires on most of it, or it is theirs
+    bool held_out;       // only ever measured on
+} reef_lesson;
+
+/** Is anything taught from it? Not where it is held out, or no longer than the context. */
+bool reef_lesson_is_used(const reef_lesson *lesson, const reef_trainer *trainer);
+
+typedef struct reef_distil {
+    reef_trainer
+        *trainer; // its net, reservoir, workers and pass; nothing of what is stored changes;
+                  // the open generation's weights are its averages
+    uint32_t first, last; // the generations that are consolidated
+    uint32_t side;
+    reef_dtype dtype;
+    uint64_t steps;
+    const reef_lesson *lessons; // (lesson_count) enough to fit a gate on
+    size_t lesson_count;
+    void (*progress)(void *context, uint64_t step, uint64_t steps, double bits); // may be NULL
+    void *context;
+} reef_distil;
+
+/** Whose place a number is: itself, or the generation that it was consolidated into. */
+uint32_t reef_distil_owner(const reef_net *net, uint32_t generation);
+
+/**
+ * Teach and seal a generation `last` of `side`. It has the gate that fires where one of the old ones did.
+ * out  the caller's
+ * Errors: INVALID the router's queries are not finite; NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_distil_run(const reef_distil *distil,
+                                            reef_gen **out,
+                                            reef_error *err);
+
+// distil_start.c
+
+/**
+ * First values of the pupil: rows, sub-keys, deltas and adapters of those it replaces. Its query networks
+ * are already those of the generation it was initialised from.
+ */
+REEF_MUST_CHECK reef_status reef_distil_start(const reef_distil *distil,
+                                              reef_gen *pupil,
+                                              reef_error *err);
+
+#endif

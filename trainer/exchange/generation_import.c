@@ -1,0 +1,435 @@
+// A sealed generation of another pool joins this one.
+//
+//   before   0 .. n-1 sealed   n open, has trained nothing
+//   after    0 .. n-1 sealed   n the imported one, sealed   n+1 open, as new as n was
+//
+// Numbers are 0 to count - 1 and only the last may be open, so the imported one takes the open one's place.
+// Moving a generation that has trained would mean rewriting its records, windows and history under another
+// number; one that has not is simply made anew. It is written like one that was sealed here: in memory first,
+// and by the commit that follows.
+//
+// Nothing in the file is believed before it was checked: that it is of this configuration and on top of this
+// backbone, that it has the tensors of such a generation and no others, and that its data has the root that
+// it had in its pool.
+#include "generation_file.h"
+#include "gate_check.h"
+#include "trainer_internal.h"
+#include "checkpoint.h"
+#include "growth_policy.h"
+#include "reef_fail_point.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct importing {
+    reef_trainer *trainer;
+    double leak_max; // 0: the gate stays as it is
+    double leak, leak_now;
+    reef_safetensors file;
+    reef_origin origin;
+    reef_parts parts;
+    reef_gen *gen;                // the imported one; owned until the net has it
+    reef_gen *next;               // the new open one; the same
+    float gate[REEF_GATE_VALUES]; // as stored, of any length
+    double reference[2];
+} importing;
+
+// ---- may it be here? -----------------------------------------------------------------------------
+
+static reef_status check_trainer(const reef_trainer *trainer, double leak_max, reef_error *err) {
+    const reef_gen *open = reef_open_generation(trainer);
+    if (leak_max > 0.0 && strcmp(trainer->net.config.gate, "off") == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool was made with gate off: there is no threshold to raise");
+    if (reef_strategy_is_rival(&trainer->strategy))
+        return reef_fail(err, REEF_INVALID,
+                         "the pool's strategy is %s, which keeps one generation: it cannot import "
+                         "others",
+                         trainer->net.config.strategy);
+    if (open->info.generation == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "generation 0 of the pool is still open: what is imported was trained on "
+                         "top of a sealed one");
+    if (trainer->generation_step > 0)
+        return reef_fail(err, REEF_INVALID,
+                         "generation %" PRIu32 " is open and has trained %" PRIu64
+                         " steps: what is imported takes the number of an open one that has not; "
+                         "seal it first",
+                         open->info.generation, trainer->generation_step);
+    if (trainer->branched)
+        return reef_fail(err, REEF_INVALID,
+                         "generation %" PRIu32 " is open and a branch of generation %" PRIu32
+                         ", which would be lost: import first, and branch afterwards",
+                         open->info.generation, open->info.parent);
+    return REEF_OK;
+}
+
+// What decides the shapes of a generation, and what its numbers compute.
+static const char *const SAME[] = {
+    "model",          "layers",    "d_model",        "attention_heads", "context",
+    "previous_bytes", "ffw",       "d_ffw",          "heads",           "topk",
+    "d_key",          "adapters",  "score",          "subkeys",         "moe_experts",
+    "moe_capacity",   "adapt_ffw", "adapt_position", "adapt_whole",     "weigh_older",
+    "expert",         "fire_max",  "gate",           "vocab",
+};
+
+static json_t *config_json(const reef_config *config) {
+    char *text = reef_config_format(config);
+    json_t *object = text == NULL ? NULL : json_loads(text, 0, NULL);
+    free(text);
+    return object;
+}
+
+static reef_status differs(
+    const char *path, const char *name, const json_t *theirs, const json_t *ours, reef_error *err) {
+    char *their_text = json_dumps(theirs, JSON_ENCODE_ANY);
+    char *our_text = json_dumps(ours, JSON_ENCODE_ANY);
+    reef_status status = reef_fail(err, REEF_INVALID,
+                                   "%.100s is of a pool with %s %.40s, this one was made with "
+                                   "%.40s: they do not fit",
+                                   path, name, their_text == NULL ? "" : their_text,
+                                   our_text == NULL ? "" : our_text);
+    free(their_text);
+    free(our_text);
+    return status;
+}
+
+static reef_status check_config(const importing *i, reef_error *err) {
+    json_t *ours = config_json(&i->trainer->net.config);
+    json_t *theirs = config_json(&i->origin.config);
+    reef_status status = REEF_OK;
+    if (ours == NULL || theirs == NULL)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to compare configurations");
+    for (size_t k = 0; status == REEF_OK && k < sizeof SAME / sizeof *SAME; k++) {
+        const json_t *one = json_object_get(theirs, SAME[k]);
+        const json_t *other = json_object_get(ours, SAME[k]);
+        if (!json_equal(one, other)) status = differs(i->file.path, SAME[k], one, other, err);
+    }
+    json_decref(ours);
+    json_decref(theirs);
+    return status;
+}
+
+// Generations 0 .. base_count - 1 must be those that it was trained on top of.
+static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err) {
+    const reef_origin *origin = &i->origin;
+    uint32_t number = reef_open_generation(i->trainer)->info.generation;
+    for (uint32_t g = 0; g < origin->base_count; g++) {
+        reef_generation ours = {0};
+        reef_status status = g < number ? reef_generation_read(txn, g, &ours, err) : REEF_OK;
+        if (status != REEF_OK) return status;
+        if (g < number && memcmp(ours.root, origin->base_roots[g], REEF_HASH_BYTES) == 0) continue;
+        char root[2 * REEF_HASH_BYTES + 1];
+        reef_hash_format(origin->base_roots[g], root);
+        return reef_fail(err, REEF_INVALID,
+                         "%.100s was trained on top of a generation %" PRIu32
+                         " with root %.12s, which this pool does not have: only pools that were "
+                         "one until then can exchange it",
+                         i->file.path, g, root);
+    }
+    // Where several can fire on a token, one in between would change what it computes.
+    if (origin->base_count > 1 && number != origin->info.generation)
+        return reef_fail(err, REEF_INVALID,
+                         "%.100s was trained directly on top of generation %" PRIu32
+                         "; here it would be on top of generation %" PRIu32
+                         ", and with this configuration that changes what it computes",
+                         i->file.path, origin->info.generation - 1, number - 1);
+    return REEF_OK;
+}
+
+static reef_status check_new(const importing *i, reef_txn *txn, reef_error *err) {
+    const reef_generation *info = &i->origin.info;
+    reef_generation ours;
+    if (info->generation >= reef_open_generation(i->trainer)->info.generation) return REEF_OK;
+    reef_status status = reef_generation_read(txn, info->generation, &ours, err);
+    if (status != REEF_OK || memcmp(ours.root, info->root, REEF_HASH_BYTES) != 0) return status;
+    return reef_fail(err, REEF_INVALID, "%.120s is generation %" PRIu32 " of this very pool",
+                     i->file.path, info->generation);
+}
+
+static reef_status check_room(const importing *i, reef_error *err) {
+    const reef_config *config = &i->trainer->net.config;
+    uint64_t more = reef_origin_experts(config, i->origin.info.side);
+    uint64_t now = reef_policy_experts(i->trainer);
+    if (config->experts_max == 0 || now + more <= config->experts_max) return REEF_OK;
+    return reef_fail(err, REEF_FULL,
+                     "%.80s has %" PRIu64 " experts, the pool %" PRIu64
+                     ", and it was made for experts_max %" PRIu64,
+                     i->file.path, more, now, config->experts_max);
+}
+
+static reef_status check_origin(const importing *i, reef_error *err) {
+    const reef_config *config = &i->trainer->net.config;
+    uint32_t side = i->origin.info.side;
+    reef_txn *txn = NULL;
+    if (i->origin.info.generation == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "%.120s is generation 0, the backbone of its pool: copy the whole pool "
+                         "instead",
+                         i->file.path);
+    reef_status status = check_config(i, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, i->trainer->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = check_new(i, txn, err);
+    if (status == REEF_OK) status = check_base(i, txn, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK) status = check_room(i, err);
+    if (status != REEF_OK) return status;
+    // Before memory is made for such a side: each expert has a flag in the file.
+    uint64_t experts = reef_origin_experts(config, side);
+    if (experts > 0 && (side < config->topk || experts > i->file.data_bytes))
+        return reef_fail(err, REEF_CORRUPT,
+                         "%.120s has no room for the %" PRIu64 " experts that it says it has",
+                         i->file.path, experts);
+    return REEF_OK;
+}
+
+// ---- what is in it -------------------------------------------------------------------------------
+
+static bool same_shape(const reef_safetensor *one, const reef_safetensor *other) {
+    return one->dtype == other->dtype && one->rank == other->rank &&
+           memcmp(one->shape, other->shape, one->rank * sizeof *one->shape) == 0;
+}
+
+// Its tensors are those of the list, wherever they lie in the file: the list gets their places.
+static reef_status match_parts(importing *i, reef_error *err) {
+    for (size_t k = 0; k < i->parts.count; k++) {
+        reef_safetensor *wanted = &i->parts.parts[k].tensor;
+        const reef_safetensor *found = reef_safetensors_find(&i->file, wanted->name);
+        if (found == NULL)
+            return reef_fail(err, REEF_CORRUPT, "%.120s lacks the tensor %s", i->file.path,
+                             wanted->name);
+        if (!same_shape(found, wanted))
+            return reef_fail(err, REEF_CORRUPT,
+                             "%.100s: tensor %s has another type or shape than this "
+                             "configuration gives it",
+                             i->file.path, wanted->name);
+        *wanted = *found;
+    }
+    if (i->file.tensor_count == i->parts.count) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT, "%.120s has %zu tensors, such a generation has %zu",
+                     i->file.path, i->file.tensor_count, i->parts.count);
+}
+
+static reef_status make_generation(importing *i, reef_error *err) {
+    const reef_trainer *trainer = i->trainer;
+    const reef_generation *open = &reef_open_generation(trainer)->info;
+    const reef_generation info = {
+        .generation = open->generation,
+        .parent = open->parent,
+        .side = i->origin.info.side,
+        .first_id = open->first_id,
+        .dtype = i->origin.info.dtype,
+        .sealed = true,
+        // Where it joined this pool's stream; the file has where it was in its own.
+        .opened_step = open->opened_step,
+        .sealed_step = trainer->step,
+        .opened_at = open->opened_at,
+        .sealed_at = trainer->stream_bytes,
+    };
+    const reef_safetensor *gate = reef_safetensors_find(&i->file, "gate");
+    uint64_t gate_bytes = gate == NULL ? 0 : gate->end - gate->begin;
+    if (gate_bytes > sizeof i->gate) gate_bytes = sizeof i->gate;
+    reef_status status = reef_gen_new(&i->gen, &trainer->net.config, &info, err);
+    if (status == REEF_OK)
+        status = reef_parts_init(&i->parts, &trainer->net.config, i->gen,
+                                 gate_bytes / sizeof(float), err);
+    return status == REEF_OK ? match_parts(i, err) : status;
+}
+
+// Where a part goes.
+static void *memory_of(importing *i, const reef_part *part) {
+    const char *name = part->tensor.name;
+    if (part->db == REEF_DB_EXPERTS) return i->gen->peers[part->layer].memory;
+    if (part->db == REEF_DB_FLAGS) return i->gen->peers[part->layer].flags;
+    if (strcmp(name, "gate") == 0) return i->gate;
+    if (strcmp(name, "gate_weights") == 0) return i->gen->gate.weights;
+    if (strcmp(name, "reference") == 0) return i->reference;
+    return reef_gen_find(i->gen, name)->data;
+}
+
+static reef_status read_part(importing *i,
+                             const reef_part *part,
+                             reef_generation_hash *hash,
+                             reef_error *err) {
+    reef_part_record record;
+    char *memory = memory_of(i, part);
+    for (uint32_t b = 0; reef_part_record_at(part, i->origin.info.generation, b, &record); b++) {
+        reef_status status = reef_safetensors_read(&i->file, part->tensor.begin + record.offset,
+                                                   memory + record.offset, record.bytes, err);
+        if (status == REEF_OK)
+            status = reef_generation_hash_add(hash, &record.key, part->tensor.dtype,
+                                              memory + record.offset, record.bytes, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+// All of its data, which must have the root that it had in its pool.
+static reef_status read_parts(importing *i, reef_error *err) {
+    uint8_t root[REEF_HASH_BYTES];
+    float values[REEF_GATE_VALUES];
+    reef_generation_hash *hash = NULL;
+    size_t gate_bytes = 0;
+    reef_status status = reef_gen_hold_tables(i->gen, err);
+    if (status == REEF_OK) status = reef_generation_hash_new(&hash, err);
+    for (size_t k = 0; status == REEF_OK && k < i->parts.count; k++) {
+        const reef_part *part = &i->parts.parts[k];
+        if (strcmp(part->tensor.name, "gate") == 0)
+            gate_bytes = part->tensor.end - part->tensor.begin;
+        status = read_part(i, part, hash, err);
+    }
+    if (status == REEF_OK) {
+        reef_generation_hash_root(hash, root);
+        if (memcmp(root, i->origin.info.root, sizeof root) != 0)
+            status = reef_fail(err, REEF_CORRUPT,
+                               "%.120s is damaged: its data has another root than it says",
+                               i->file.path);
+    }
+    reef_generation_hash_free(hash);
+    if (status == REEF_OK) status = reef_persist_parse_gate(i->gate, gate_bytes, values, err);
+    if (status != REEF_OK) return status;
+    reef_persist_set_gate(i->gen, values);
+    i->gen->reference_median = i->reference[0];
+    i->gen->reference_spread = i->reference[1];
+    return REEF_OK;
+}
+
+// ---- joining -------------------------------------------------------------------------------------
+
+// In the transaction of the commit: what an earlier one holds of the open generation.
+static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {
+    reef_status status = reef_generation_clear(txn, *(const uint32_t *)context, err);
+    REEF_FAIL_POINT(IMPORT_CLEARED);
+    return status;
+}
+
+static reef_status add_event(const importing *i, reef_error *err) {
+    const reef_generation *info = &i->origin.info;
+    char root[2 * REEF_HASH_BYTES + 1], leaks[96] = "";
+    reef_hash_format(info->root, root);
+    if (!isnan(i->leak))
+        snprintf(leaks, sizeof leaks, ", \"leak\": %.5f, \"leak_now\": %.5f", i->leak, i->leak_now);
+    return reef_state_event(i->trainer, err, "import",
+                            "\"imported\": %" PRIu32 ", \"from\": %" PRIu32 ", \"side\": %" PRIu32
+                            ", \"first_id\": %" PRIu64 ", \"root\": \"%s\", \"trained_bytes\": "
+                            "%" PRIu64 "%s",
+                            i->gen->info.generation, info->generation, info->side,
+                            i->gen->info.first_id, root, info->sealed_at - info->opened_at, leaks);
+}
+
+// The net with both new generations, and back to what it was when that cannot be committed.
+static reef_status commit_joined(importing *i, reef_gen *old, reef_error *err) {
+    reef_trainer *trainer = i->trainer;
+    reef_net *net = &trainer->net;
+    size_t n = net->gen_count - 1;
+    reef_gate_state before = trainer->firing.states[n];
+    uint32_t number = i->gen->info.generation;
+    net->gens[n] = i->gen;
+    net->gens[n + 1] = i->next;
+    net->gen_count++;
+    reef_pass_forget_generation(&trainer->pass, n);
+    reef_gate_reset(&i->gen->gate, &trainer->firing.states[n]); // it begins to read the stream here
+    reef_status status = reef_growth_extend_firing(&trainer->firing, net, err);
+    size_t events = trainer->event_count;
+    if (status == REEF_OK) status = add_event(i, err);
+    REEF_FAIL_POINT(IMPORT_JOINED);
+    if (status == REEF_OK) status = reef_trainer_commit_after(trainer, clear_open, &number, err);
+    if (status == REEF_OK) {
+        i->gen = i->next = NULL; // the net owns them now
+        reef_gen_free(old);
+        return REEF_OK;
+    }
+    while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
+    net->gens[n] = old;
+    net->gen_count--;
+    reef_pass_forget_generation(&trainer->pass, n);
+    trainer->firing.states[n] = before;
+    trainer->firing.gen_count = net->gen_count;
+    return status;
+}
+
+static reef_status join(importing *i, reef_error *err) {
+    reef_trainer *trainer = i->trainer;
+    reef_gen *old = reef_open_generation(trainer);
+    size_t count = trainer->net.gen_count + 1;
+    reef_status status =
+        reef_growth_next(&i->next, trainer, &i->gen->info, old, old->info.side, err);
+    // Nothing to fit it on yet: only a gate that is off for good is opened by this.
+    if (status == REEF_OK) status = reef_growth_fit_gate(trainer, i->next, NULL, 0, err);
+    if (status == REEF_OK) status = reef_net_reserve(&trainer->net, count, err);
+    if (status == REEF_OK) status = reef_step_reserve(trainer, count, err);
+    if (status != REEF_OK) return status;
+    // Held batches wait in the carry and are looked at again, with the imported generation.
+    trainer->held_batches = 0;
+    trainer->suspicious = 0;
+    status = commit_joined(i, old, err);
+    if (status == REEF_OK) trainer->boundary_at = trainer->stream_bytes;
+    reef_status copied = reef_firing_copy(&trainer->ahead, &trainer->firing, NULL);
+    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+    return copied == REEF_OK ? status : copied;
+}
+
+// What was sealed since the last commit has no root before the next.
+static bool is_unstored(const reef_trainer *trainer) {
+    for (size_t g = 0; g + 1 < trainer->net.gen_count; g++)
+        if (!trainer->net.gens[g]->stored) return true;
+    return false;
+}
+
+static void describe(const importing *i, reef_import *out) {
+    *out = (reef_import){
+        .file = {.info = i->origin.info,
+                 .builds_on = i->origin.base_count,
+                 .experts = reef_origin_experts(&i->origin.config, i->origin.info.side),
+                 .tensor_count = i->file.tensor_count,
+                 .file_bytes = i->file.data_at + i->file.data_bytes},
+        .generation = i->gen->info.generation,
+        .first_id = i->gen->info.first_id,
+        .open = i->gen->info.generation + 1,
+        .leak = i->leak,
+        .leak_now = i->leak_now,
+    };
+}
+
+reef_status reef_trainer_import(reef_trainer *trainer,
+                                const char *path,
+                                const reef_import_options *options,
+                                reef_import *out,
+                                reef_error *err) {
+    const reef_import_options standard = {0};
+    if (options == NULL) options = &standard;
+    importing i = {.trainer = trainer, .leak_max = options->leak_max, .file.fd = -1};
+    reef_import unused;
+    if (trainer->layer != NULL)
+        return reef_fail(
+            err, REEF_INVALID,
+            "a layer by itself takes no generation of another pool: there is no gate to "
+            "say where it takes part");
+    if (trainer->vector != NULL)
+        return reef_fail(err, REEF_INVALID,
+                         "a vector model cannot import a generation: its gate is solved together "
+                         "with those of the others");
+    reef_status status = check_trainer(trainer, i.leak_max, err);
+    if (status == REEF_OK && !options->dry_run && is_unstored(trainer))
+        status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK) status = reef_safetensors_open(&i.file, path, err);
+    if (status == REEF_OK) status = reef_origin_parse(&i.origin, &i.file, err);
+    if (status == REEF_OK) status = check_origin(&i, err);
+    if (status == REEF_OK) status = make_generation(&i, err);
+    if (status == REEF_OK) status = read_parts(&i, err);
+    REEF_FAIL_POINT(IMPORT_READ);
+    if (status == REEF_OK)
+        status =
+            reef_import_gate(&trainer->reservoir, i.gen, i.leak_max, &i.leak, &i.leak_now, err);
+    if (status == REEF_OK) describe(&i, out == NULL ? &unused : out);
+    if (status == REEF_OK && !options->dry_run) status = join(&i, err);
+    reef_gen_free(i.gen);
+    reef_gen_free(i.next);
+    reef_parts_release(&i.parts);
+    reef_origin_release(&i.origin);
+    reef_safetensors_close(&i.file);
+    return status;
+}

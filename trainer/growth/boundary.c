@@ -1,0 +1,253 @@
+// The life of generations: a boundary seals one and opens the next, grids grow.
+#include "trainer_internal.h"
+#include "warm_start.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAMPLE_TOKENS_MAX 16384 // of a generation's own sample that sealing measures its loss on
+
+// ---- loss of a sealing ---------------------------------------------------------------------------
+
+// Sum of the losses (nats) of what follows the first byte of one window of the reservoir, which fits the
+// pass: it is at most a batch. The last of the `gen_count` generations fires everywhere, as in training; the
+// older ones decide for themselves, from the window's beginning.
+static reef_status sample_window(reef_trainer *trainer,
+                                 size_t gen_count,
+                                 const uint8_t *bytes,
+                                 size_t size,
+                                 double *nats,
+                                 reef_error *err) {
+    size_t count = size - 1;
+    reef_net net = trainer->net; // a view of the first generations
+    net.gen_count = gen_count;
+    reef_batch batch;
+    bool answered; // not with the last one's gate forced open
+    reef_status status = reef_step_read(trainer, &net, bytes, size, &batch, &answered, err);
+    if (status != REEF_OK) return status;
+    if (gen_count > 1) memset(reef_step_read_fire(trainer, gen_count - 1), 1, count);
+    reef_firing_limit(gen_count, count, reef_step_read_fire(trainer, 0), batch.fire_stride,
+                      reef_fire_max(&net.config));
+    status =
+        reef_pass_forward(&trainer->pass, &net, trainer->workers, &batch, REEF_PASS_EVALUATE, err);
+    for (size_t t = 0; t < count; t++) *nats += trainer->pass.loss[t];
+    return status;
+}
+
+// Loss of the first `gen_count` generations, as they are evaluated, on the newest one's own sample: the
+// first windows of it, up to SAMPLE_TOKENS_MAX. `loss` is NaN and `scored` 0 when there is none.
+static reef_status measure_sample(
+    reef_trainer *trainer, size_t gen_count, double *loss, uint64_t *scored, reef_error *err) {
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    size_t left = SAMPLE_TOKENS_MAX;
+    double nats = 0.0;
+    *loss = NAN;
+    *scored = 0;
+    for (size_t slot = reservoir->old_slots; slot < reservoir->slots; slot++) {
+        size_t tokens = reservoir->sizes[slot] / reservoir->token_bytes;
+        size_t size = tokens < left ? tokens : left;
+        if (size < 2) continue;
+        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
+        reef_status status = sample_window(trainer, gen_count, bytes, size, &nats, err);
+        if (status != REEF_OK) return status;
+        left -= size;
+        *scored += size - 1;
+    }
+    if (*scored > 0) *loss = nats / REEF_LN2 / (double)*scored;
+    return REEF_OK;
+}
+
+// ---- a boundary ----------------------------------------------------------------------------------
+
+reef_status reef_growth_next(reef_gen **out,
+                             const reef_trainer *trainer,
+                             const reef_generation *last,
+                             const reef_gen *open,
+                             uint32_t side,
+                             reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    reef_generation info = {
+        .generation = last->generation + 1,
+        .parent = last->generation,
+        .side = side,
+        .first_id = last->first_id + (uint64_t)last->side * last->side,
+        .dtype = REEF_F32,
+        .opened_step = trainer->step,
+        .opened_at = trainer->stream_bytes,
+    };
+    *out = NULL;
+    if (info.generation >= REEF_GENERATION_COUNT_MAX)
+        return reef_fail(err, REEF_FULL, "the pool has %u generations, the most there can be",
+                         info.generation);
+    reef_status status = reef_gen_new(out, config, &info, err);
+    if (status == REEF_OK) reef_gen_initialise(*out, config, open);
+    return status;
+}
+
+reef_status reef_growth_extend_firing(reef_firing *firing, const reef_net *net, reef_error *err) {
+    reef_gate_state *states = realloc(firing->states, net->gen_count * sizeof *states);
+    if (states == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu gates", net->gen_count);
+    firing->states = states;
+    for (size_t g = firing->gen_count; g < net->gen_count; g++)
+        reef_gate_reset(&net->gens[g]->gate, &states[g]);
+    firing->gen_count = net->gen_count;
+    firing->unexplained = 0.0;
+    return REEF_OK;
+}
+
+// JSON of a loss that there may be none of.
+static const char *loss_text(const reef_sealing *sealing, double loss, char text[32]) {
+    snprintf(text, 32, "%.17g", loss);
+    return sealing->loss_bytes > 0 ? text : "null";
+}
+
+// JSON members of what a side was chosen by; "" where it was not.
+#define DISTANCE_BYTES 128
+static const char *distance_text(const reef_opening *opening, char text[DISTANCE_BYTES]) {
+    text[0] = '\0';
+    if (isnan(opening->distance)) return text;
+    snprintf(text, DISTANCE_BYTES, ", \"gap\": %.4f, \"unclaimed\": %.4f, \"distance\": %.4f",
+             opening->gap, opening->unclaimed, opening->distance);
+    return text;
+}
+
+static reef_status report_boundary(reef_trainer *trainer,
+                                   const reef_opening *opening,
+                                   const reef_sealing *sealing,
+                                   reef_error *err) {
+    const reef_gen *sealed = trainer->net.gens[trainer->net.gen_count - 2];
+    const reef_gen *open = reef_open_generation(trainer);
+    char before[32], after[32], distance[DISTANCE_BYTES];
+    reef_status status = reef_state_event(
+        trainer, err, "seal",
+        "\"sealed\": %u, \"reason\": \"%s\", \"bits_per_byte\": %.4f, \"dtype\": \"%s\", "
+        "\"loss_bytes\": %llu, \"loss_before\": %s, \"loss_after\": %s",
+        sealed->info.generation, opening->reason, sealed->reference_median,
+        reef_rows_dtype_text(sealing->dtype), (unsigned long long)sealing->loss_bytes,
+        loss_text(sealing, sealing->loss_before, before),
+        loss_text(sealing, sealing->loss_after, after));
+    if (status != REEF_OK) return status;
+    return reef_state_event(
+        trainer, err, "open",
+        "\"reason\": \"%s\", \"side\": %u, \"gate_leak\": %.5f, \"gate_detect\": %.5f%s",
+        opening->reason, open->info.side, (double)open->gate_leak, (double)open->gate_detect,
+        distance_text(opening, distance));
+}
+
+// The sealed twin of the open generation, whose weights are its averages by now, and the generation after it.
+static reef_status seal_open(reef_trainer *trainer,
+                             const reef_opening *opening,
+                             reef_sealing *out,
+                             reef_gen **sealed,
+                             reef_gen **next,
+                             reef_error *err) {
+    reef_net *net = &trainer->net;
+    reef_gen *open = reef_open_generation(trainer);
+    // Copies the unfolded query.
+    reef_status status = reef_growth_next(next, trainer, &open->info, open, opening->side, err);
+    if (status == REEF_OK) status = reef_net_reserve(net, net->gen_count + 1, err);
+    if (status == REEF_OK) status = reef_step_reserve(trainer, net->gen_count + 1, err);
+    if (status == REEF_OK)
+        status = measure_sample(trainer, net->gen_count, &out->loss_before, &out->loss_bytes, err);
+    if (status != REEF_OK) return status;
+    // Of the batches as training met them: that is what later ones are compared with.
+    reef_drift_level(&trainer->drift, &open->reference_median, &open->reference_spread);
+    open->info.sealed_step = trainer->step;
+    open->info.sealed_at = trainer->stream_bytes;
+    return reef_gen_seal(sealed, open, &net->config, out->dtype, err);
+}
+
+// Memory only: the next commit writes the sealed generation and the new one in one transaction, so a
+// full disk or a crash here costs nothing. An error after the generations were swapped (no memory) leaves
+// a trainer that is only good for reef_trainer_close: `broken` keeps it from learning on and from every commit.
+reef_status reef_growth_boundary(reef_trainer *trainer,
+                                 const reef_opening *opening,
+                                 reef_dtype dtype,
+                                 reef_sealing *out,
+                                 reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    reef_net *net = &trainer->net;
+    reef_gen *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
+    if (reef_strategy_is_rival(&trainer->strategy)) {
+        reef_status begun = reef_strategy_boundary(trainer, opening, err);
+        *out = (reef_sealing){.generation = reef_open_generation(trainer)->info.generation,
+                              .task = trainer->strategy.task,
+                              .loss_before = NAN,
+                              .loss_after = NAN};
+        return begun;
+    }
+    reef_status status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
+    if (status != REEF_OK) return status;
+    *out = (reef_sealing){.generation = open->info.generation, .dtype = dtype};
+    reef_gen_exchange(open, config); // as it is evaluated, and stays
+    status = seal_open(trainer, opening, out, &sealed, &next, err);
+    if (status != REEF_OK) {
+        reef_gen_exchange(open, config); // it goes on training
+        goto cleanup;
+    }
+
+    reef_pass_forget_generation(&trainer->pass, net->gen_count - 1);
+    reef_gen_free(open);
+    net->gens[net->gen_count - 1] = sealed;
+    net->gens[net->gen_count++] = next;
+    sealed = NULL; // the net owns both now
+    next = NULL;
+    status = measure_sample(trainer, net->gen_count - 1, &out->loss_after, &out->loss_bytes, err);
+    if (status != REEF_OK) goto broken;
+    reef_reservoir_rejuvenate(&trainer->reservoir);
+    reef_drift_reset(&trainer->drift);
+    trainer->generation_step = trainer->boundary_step = 0;
+    trainer->boundary_at = trainer->stream_bytes;
+    trainer->full = trainer->branched = false;
+    status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
+                                  opening->fresh_bytes, err);
+    if (status == REEF_OK) status = reef_growth_extend_firing(&trainer->firing, net, err);
+    if (status == REEF_OK) status = reef_growth_extend_firing(&trainer->ahead, net, err);
+    if (status == REEF_OK) status = report_boundary(trainer, opening, out, err);
+    // Without data of its own yet, it starts at its first batch.
+    if (status == REEF_OK && opening->fresh_bytes > 0 && reef_start_is_due(trainer))
+        status = reef_start_generation(trainer, opening->fresh, opening->fresh_bytes, err);
+
+broken:
+    if (status != REEF_OK) reef_trainer_break(trainer, status);
+cleanup:
+    reef_gen_free(sealed);
+    reef_gen_free(next);
+    return status;
+}
+
+// ---- growing in place ----------------------------------------------------------------------------
+
+reef_status reef_growth_enlarge(reef_trainer *trainer,
+                                uint32_t side,
+                                const reef_opening *opening,
+                                reef_error *err) {
+    reef_gen *open = reef_open_generation(trainer), *grown = NULL;
+    uint32_t before = open->info.side;
+    reef_strategy_kind kind = trainer->strategy.kind;
+    if (kind == REEF_STRATEGY_EWC || kind == REEF_STRATEGY_LWF ||
+        kind == REEF_STRATEGY_SPARSE_MEMORY)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool's strategy is %s, which keeps what the model was at its size; "
+                         "only generations, finetune, replay, joint and grid can grow",
+                         trainer->net.config.strategy);
+    if (side > REEF_SIDE_MAX)
+        return reef_fail(err, REEF_INVALID, "side %u is more than the %u sub-keys there can be",
+                         side, REEF_SIDE_MAX);
+    reef_status status = reef_gen_grow(&grown, open, &trainer->net.config, side, err);
+    if (status != REEF_OK) return status;
+    reef_pass_forget_generation(&trainer->pass, trainer->net.gen_count - 1);
+    reef_gen_free(open);
+    trainer->net.gens[trainer->net.gen_count - 1] = grown;
+    reef_strategy_freeze(trainer);
+    if (opening == NULL)
+        return reef_state_event(trainer, err, "grow", "\"side_before\": %u, \"side\": %u", before,
+                                side);
+    char distance[DISTANCE_BYTES];
+    return reef_state_event(trainer, err, "grow",
+                            "\"reason\": \"%s\", \"side_before\": %u, \"side\": %u%s",
+                            opening->reason, before, side, distance_text(opening, distance));
+}

@@ -1,0 +1,298 @@
+// See branch.h.
+//
+// A sealed query network has its batch norm folded away, an open one normalises by the statistics of the batch.
+// The branch gets a batch norm that is the identity on its origin's own text: with m and v the mean and variance
+// of the raw queries of a batch from the reservoir, and b the folded bias,
+//
+//   scale = sqrt(v + epsilon), shift = b + m:   (x W - m) / sqrt(v + epsilon) * scale + shift = x W + b
+//
+// Layers are measured one after another, each with those before it settled: one forward pass for each.
+#include "branch.h"
+
+#include "peer_row.h"
+#include "growth_policy.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool reef_branch_is_whole(const reef_config *config, uint32_t from) {
+    return from > 0 && reef_fire_max(config) == 1;
+}
+
+// ---- may it be? ----------------------------------------------------------------------------------
+
+static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef_error *err) {
+    const reef_gen *open = reef_open_generation(trainer);
+    uint32_t number = open->info.generation;
+    if (from > number)
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "cannot branch generation %" PRIu32 ": the pool has 0 to %" PRIu32, from,
+                         number);
+    if (from == number)
+        return reef_fail(err, REEF_INVALID,
+                         "cannot branch generation %" PRIu32
+                         ": it is open; only a sealed one can be copied, so seal it first with "
+                         "reef seal",
+                         from);
+    if (reef_generation_is_empty(&trainer->net.gens[from]->info))
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "cannot branch generation %" PRIu32
+                         ": it was consolidated into a later one; reef generations says into which",
+                         from);
+    if (trainer->generation_step > 0)
+        return reef_fail(err, REEF_INVALID,
+                         "cannot branch generation %" PRIu32 ": generation %" PRIu32
+                         " is open and has trained %" PRIu64
+                         " steps, which would be lost; seal it first with reef seal",
+                         from, number, trainer->generation_step);
+    return REEF_OK;
+}
+
+static reef_status check(const reef_trainer *trainer, uint32_t from, reef_error *err) {
+    if (trainer->layer != NULL)
+        return reef_fail(err, REEF_INVALID, "a layer by itself cannot branch: it has no gates");
+    if (trainer->vector != NULL)
+        return reef_fail(
+            err, REEF_INVALID,
+            "a vector model cannot branch: its experts are drawn once and learn nothing "
+            "that could be copied");
+    if (reef_strategy_is_rival(&trainer->strategy))
+        return reef_fail(err, REEF_INVALID,
+                         "the pool's strategy is %s, which keeps one generation: there is no "
+                         "sealed one to branch",
+                         trainer->net.config.strategy);
+    reef_status status = check_origin(trainer, from, err);
+    if (status != REEF_OK) return status;
+    return reef_policy_check_side(trainer, trainer->net.gens[from]->info.side, err);
+}
+
+// ---- the copy ------------------------------------------------------------------------------------
+
+// Tensors that add to the output, or to what older generations read or add, without anything before them.
+static bool speaks_alone(const char *name) {
+    size_t length = strlen(name);
+    return strstr(name, "delta_") != NULL || (length > 3 && strcmp(name + length - 3, "_up") == 0);
+}
+
+// The folded query network lies under the name of the open one's.
+static void copy_tensors(reef_gen *to, const reef_gen *from, bool whole) {
+    for (size_t i = 0; i < to->tensor_count; i++) {
+        reef_tensor *tensor = &to->tensors[i];
+        const reef_tensor *old = reef_gen_find(from, tensor->name);
+        if (old == NULL || (!whole && speaks_alone(tensor->name))) continue;
+        memcpy(tensor->data, old->data, tensor->count * sizeof *tensor->data);
+    }
+}
+
+static void copy_experts(reef_peer *to,
+                         const reef_peer *from,
+                         const reef_expert_shape *shape,
+                         bool whole) {
+    size_t D = shape->D, w_up = reef_expert_up(shape) * D;
+    for (size_t n = 0; n < to->expert_count; n++) {
+        float *row = to->experts + n * to->row_values;
+        reef_peer_row_read(from, n, 0, to->row_values, row);
+        if (!whole) memset(row + w_up, 0, D * sizeof *row);
+    }
+}
+
+// Until it is measured, as if raw queries had mean 0 and variance 1.
+void reef_branch_unfold(reef_gen *gen, const reef_gen *from, const reef_config *config) {
+    size_t width = (size_t)config->heads * config->d_key;
+    for (uint32_t l = 0; config->batch_norm && l < config->layers; l++) {
+        if (!reef_layer_retrieves(config, l)) continue;
+        reef_router_params *router = &gen->weights.routers[l];
+        for (size_t i = 0; i < width; i++) {
+            router->bn_mean[i] = 0.0f;
+            router->bn_var[i] = 1.0f;
+            router->bn_scale[i] = sqrtf(1.0f + REEF_BN_EPSILON);
+            router->bn_shift[i] = from->weights.routers[l].query_bias[i];
+        }
+    }
+}
+
+reef_status reef_branch_make(reef_gen **out,
+                             const reef_trainer *trainer,
+                             const reef_gen *from,
+                             bool whole,
+                             reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    const reef_gen *open = reef_open_generation(trainer);
+    reef_generation info = open->info;
+    info.parent = from->info.generation;
+    info.side = from->info.side;
+    reef_status status = reef_gen_new(out, config, &info, err);
+    if (status != REEF_OK) return status;
+    reef_gen_initialise(*out, config, open);
+    copy_tensors(*out, from, whole);
+    for (uint32_t l = 0; l < config->layers; l++) {
+        reef_expert_shape shape = reef_gen_expert_shape(config, l);
+        if (reef_layer_retrieves(config, l))
+            copy_experts(&(*out)->peers[l], &from->peers[l], &shape, whole);
+    }
+    reef_branch_unfold(*out, from, config);
+    return REEF_OK;
+}
+
+// ---- queries -------------------------------------------------------------------------------------
+
+// Place windows of the reservoir into the batch: those of generation `from`, or with `any` all. Returns how many.
+static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
+    const reef_config *config = &trainer->net.config;
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    size_t count = 0;
+    for (size_t slot = 0; slot < reservoir->slots; slot++) {
+        if (!any && reservoir->generations[slot] != from) continue;
+        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
+        size_t each = reservoir->token_bytes, tokens = reservoir->sizes[slot] / each;
+        for (size_t at = 0; at + config->context < tokens; at += config->context) {
+            if (count == config->batch) return count;
+            reef_step_place(trainer, count++, bytes + at * each);
+        }
+    }
+    return count;
+}
+
+static void settle_layer(const reef_trainer *trainer, const reef_gen *from, uint32_t l) {
+    const reef_config *config = &trainer->net.config;
+    const reef_router_tape *tape = &trainer->pass.peers[trainer->net.gen_count - 1][l].tape;
+    reef_router_params *router = &reef_open_generation(trainer)->weights.routers[l];
+    for (size_t i = 0; i < (size_t)config->heads * config->d_key; i++) {
+        router->bn_mean[i] = tape->batch_mean[i];
+        router->bn_var[i] = tape->batch_var[i];
+        router->bn_scale[i] = sqrtf(tape->batch_var[i] + REEF_BN_EPSILON);
+        router->bn_shift[i] = from->weights.routers[l].query_bias[i] + tape->batch_mean[i];
+    }
+}
+
+// The branch is in the net by now. It reads what its origin read: alone beside generation 0 where it is whole,
+// beside its origin where it is silent.
+static reef_status settle_queries(reef_trainer *trainer,
+                                  const reef_gen *from,
+                                  bool whole,
+                                  reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    size_t windows = place_windows(trainer, from->info.generation, false);
+    if (windows == 0) windows = place_windows(trainer, from->info.generation, true);
+    if (!config->batch_norm || windows == 0) return REEF_OK;
+    size_t stride = reef_step_windows(config) * config->context, open = trainer->net.gen_count - 1;
+    memset(trainer->fire, 0, trainer->net.gen_count * stride);
+    memset(trainer->fire + open * stride, 1, stride);
+    if (!whole && from->info.generation > 0)
+        memset(trainer->fire + from->info.generation * stride, 1, stride);
+    const reef_batch batch = {.windows = windows,
+                              .tokens = trainer->tokens,
+                              .targets = trainer->targets,
+                              .fire = trainer->fire,
+                              .fire_stride = stride};
+    reef_status status = REEF_OK;
+    for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
+        if (!reef_layer_retrieves(config, l)) continue;
+        status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
+                                   REEF_PASS_TRAIN, err);
+        if (status == REEF_OK) settle_layer(trainer, from, l);
+    }
+    return status;
+}
+
+reef_status reef_branch_settle(reef_trainer *trainer,
+                               const reef_gen *from,
+                               bool whole,
+                               reef_error *err) {
+    reef_gen *open = reef_open_generation(trainer);
+    reef_status status = settle_queries(trainer, from, whole, err);
+    if (status != REEF_OK) return status;
+    reef_gen_fold(open, &trainer->net.config);
+    reef_gen_average_reset(open);
+    return REEF_OK;
+}
+
+// ---- in the open one's place ---------------------------------------------------------------------
+
+// In the transaction of the commit: what an earlier one holds of the open generation.
+static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {
+    return reef_generation_clear(txn, *(const uint32_t *)context, err);
+}
+
+static void put_in_place(reef_trainer *trainer, reef_gen *gen) {
+    size_t n = trainer->net.gen_count - 1;
+    trainer->net.gens[n] = gen;
+    reef_pass_forget_generation(&trainer->pass, n);
+    reef_gate_reset(&gen->gate, &trainer->firing.states[n]);
+}
+
+static reef_status commit_branch(reef_trainer *trainer,
+                                 const reef_gen *from,
+                                 const reef_branch *plan,
+                                 reef_error *err) {
+    reef_gen *open = reef_open_generation(trainer);
+    uint32_t number = open->info.generation;
+    reef_status status = reef_branch_settle(trainer, from, plan->whole, err);
+    if (status != REEF_OK) return status;
+    // Nothing to fit it on yet: only a gate that is off for good is opened by this.
+    status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
+    if (status == REEF_OK)
+        status = reef_state_event(
+            trainer, err, "branch",
+            "\"from\": %" PRIu32 ", \"side\": %" PRIu32 ", \"whole\": %s, \"experts\": %" PRIu64,
+            plan->from, plan->side, plan->whole ? "true" : "false", plan->experts);
+    return status == REEF_OK ? reef_trainer_commit_after(trainer, clear_open, &number, err)
+                             : status;
+}
+
+static reef_status replace_open(reef_trainer *trainer,
+                                reef_gen *made,
+                                const reef_branch *plan,
+                                reef_error *err) {
+    reef_gen *before = reef_open_generation(trainer);
+    const reef_gen *from = trainer->net.gens[plan->from];
+    bool branched = trainer->branched;
+    size_t events = trainer->event_count;
+    put_in_place(trainer, made);
+    trainer->branched = true;
+    reef_status status = commit_branch(trainer, from, plan, err);
+    if (status == REEF_OK) {
+        reef_gen_free(before);
+    } else {
+        while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
+        put_in_place(trainer, before);
+        trainer->branched = branched;
+        reef_gen_free(made);
+    }
+    reef_status copied = reef_firing_copy(&trainer->ahead, &trainer->firing, NULL);
+    if (copied != REEF_OK && status == REEF_OK)
+        status = reef_fail(err, copied, "no memory for the gates of %zu generations",
+                           trainer->net.gen_count);
+    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+    return status;
+}
+
+static bool is_unstored(const reef_trainer *trainer) {
+    for (size_t g = 0; g + 1 < trainer->net.gen_count; g++)
+        if (!trainer->net.gens[g]->stored) return true;
+    return false;
+}
+
+reef_status reef_trainer_branch(
+    reef_trainer *trainer, uint32_t from, bool dry_run, reef_branch *out, reef_error *err) {
+    reef_status status = check(trainer, from, err);
+    // The transaction must find the open generation, and the rows of the sealed one be in reach.
+    if (status == REEF_OK && !dry_run && is_unstored(trainer))
+        status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK) status = reef_trainer_hold(trainer, err);
+    if (status != REEF_OK) return status;
+    const reef_gen *origin = trainer->net.gens[from];
+    const reef_config *config = &trainer->net.config;
+    reef_branch plan = {.from = from,
+                        .generation = reef_open_generation(trainer)->info.generation,
+                        .side = origin->info.side,
+                        .whole = reef_branch_is_whole(config, from)};
+    for (uint32_t l = 0; l < config->layers; l++) plan.experts += origin->peers[l].expert_count;
+    reef_gen *made = NULL;
+    if (!dry_run) status = reef_branch_make(&made, trainer, origin, plan.whole, err);
+    if (!dry_run && status == REEF_OK) status = replace_open(trainer, made, &plan, err);
+    if (status == REEF_OK && out != NULL) *out = plan;
+    return status;
+}

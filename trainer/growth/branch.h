@@ -1,0 +1,32 @@
+// A branch: the open generation, which has trained nothing yet, begins as a copy of a sealed one, with its
+// side, query networks, sub-keys, experts and corrections. The sealed one is only read.
+//
+// The pool's function stays what it is, to the bit, because the copy answers nothing before it has trained: its
+// gate has not been fitted and never fires. What it copies depends on what happens where its gate is open:
+//
+//   whole   where at most one generation after the first answers a byte (fire_max 1, with gates), the branch
+//           takes its origin's place wherever its gate is open, as it is in training. So it copies all of it,
+//           w_up and corrections too: forced open it computes what its origin does, and goes on from there.
+//   silent  otherwise (fire_max above 1, no gates, or a branch of generation 0, which always answers) both
+//           would answer the same byte, and what both know would count twice. So w_up and whatever else adds
+//           to the output on its own begins at zero, and only w_down, w_gate, sub-keys and queries are copied.
+#ifndef REEF_BRANCH_H
+#define REEF_BRANCH_H
+
+#include "trainer_internal.h"
+
+/** A generation for the open one's place that is a copy of `from`, whole or silent; the caller's. */
+REEF_MUST_CHECK reef_status reef_branch_make(
+    reef_gen **out, const reef_trainer *trainer, const reef_gen *from, bool whole, reef_error *err);
+/** Of such a copy, once it is the open generation: measure its queries, and it can be trained. */
+REEF_MUST_CHECK reef_status reef_branch_settle(reef_trainer *trainer,
+                                               const reef_gen *from,
+                                               bool whole,
+                                               reef_error *err);
+/** Is a branch of generation `from` a whole copy? */
+bool reef_branch_is_whole(const reef_config *config, uint32_t from);
+
+/** Query networks of an open generation from folded ones, as if raw queries had mean 0 and variance 1. */
+void reef_branch_unfold(reef_gen *gen, const reef_gen *from, const reef_config *config);
+
+#endif

@@ -1,0 +1,178 @@
+// When the gate of the open generation is fitted, and on which windows: see router/reef_router.h for how.
+//
+// Half of the old windows of the reservoir fit, the other half calibrate; new are the generation's own sample
+// and, at a boundary, the batches that were held back. What is stored as the gate's leak was measured on
+// windows that its weights have never seen.
+#include "trainer_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GATE_FIRST_FIT 32 // steps of a generation before its gate is fitted from its own sample
+
+bool reef_growth_gate_due(const reef_trainer *trainer) {
+    if (reef_open_generation(trainer)->info.generation == 0) return false;
+    uint64_t due = GATE_FIRST_FIT;
+    while (due < trainer->generation_step) due *= 4;
+    return due == trainer->generation_step;
+}
+
+static bool is_off(const reef_config *config) {
+    return strcmp(config->gate, "off") == 0;
+}
+
+// A generation without a gate: what it stores is a gate that fires on every byte, so nothing that reads
+// gates needs to know of it.
+static void open_for_good(reef_gen *gen) {
+    reef_gate *gate = &gen->gate;
+    memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof *gate->weights);
+    gate->bias = 0.0f;
+    gate->start = 0.0f;
+    gate->loss_weight = 0.0f;
+    gate->threshold = -INFINITY;
+    gen->gate_leak = 1.0f;
+    gen->gate_detect = 1.0f;
+}
+
+// The loss of the model of the first `gen_count` generations on each token of the windows, every one read from
+// its start. `out` is written; the caller's to free.
+static reef_status read_surprises(reef_trainer *trainer,
+                                  size_t gen_count,
+                                  const reef_gate_windows *windows,
+                                  float **out,
+                                  reef_error *err) {
+    size_t tokens = 0;
+    reef_net net = trainer->net; // a view
+    net.gen_count = gen_count;
+    for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
+    float *at = *out = calloc(tokens, sizeof **out);
+    if (at == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the losses on %zu tokens", tokens);
+    for (size_t i = 0; i < windows->count; at += windows->sizes[i++]) {
+        size_t size = windows->sizes[i];
+        reef_batch batch;
+        bool answered;
+        at[0] = NAN; // nothing came before
+        if (size < 2) continue;
+        reef_status status =
+            reef_step_read(trainer, &net, windows->bytes[i], size, &batch, &answered, err);
+        if (status == REEF_OK && !answered)
+            status = reef_pass_forward(&trainer->pass, &net, trainer->workers, &batch,
+                                       REEF_PASS_EVALUATE, err);
+        if (status != REEF_OK) return status;
+        for (size_t t = 1; t < size; t++) at[t] = (float)trainer->pass.loss[t - 1];
+    }
+    return REEF_OK;
+}
+
+// What the reservoir holds, the older model was trained on, and it foresees other text of the same kind a little
+// worse. By how much, shows in its loss before training on the last batches of each generation: so much is added.
+static void add_unseen(const reef_net *net,
+                       size_t gen_count,
+                       const reef_gate_windows *windows,
+                       float *surprise) {
+    double bits = 0.0, weight = 0.0, nats = 0.0, known = 0.0;
+    size_t tokens = 0;
+    for (size_t g = 0; g < gen_count; g++) {
+        const reef_gen *gen = net->gens[g];
+        if (reef_generation_is_empty(&gen->info)) continue;
+        double share = (double)(gen->info.sealed_at - gen->info.opened_at);
+        bits += share * gen->reference_median;
+        weight += share;
+    }
+    for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
+    for (size_t t = 0; t < tokens; t++) {
+        if (isnan(surprise[t])) continue;
+        nats += (double)surprise[t];
+        known += 1.0;
+    }
+    if (!(weight > 0.0) || !(known > 0.0)) return;
+    double gap = bits / weight * REEF_LN2 - nats / known;
+    for (size_t t = 0; gap > 0.0 && t < tokens; t++) surprise[t] += (float)gap;
+}
+
+reef_status reef_gen_fit_gate(reef_gen *gen,
+                              reef_trainer *trainer,
+                              size_t older_count,
+                              const reef_gate_windows *old_fit,
+                              const reef_gate_windows *old_calibrate,
+                              const reef_gate_windows *young,
+                              reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    if (is_off(config)) {
+        open_for_good(gen);
+        return REEF_OK;
+    }
+    // Too little data to tell the domains apart: the gate stays as it is (at first: never fires).
+    if (young->count < REEF_GATE_WINDOWS_MIN || old_calibrate->count < REEF_GATE_WINDOWS_MIN)
+        return REEF_OK;
+    reef_gate_fit fit = {.leak_max = config->leak_max,
+                         .decay = config->gate_decay,
+                         .negatives = config->gate_negatives};
+    float *old_surprise = NULL, *new_surprise = NULL;
+    reef_status status = reef_gate_train(&gen->gate, old_fit, old_calibrate, young, &fit, err);
+    // Losses cost passes, now and on every byte to come: only where n-grams are not enough.
+    if (status != REEF_OK || fit.separates || strcmp(config->gate, "loss") != 0) goto cleanup;
+    status = read_surprises(trainer, older_count, old_calibrate, &old_surprise, err);
+    if (status == REEF_OK) status = read_surprises(trainer, older_count, young, &new_surprise, err);
+    if (status != REEF_OK) goto cleanup;
+    add_unseen(&trainer->net, older_count, old_calibrate, old_surprise);
+    fit.old_surprise = old_surprise;
+    fit.new_surprise = new_surprise;
+    status = reef_gate_train(&gen->gate, old_fit, old_calibrate, young, &fit, err);
+
+cleanup:
+    free(old_surprise);
+    free(new_surprise);
+    if (status != REEF_OK) return status;
+    gen->gate_leak = fit.leak;
+    gen->gate_detect = fit.detect;
+    return REEF_OK;
+}
+
+// The windows of the new domain: the generation's own sample, and what is known to be its data already.
+static void add_fresh(const reef_reservoir *reservoir,
+                      reef_gate_windows *young,
+                      const uint8_t **bytes,
+                      size_t *sizes,
+                      const uint8_t *fresh,
+                      size_t fresh_bytes) {
+    size_t count = young->count, window = reservoir->window_bytes;
+    memcpy(bytes, young->bytes, count * sizeof *bytes);
+    memcpy(sizes, young->sizes, count * sizeof *sizes);
+    for (size_t at = 0; at + window <= fresh_bytes; at += window) {
+        bytes[count] = fresh + at;
+        sizes[count++] = window / reservoir->token_bytes;
+    }
+    *young = (reef_gate_windows){.count = count, .bytes = bytes, .sizes = sizes};
+}
+
+reef_status reef_growth_fit_gate(reef_trainer *trainer,
+                                 reef_gen *gen,
+                                 const uint8_t *fresh,
+                                 size_t fresh_bytes,
+                                 reef_error *err) {
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    if (gen->info.generation == 0) return REEF_OK;
+    reef_reservoir_lists lists;
+    reef_status status = reef_reservoir_lists_init(&lists, reservoir, gen->info.generation, err);
+    if (status != REEF_OK) return status;
+    size_t most = lists.young.count + fresh_bytes / reservoir->window_bytes + 1;
+    const uint8_t **bytes = calloc(most, sizeof *bytes);
+    size_t *sizes = calloc(most, sizeof *sizes);
+    if (bytes == NULL || sizes == NULL) {
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the windows of a gate");
+        goto cleanup;
+    }
+    reef_gate_windows young = lists.young;
+    add_fresh(reservoir, &young, bytes, sizes, fresh, fresh_bytes);
+    status = reef_gen_fit_gate(gen, trainer, gen->info.generation, &lists.old_fit,
+                               &lists.old_calibrate, &young, err);
+
+cleanup:
+    free(bytes);
+    free(sizes);
+    reef_reservoir_lists_release(&lists);
+    return status;
+}

@@ -1,0 +1,72 @@
+// When and by how much a pool grows, as the configuration asks for it.
+//
+//   boundaries  drift: stream.c asks drift.c. given: marks (mark.c) and commands only.
+//               budget: every boundary_bytes of the stream, counted from the last boundary.
+//               capacity: once capacity_share of the open generation's experts, of all layers together,
+//               were used capacity_uses times each; looked at every REEF_POLICY_STEPS steps.
+//   growth      a boundary seals the open generation and opens the next, or enlarges it in place by as
+//               many experts as the next would have.
+//   size_new    the side of the next: side_new, or between half and twice of it by the distance of the
+//               new data from what is known.
+//   experts_max what all of it together may not exceed: then the smallest side is tried, and if that is
+//               too much as well, the open generation goes on training.
+#ifndef REEF_POLICY_H
+#define REEF_POLICY_H
+
+#include "trainer_internal.h"
+
+#define REEF_POLICY_STEPS 32 // steps of training from one look at the usage to the next
+#define REEF_POLICY_LOOKS 8  // held batches that a measurement passes through the model, at most
+
+/** Why the batch that was just trained ends at a boundary, or NULL. */
+const char *reef_policy_due(const reef_trainer *trainer);
+
+/**
+ * Decide how large the next generation is. `fresh` are whole batches of its data, in the stream from the
+ * carry's first byte on and followed by one byte more, or none: then nothing is known of its distance.
+ * out->side is 0 where experts_max leaves no room.
+ */
+REEF_MUST_CHECK reef_status reef_policy_size(reef_trainer *trainer,
+                                             const char *reason,
+                                             const uint8_t *fresh,
+                                             size_t fresh_bytes,
+                                             reef_opening *out,
+                                             reef_error *err);
+
+/** A boundary of the stream, in memory: grow, or say in an event that there is no room. */
+REEF_MUST_CHECK reef_status reef_policy_boundary(reef_trainer *trainer,
+                                                 const char *reason,
+                                                 const uint8_t *fresh,
+                                                 size_t fresh_bytes,
+                                                 reef_error *err);
+
+/** Was a boundary refused for want of room, and is there none still? */
+bool reef_policy_is_full(const reef_trainer *trainer);
+
+/** FULL when the open generation with `side` sub-keys a side would exceed experts_max. */
+REEF_MUST_CHECK reef_status reef_policy_check_side(const reef_trainer *trainer,
+                                                   uint32_t side,
+                                                   reef_error *err);
+
+/** Experts in all generations and layers. */
+uint64_t reef_policy_experts(const reef_trainer *trainer);
+
+/** Called after a batch's forward pass in training mode. `number`: how many were before it. */
+typedef void (*reef_policy_look)(void *context, size_t number, double bits);
+
+/** How many of that many fresh batches a walk looks at. */
+size_t reef_policy_look_count(size_t batches);
+
+/**
+ * Walk over whole fresh batches, as reef_policy_size has them, evenly looking at some.
+ * unclaimed  written: share of their bytes on which no gate fires; may be NULL
+ */
+REEF_MUST_CHECK reef_status reef_policy_walk(reef_trainer *trainer,
+                                             const uint8_t *fresh,
+                                             size_t batches,
+                                             reef_policy_look look,
+                                             void *context,
+                                             double *unclaimed,
+                                             reef_error *err);
+
+#endif

@@ -1,0 +1,328 @@
+// See start.h. Draws are functions of seed, generation and layer.
+#include "warm_start.h"
+
+#include "peer_row.h"
+#include "growth_policy.h"
+#include "reef_random.h"
+#include "branch_trial.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAM_CANDIDATE = 301, STREAM_CHOICE = 302, STREAMS_A_LAYER = 8 };
+
+#define CANDIDATES_MIN 1024 // halves of queries that the sub-keys of one table are chosen from
+#define CANDIDATES_MAX 4096 // unless the table has more
+
+// The sums over the looks of one start.
+typedef struct start {
+    reef_trainer *trainer;
+    uint64_t seed;
+    size_t looks, candidates; // candidates of one table; a multiple of `looks`
+    size_t tables; // of sub-keys, that each half of a query has: one for all heads, or one for each
+    float *halves[REEF_LAYER_COUNT_MAX][2]; // (tables, candidates, d_key / 2) for each half
+    uint32_t **uses;                        // (generations, layers) -> (N) how often it was chosen
+} start;
+
+bool reef_start_is_due(const reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    return trainer->generation_step == 0 && !trainer->branched &&
+           reef_open_generation(trainer)->info.generation > 0 &&
+           (strcmp(config->subkeys_new, "random") != 0 || config->copy_experts > 0 ||
+            (config->weigh_older && reef_config_retrieving_layers(config) > 0) ||
+            strcmp(config->branch_new, "trial") == 0);
+}
+
+// ---- memory --------------------------------------------------------------------------------------
+
+static void release(start *s) {
+    const reef_net *net = &s->trainer->net;
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
+        for (size_t table = 0; table < 2; table++) free(s->halves[l][table]);
+    for (size_t i = 0; s->uses != NULL && i < net->gen_count * net->config.layers; i++)
+        free(s->uses[i]);
+    free(s->uses);
+}
+
+static size_t candidate_count(size_t side, size_t looks) {
+    size_t count = 4 * side;
+    if (count < CANDIDATES_MIN) count = CANDIDATES_MIN;
+    if (count > CANDIDATES_MAX) count = CANDIDATES_MAX;
+    if (count < side) count = side;
+    return (count + looks - 1) / looks * looks;
+}
+
+static reef_status allocate(start *s, reef_error *err) {
+    const reef_net *net = &s->trainer->net;
+    const reef_config *config = &net->config;
+    bool ok = (s->uses = calloc(net->gen_count * config->layers, sizeof *s->uses)) != NULL;
+    for (uint32_t l = 0; ok && l < config->layers; l++) {
+        if (!reef_layer_retrieves(config, l)) continue;
+        size_t floats = s->tables * s->candidates * (config->d_key / 2);
+        for (size_t half = 0; half < 2; half++)
+            ok = ok && (s->halves[l][half] = calloc(floats, sizeof(float))) != NULL;
+        for (size_t g = 0; config->copy_experts > 0 && g < net->gen_count; g++) {
+            size_t N = net->gens[g]->peers[l].expert_count;
+            ok = ok && (s->uses[g * config->layers + l] = calloc(N, sizeof(uint32_t))) != NULL;
+        }
+    }
+    return ok ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory to start a generation");
+}
+
+// ---- sub-keys ------------------------------------------------------------------------------------
+
+// Which of a layer's tables: of half 0 or 1 of the queries, and of the heads that meet it.
+typedef struct table_of {
+    uint32_t l;
+    size_t half, number;
+} table_of;
+
+// Streams of one table lie 2 apart: one for candidates, one for the choice.
+static uint64_t stream_of(const table_of *table, uint64_t stream) {
+    return stream + (uint64_t)(table->l * STREAMS_A_LAYER + table->half) * 1024 + 2 * table->number;
+}
+
+// Halves of queries as they meet the sub-keys in training, each scaled to length 1: only directions count.
+static void gather_table(start *s, const table_of *table, size_t number) {
+    const reef_config *config = &s->trainer->net.config;
+    size_t half = config->d_key / 2, each = s->candidates / s->looks;
+    const reef_pass_peer *peer = &s->trainer->pass.peers[s->trainer->net.gen_count - 1][table->l];
+    size_t queries = reef_batch_tokens(config) * config->heads / s->tables;
+    float *halves = s->halves[table->l][table->half] + table->number * s->candidates * half;
+    for (size_t i = number * each; i < (number + 1) * each; i++) {
+        size_t query =
+            (size_t)reef_random_below(s->seed, stream_of(table, STREAM_CANDIDATE), i, queries);
+        const float *from = peer->tape.query + (query * s->tables + table->number) * config->d_key +
+                            table->half * half;
+        float length = sqrtf(reef_dot(half, from, from));
+        for (size_t d = 0; d < half; d++)
+            halves[i * half + d] = length > 0.0f ? from[d] / length : 0.0f;
+    }
+}
+
+static void gather_halves(start *s, uint32_t l, size_t number) {
+    for (size_t half = 0; half < 2; half++)
+        for (size_t i = 0; i < s->tables; i++) gather_table(s, &(table_of){l, half, i}, number);
+}
+
+// Index of the first of `count` weights whose running sum exceeds `at`.
+static size_t pick(const float *weights, size_t count, double at) {
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        sum += (double)weights[i];
+        if (sum > at) return i;
+    }
+    return count - 1;
+}
+
+// k-means++ seeding (Arthur & Vassilvitskii 2007): each further key is a candidate drawn by its squared
+// distance to the nearest key so far. All get the length that random sub-keys have.
+static reef_status spread_keys(start *s, const table_of *table, float *keys, reef_error *err) {
+    const reef_config *config = &s->trainer->net.config;
+    size_t S = reef_open_generation(s->trainer)->info.side, half = config->d_key / 2;
+    const float *halves = s->halves[table->l][table->half] + table->number * s->candidates * half;
+    uint64_t stream = stream_of(table, STREAM_CHOICE);
+    float length = sqrtf((float)half / (3.0f * (float)config->d_key));
+    float *nearest = malloc(s->candidates * sizeof *nearest);
+    if (nearest == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to choose sub-keys");
+    for (size_t i = 0; i < s->candidates; i++) nearest[i] = 4.0f; // of two directions: at most 2^2
+    for (size_t k = 0; k < S; k++) {
+        double sum = 0.0;
+        for (size_t i = 0; i < s->candidates; i++) sum += (double)nearest[i];
+        double at = reef_random_unit(s->seed, stream, k);
+        size_t chosen = sum > 0.0 ? pick(nearest, s->candidates, at * sum)
+                                  : (size_t)(at * (double)s->candidates);
+        const float *key = halves + chosen * half;
+        float *to = keys + (k * s->tables + table->number) * half;
+        for (size_t d = 0; d < half; d++) to[d] = length * key[d];
+        for (size_t i = 0; i < s->candidates; i++) {
+            float distance = 2.0f - 2.0f * reef_dot(half, halves + i * half, key);
+            if (distance < nearest[i]) nearest[i] = distance > 0.0f ? distance : 0.0f;
+        }
+    }
+    free(nearest);
+    return REEF_OK;
+}
+
+static reef_status place_sub_keys(start *s, reef_error *err) {
+    const reef_config *config = &s->trainer->net.config;
+    reef_status status = REEF_OK;
+    for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
+        if (!reef_layer_retrieves(config, l)) continue;
+        reef_router_params *router = &reef_open_generation(s->trainer)->weights.routers[l];
+        for (size_t i = 0; status == REEF_OK && i < s->tables; i++) {
+            status = spread_keys(s, &(table_of){l, 0, i}, router->sub_keys_a, err);
+            if (status == REEF_OK)
+                status = spread_keys(s, &(table_of){l, 1, i}, router->sub_keys_b, err);
+        }
+    }
+    return status;
+}
+
+// ---- copies --------------------------------------------------------------------------------------
+
+static void count_uses(start *s, uint32_t l) {
+    const reef_net *net = &s->trainer->net;
+    const reef_config *config = &net->config;
+    size_t P = (size_t)config->heads * config->topk, rows = reef_batch_tokens(config);
+    size_t stride = reef_step_windows(config) * config->context;
+    for (size_t g = 0; g < net->gen_count; g++) {
+        const uint8_t *fire = s->trainer->fire + g * stride;
+        uint32_t *uses = s->uses[g * config->layers + l];
+        if (g > 0 && memchr(fire, 1, rows) == NULL) continue;
+        const reef_expert_id *indices = s->trainer->pass.peers[g][l].tape.indices;
+        for (size_t t = 0; t < rows; t++)
+            for (size_t p = 0; (g == 0 || fire[t]) && p < P; p++) uses[indices[t * P + p]]++;
+    }
+}
+
+typedef struct used {
+    uint32_t uses, generation;
+    size_t expert;
+} used;
+
+static int most_used_first(const void *a, const void *b) {
+    const used *x = a, *y = b;
+    if (x->uses != y->uses) return x->uses < y->uses ? 1 : -1;
+    if (x->generation != y->generation) return x->generation < y->generation ? -1 : 1;
+    return (x->expert > y->expert) - (x->expert < y->expert);
+}
+
+// The experts of generations [first, end) in layer l that were used at all, most used first.
+static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *count) {
+    const reef_net *net = &s->trainer->net;
+    size_t most = 1;
+    for (size_t g = first; g < end; g++) most += net->gens[g]->peers[l].expert_count;
+    used *list = malloc(most * sizeof *list);
+    *count = 0;
+    if (list == NULL) return NULL;
+    for (size_t g = first; g < end; g++) {
+        const uint32_t *uses = s->uses[g * net->config.layers + l];
+        for (size_t n = 0; n < net->gens[g]->peers[l].expert_count; n++)
+            if (uses[n] > 0) list[(*count)++] = (used){uses[n], (uint32_t)g, n};
+    }
+    qsort(list, *count, sizeof *list, most_used_first);
+    return list;
+}
+
+// The most used expert before goes where the new router looks most, the second where it looks second most.
+static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *err) {
+    const reef_net *net = &s->trainer->net;
+    size_t last = net->gen_count - 1, old_count, new_count, D = net->config.d_model;
+    reef_peer *peer = &net->gens[last]->peers[l];
+    used *old = rank(s, l, 0, last, &old_count), *new = rank(s, l, last, last + 1, &new_count);
+    reef_status status = REEF_OK;
+    if (old == NULL || new == NULL) {
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to rank experts");
+        goto cleanup;
+    }
+    for (size_t i = 0; i < net->config.copy_experts && i < old_count && i < new_count; i++) {
+        const reef_peer *from = &net->gens[old[i].generation]->peers[l];
+        float *row = peer->experts + new[i].expert * peer->row_values;
+        reef_peer_row_read(from, old[i].expert, 0, D, row);
+        if (peer->row_values > 2 * D)
+            reef_peer_row_read(from, old[i].expert, 2 * D, peer->row_values - 2 * D, row + 2 * D);
+        peer->dirty[new[i].expert] = 1;
+        ++*copied;
+    }
+
+cleanup:
+    free(old);
+    free(new);
+    return status;
+}
+
+// ---- older experts -------------------------------------------------------------------------------
+
+static void weigh_older(const start *s, float factor) {
+    const reef_config *config = &s->trainer->net.config;
+    const reef_gen *open = reef_open_generation(s->trainer);
+    for (uint32_t l = 0; l < config->layers; l++)
+        for (size_t d = 0; open->weights.delta_older[l] != NULL && d < config->d_model; d++)
+            open->weights.delta_older[l][d] = factor - 1.0f;
+}
+
+static void add_bits(void *context, size_t number, double bits) {
+    double *sum = context;
+    (void)number;
+    *sum += bits;
+}
+
+// Experts of prose are noise on a genome: what they add can be unlearned, but that takes long. Whichever of all
+// and nothing gives the smaller loss is where the weights of their sum begin.
+static reef_status choose_older(
+    const start *s, const uint8_t *fresh, size_t batches, bool *without, reef_error *err) {
+    double all = 0.0, none = 0.0;
+    reef_status status = reef_policy_walk(s->trainer, fresh, batches, add_bits, &all, NULL, err);
+    weigh_older(s, 0.0f);
+    if (status == REEF_OK)
+        status = reef_policy_walk(s->trainer, fresh, batches, add_bits, &none, NULL, err);
+    *without = status == REEF_OK && none < all;
+    if (!*without) weigh_older(s, 1.0f);
+    return status;
+}
+
+// ---- the start -----------------------------------------------------------------------------------
+
+static void look_at_queries(void *context, size_t number, double bits) {
+    start *s = context;
+    (void)bits;
+    for (uint32_t l = 0; l < s->trainer->net.config.layers; l++)
+        if (reef_layer_retrieves(&s->trainer->net.config, l)) gather_halves(s, l, number);
+}
+
+static void look_at_uses(void *context, size_t number, double bits) {
+    start *s = context;
+    (void)number;
+    (void)bits;
+    for (uint32_t l = 0; l < s->trainer->net.config.layers; l++)
+        if (reef_layer_retrieves(&s->trainer->net.config, l)) count_uses(s, l);
+}
+
+reef_status reef_start_generation(reef_trainer *trainer,
+                                  const uint8_t *fresh,
+                                  size_t fresh_bytes,
+                                  reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    const reef_gen *open = reef_open_generation(trainer);
+    size_t batches = fresh_bytes / reef_batch_bytes(config), copied = 0;
+    bool queries = strcmp(config->subkeys_new, "queries") == 0, without = false;
+    start s = {
+        .trainer = trainer,
+        .seed = reef_random_bits(config->seed, 1, open->info.generation),
+        .looks = reef_policy_look_count(batches),
+    };
+    reef_router_shape shape = reef_gen_shape(config, open->info.side);
+    s.tables = reef_router_tables(&shape);
+    s.candidates = candidate_count(open->info.side, s.looks);
+    reef_status status = allocate(&s, err);
+    if (status == REEF_OK && queries) {
+        status = reef_policy_walk(trainer, fresh, batches, look_at_queries, &s, NULL, err);
+        if (status == REEF_OK) status = place_sub_keys(&s, err);
+    }
+    // Another walk: which of the new experts are used depends on the sub-keys.
+    if (status == REEF_OK && config->copy_experts > 0)
+        status = reef_policy_walk(trainer, fresh, batches, look_at_uses, &s, NULL, err);
+    for (uint32_t l = 0; status == REEF_OK && config->copy_experts > 0 && l < config->layers; l++)
+        if (reef_layer_ffw(config, l) == REEF_FFW_PEER) // a value has nothing but its w_up
+            status = copy_layer(&s, l, &copied, err);
+    if (status == REEF_OK && config->weigh_older)
+        status = choose_older(&s, fresh, batches, &without, err);
+    release(&s);
+    if (status != REEF_OK) return status;
+    reef_gen_average_reset(reef_open_generation(trainer)); // it has not trained yet
+    uint32_t origin = REEF_TRIAL_NONE;
+    if (strcmp(config->branch_new, "trial") == 0)
+        status = reef_trial_choose(trainer, fresh, batches, &origin, err);
+    if (status != REEF_OK) return status;
+    char branch[32] = "null";
+    if (origin != REEF_TRIAL_NONE) snprintf(branch, sizeof branch, "%" PRIu32, origin);
+    return reef_state_event(trainer, err, "start",
+                            "\"subkeys\": \"%s\", \"copied\": %zu, \"older\": %s, \"bytes\": %zu, "
+                            "\"branch\": %s",
+                            config->subkeys_new, copied, without ? "false" : "true",
+                            batches * reef_batch_bytes(config), branch);
+}

@@ -1,0 +1,189 @@
+// Parameters of a layer by itself, by name: read from any generation, written to the open one, and the gradients
+// that were collected of it.
+#include "layer_internal.h"
+#include "peer_row.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const VECTORS[] = {"w_down", "w_up", "w_gate"};
+
+// Which vector of an expert's row is called so; `vectors` where none is.
+static size_t vector_of(const char *name, size_t vectors) {
+    size_t v = 0;
+    while (v < vectors && strcmp(name, VECTORS[v]) != 0) v++;
+    return v;
+}
+
+static const reef_tensor *tensor_of(const reef_gen *gen, const char *name) {
+    char full[REEF_NAME_BYTES_MAX + 1];
+    int length = snprintf(full, sizeof full, "block0.%s", name);
+    return length > 0 && (size_t)length < sizeof full ? reef_gen_find(gen, full) : NULL;
+}
+
+static reef_status check_count(const char *name, size_t has, size_t count, reef_error *err) {
+    if (has == count) return REEF_OK;
+    return reef_fail(err, REEF_INVALID, "%s has %zu values, but the array has %zu", name, has,
+                     count);
+}
+
+static reef_status no_such(const reef_gen *gen, const char *name, reef_error *err) {
+    return reef_fail(err, REEF_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
+                     gen->info.generation, gen->open ? "open" : "sealed", name);
+}
+
+reef_status reef_layer_tensor_read(const reef_net *net,
+                                   uint32_t generation,
+                                   const char *name,
+                                   float *out,
+                                   size_t count,
+                                   reef_error *err) {
+    if (generation >= net->gen_count)
+        return reef_fail(err, REEF_NOT_FOUND, "no generation %" PRIu32 ": the layer has 0 to %zu",
+                         generation, net->gen_count - 1);
+    const reef_gen *gen = net->gens[generation];
+    const reef_peer *peer = &gen->peers[0];
+    size_t D = net->config.d_model, vectors = peer->row_values / D, v = vector_of(name, vectors);
+    if (v < vectors) {
+        reef_status status = check_count(name, peer->expert_count * D, count, err);
+        for (size_t n = 0; status == REEF_OK && n < peer->expert_count; n++)
+            reef_peer_row_read(peer, n, v * D, D, out + n * D);
+        return status;
+    }
+    const reef_tensor *tensor = tensor_of(gen, name);
+    if (tensor == NULL) return no_such(gen, name, err);
+    reef_status status = check_count(name, tensor->count, count, err);
+    if (status == REEF_OK) memcpy(out, tensor->data, count * sizeof *out);
+    return status;
+}
+
+static reef_status refuse(const reef_trainer *trainer, reef_error *err) {
+    return reef_fail(err, REEF_INVALID, "%.120s is no pool of a layer: its model is %s",
+                     reef_store_path(trainer->store), trainer->net.config.model);
+}
+
+reef_status reef_trainer_layer_read(reef_trainer *trainer,
+                                    uint32_t generation,
+                                    const char *name,
+                                    float *out,
+                                    size_t count,
+                                    reef_error *err) {
+    if (trainer->layer == NULL) return refuse(trainer, err);
+    reef_status status = reef_trainer_hold(trainer, err);
+    if (status != REEF_OK) return status;
+    return reef_layer_tensor_read(&trainer->net, generation, name, out, count, err);
+}
+
+// ---- writing -------------------------------------------------------------------------------------
+
+static reef_status check_values(const char *name,
+                                const float *values,
+                                size_t count,
+                                reef_error *err) {
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return reef_fail(err, REEF_INVALID, "value %zu of %s is not finite", i, name);
+    for (size_t i = 0; strcmp(name, "bn_var") == 0 && i < count; i++)
+        if (values[i] < 0.0f)
+            return reef_fail(err, REEF_INVALID,
+                             "value %zu of bn_var is %g: no variance is negative", i,
+                             (double)values[i]);
+    return REEF_OK;
+}
+
+// The vector of all experts; what Adam knows of them begins anew.
+static void write_vector(reef_peer *peer, size_t v, size_t D, const float *values) {
+    for (size_t n = 0; n < peer->expert_count; n++) {
+        size_t at = n * peer->row_values + v * D;
+        memcpy(peer->experts + at, values + n * D, D * sizeof *values);
+        memset(peer->moments.adam_m + at, 0, D * sizeof *values);
+        memset(peer->moments.adam_v + at, 0, D * sizeof *values);
+        peer->moments.counts[n] = 0;
+    }
+    memset(peer->dirty, 1, peer->expert_count);
+}
+
+reef_status reef_trainer_layer_write(
+    reef_trainer *trainer, const char *name, const float *values, size_t count, reef_error *err) {
+    if (trainer->layer == NULL) return refuse(trainer, err);
+    reef_gen *gen = reef_open_generation(trainer);
+    reef_peer *peer = &gen->peers[0];
+    size_t D = trainer->net.config.d_model, vectors = peer->row_values / D;
+    size_t v = vector_of(name, vectors);
+    const reef_tensor *tensor = tensor_of(gen, name);
+    if (v == vectors && tensor == NULL) return no_such(gen, name, err);
+    size_t has = v < vectors ? peer->expert_count * D : tensor->count;
+    reef_status status = check_count(name, has, count, err);
+    if (status == REEF_OK) status = check_values(name, values, count, err);
+    if (status == REEF_OK && trainer->layer->collected.rows > 0)
+        status = reef_fail(err, REEF_INVALID,
+                           "gradients of %zu rows are collected; take the step or discard them "
+                           "before %s is written",
+                           trainer->layer->collected.rows, name);
+    if (status != REEF_OK) return status;
+    if (v < vectors) {
+        write_vector(peer, v, D, values);
+    } else {
+        memcpy(tensor->data, values, count * sizeof *values);
+        if (tensor->adam_m != NULL) {
+            memset(tensor->adam_m, 0, count * sizeof *values);
+            memset(tensor->adam_v, 0, count * sizeof *values);
+        }
+    }
+    trainer->layer->fold_is_stale = true;
+    trainer->layer->version++;
+    return REEF_OK;
+}
+
+// ---- gradients -----------------------------------------------------------------------------------
+
+// What the update would sum up row by row, for all experts at once.
+static void sum_vector(const reef_trainer *trainer, size_t vectors, size_t v, float *out) {
+    const reef_layer_collected *c = &trainer->layer->collected;
+    reef_expert_shape shape = reef_gen_expert_shape(&trainer->net.config, 0);
+    for (size_t t = 0; t < c->rows; t++) {
+        // d_w_down and d_w_gate are multiples of x, d_w_up of d_y.
+        const float *direction = (v == 1 ? c->d_y : c->x) + t * shape.D;
+        for (size_t i = t * shape.P; c->active[t] && i < (t + 1) * shape.P; i++)
+            reef_axpy(shape.D, out + (size_t)c->indices[i] * shape.D, c->factors[i * vectors + v],
+                      direction);
+    }
+}
+
+reef_status reef_trainer_layer_gradient(
+    reef_trainer *trainer, const char *name, float *out, size_t count, reef_error *err) {
+    if (trainer->layer == NULL) return refuse(trainer, err);
+    const reef_gen *gen = reef_open_generation(trainer);
+    const reef_peer *peer = &gen->peers[0];
+    size_t D = trainer->net.config.d_model, vectors = peer->row_values / D;
+    size_t v = vector_of(name, vectors);
+    const reef_tensor *tensor = tensor_of(gen, name);
+    if (v == vectors && (tensor == NULL || tensor->grad == NULL)) return no_such(gen, name, err);
+    size_t has = v < vectors ? peer->expert_count * D : tensor->count;
+    reef_status status = check_count(name, has, count, err);
+    if (status != REEF_OK) return status;
+    if (v == vectors) {
+        memcpy(out, tensor->grad, count * sizeof *out);
+        return REEF_OK;
+    }
+    memset(out, 0, count * sizeof *out);
+    sum_vector(trainer, vectors, v, out);
+    return REEF_OK;
+}
+
+// ---- what there is -------------------------------------------------------------------------------
+
+size_t reef_trainer_generation_count(const reef_trainer *trainer) {
+    return trainer->net.gen_count;
+}
+
+const reef_generation *reef_trainer_generation(const reef_trainer *trainer, size_t g) {
+    return g < trainer->net.gen_count ? &trainer->net.gens[g]->info : NULL;
+}
+
+const reef_config *reef_trainer_config(const reef_trainer *trainer) {
+    return &trainer->net.config;
+}

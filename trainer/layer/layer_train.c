@@ -1,0 +1,337 @@
+// How a layer by itself learns: backward collects what the update of experts needs, a step applies it, a boundary
+// seals. Gradients of the router lie in the open generation as in every model; those of experts are never formed,
+// but what they are sums of is kept until the step, so that many batches give the step of one.
+#include "layer_internal.h"
+#include "growth_policy.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLLECTED_ROWS_MAX REEF_ROUTER_ROWS_MAX
+
+// ---- collecting ----------------------------------------------------------------------------------
+
+void reef_layer_collected_release(reef_layer_collected *collected) {
+    free(collected->x);
+    free(collected->d_y);
+    free(collected->indices);
+    free(collected->gate);
+    free(collected->factors);
+    free(collected->active);
+    free(collected->statistics);
+    *collected = (reef_layer_collected){0};
+}
+
+static bool widen(void *array, size_t count, size_t each) {
+    void *wide = realloc(*(void **)array, count * each);
+    if (wide != NULL) *(void **)array = wide;
+    return wide != NULL;
+}
+
+// Values of one batch.
+static size_t statistics_width(const reef_config *config) {
+    return config->batch_norm ? 2 * (size_t)config->heads * config->d_key : 0;
+}
+
+static bool reserve_statistics(const reef_layer_view *view, reef_layer_collected *c) {
+    size_t width = statistics_width(&view->net->config), most = 2 * c->batches_max + 4;
+    if (width == 0 || c->batches < c->batches_max) return true;
+    if (!widen(&c->statistics, most * width, sizeof *c->statistics)) return false;
+    c->batches_max = most;
+    return true;
+}
+
+reef_status reef_layer_collect_reserve(const reef_layer_view *view, size_t rows, reef_error *err) {
+    reef_layer_collected *c = &view->layer->collected;
+    reef_expert_shape shape = reef_gen_expert_shape(&view->net->config, 0);
+    size_t needed = c->rows + rows, most = 2 * c->rows_max;
+    if (needed > COLLECTED_ROWS_MAX || needed > UINT32_MAX / shape.P)
+        return reef_fail(err, REEF_FULL,
+                         "gradients of %zu rows are collected and %zu more do not fit; take a step "
+                         "after each batch, or discard them",
+                         c->rows, rows);
+    if (!reserve_statistics(view, c))
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the statistics of another batch");
+    if (needed <= c->rows_max) return REEF_OK;
+    if (most < needed) most = needed;
+    bool ok =
+        widen(&c->x, most, shape.D * sizeof *c->x) &&
+        widen(&c->d_y, most, shape.D * sizeof *c->d_y) &&
+        widen(&c->indices, most, shape.P * sizeof *c->indices) &&
+        widen(&c->gate, most, shape.P * sizeof *c->gate) &&
+        widen(&c->factors, most, shape.P * reef_expert_vectors(&shape) * sizeof *c->factors) &&
+        widen(&c->active, most, 1);
+    if (!ok) return reef_fail(err, REEF_NO_MEMORY, "no memory for the gradients of %zu rows", most);
+    c->rows_max = most;
+    return REEF_OK;
+}
+
+void reef_layer_collect(const reef_layer_view *view,
+                        const reef_layer_tape *tape,
+                        const float *x,
+                        const float *d_y) {
+    const reef_config *config = &view->net->config;
+    reef_layer_collected *c = &view->layer->collected;
+    size_t g = view->net->gen_count - 1, rows = tape->rows, at = c->rows;
+    if (tape->generations <= g || !tape->traces[g].ran) return; // the open one took no part
+    const reef_layer_trace *trace = &tape->traces[g];
+    reef_expert_shape shape = reef_gen_expert_shape(config, 0);
+    size_t P = shape.P, D = shape.D, each = P * reef_expert_vectors(&shape);
+    memcpy(c->x + at * D, x, rows * D * sizeof *x);
+    memcpy(c->d_y + at * D, d_y, rows * D * sizeof *d_y);
+    memcpy(c->indices + at * P, trace->tape.indices, rows * P * sizeof *c->indices);
+    memcpy(c->gate + at * P, trace->tape.gate, rows * P * sizeof *c->gate);
+    memcpy(c->factors + at * each, trace->factors, rows * each * sizeof *c->factors);
+    if (tape->mask == NULL)
+        memset(c->active + at, 1, rows);
+    else
+        memcpy(c->active + at, tape->mask + g * rows, rows);
+    c->rows += rows;
+    size_t width = statistics_width(config) / 2;
+    if (width == 0) return;
+    float *statistics = c->statistics + 2 * width * c->batches++;
+    memcpy(statistics, trace->tape.batch_mean, width * sizeof *statistics);
+    memcpy(statistics + width, trace->tape.batch_var, width * sizeof *statistics);
+}
+
+// ---- the step ------------------------------------------------------------------------------------
+
+static reef_status refuse(const reef_trainer *trainer, reef_error *err) {
+    return reef_fail(err, REEF_INVALID, "%.120s is no pool of a layer: its model is %s",
+                     reef_store_path(trainer->store), trainer->net.config.model);
+}
+
+static reef_status reserve_pairs(reef_layer *layer,
+                                 const reef_gen *gen,
+                                 size_t P,
+                                 reef_error *err) {
+    const reef_peer *peer = &gen->peers[0];
+    size_t needed = layer->collected.rows_max * P;
+    if (layer->pairs.pair_count_max >= needed && layer->pairs.expert_count == peer->expert_count)
+        return REEF_OK;
+    reef_expert_pairs_release(&layer->pairs);
+    return reef_expert_pairs_init(&layer->pairs, needed, peer->expert_count, peer->row_values, err);
+}
+
+// Beyond it squares of gradients, which the moments are made of, would be no floats. NaN is no bound either.
+static const double GRADIENT_MAX = 1e19;
+
+static double norm_of(size_t count, const float *values) {
+    return sqrt((double)reef_dot(count, values, values));
+}
+
+// At least the norm of each expert's gradient, which is only formed when it is applied.
+static double bound_experts(const reef_layer_collected *c, const reef_expert_shape *shape) {
+    size_t D = shape->D, vectors = reef_expert_vectors(shape), each = shape->P * vectors;
+    double bound = 0.0;
+    for (size_t t = 0; t < c->rows; t++) {
+        if (!c->active[t]) continue;
+        double x = norm_of(D, c->x + t * D), d_y = norm_of(D, c->d_y + t * D);
+        const float *factors = c->factors + t * each;
+        for (size_t v = 0; v < vectors; v++) {
+            double sum = 0.0;
+            for (size_t i = v; i < each; i += vectors) sum += fabs((double)factors[i]);
+            bound += sum * (v == reef_expert_up(shape) ? d_y : x);
+        }
+    }
+    return bound;
+}
+
+static reef_status check_gradients(const reef_trainer *trainer,
+                                   double dense_norm,
+                                   reef_error *err) {
+    const reef_layer_collected *c = &trainer->layer->collected;
+    reef_expert_shape shape = reef_gen_expert_shape(&trainer->net.config, 0);
+    if (dense_norm < GRADIENT_MAX && bound_experts(c, &shape) < GRADIENT_MAX) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "the gradient of the %zu rows that are collected is not finite, or too large "
+                     "for a step; discard it",
+                     c->rows);
+}
+
+static void update_experts(reef_trainer *trainer, reef_gen *gen) {
+    const reef_config *config = &trainer->net.config;
+    reef_layer *layer = trainer->layer;
+    const reef_layer_collected *c = &layer->collected;
+    reef_expert_shape shape = reef_gen_expert_shape(config, 0);
+    reef_peer *peer = &gen->peers[0];
+    const reef_expert_update update = {
+        .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
+                 config->epsilon},
+        .clip = config->clip,
+        .flags = peer->flags,
+        .dirty = peer->dirty,
+        .usage = peer->usage,
+    };
+    reef_expert_pairs_sort(&layer->pairs, trainer->workers, c->rows, shape.P, c->indices,
+                           c->active);
+    reef_experts_update(trainer->workers, &shape, peer->experts, &peer->moments, &layer->pairs,
+                        c->x, c->d_y, c->gate, c->factors, &update);
+}
+
+// The running statistics move by those of every batch, in the order of the backwards.
+static void update_statistics(reef_trainer *trainer, reef_gen *gen) {
+    const reef_config *config = &trainer->net.config;
+    reef_layer_collected *c = &trainer->layer->collected;
+    reef_router_shape router = reef_gen_shape(config, gen->info.side);
+    size_t width = statistics_width(config) / 2;
+    for (size_t i = 0; i < c->batches; i++) {
+        float *statistics = c->statistics + 2 * width * i;
+        const reef_router_tape tape = {.batch_mean = statistics, .batch_var = statistics + width};
+        reef_router_update_stats(&router, &gen->weights.routers[0], &tape, config->bn_momentum);
+    }
+}
+
+static void forget_collected(reef_layer *layer) {
+    layer->collected.rows = layer->collected.batches = 0;
+}
+
+reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, reef_error *err) {
+    if (trainer->layer == NULL) return refuse(trainer, err);
+    reef_layer *layer = trainer->layer;
+    reef_gen *gen = reef_open_generation(trainer);
+    const reef_config *config = &trainer->net.config;
+    size_t P = (size_t)config->heads * config->topk;
+    if (!(learning_rate >= 0.0f && learning_rate <= REEF_LEARNING_RATE_MAX))
+        return reef_fail(err, REEF_INVALID, "a learning rate of %g is none; choose 0 to %g",
+                         (double)learning_rate, (double)REEF_LEARNING_RATE_MAX);
+    if (layer->collected.rows == 0) return REEF_OK;
+    double dense_norm = reef_step_gradient_norm(trainer->workers, gen);
+    reef_status status = check_gradients(trainer, dense_norm, err);
+    if (status == REEF_OK) status = reserve_pairs(layer, gen, P, err);
+    if (status != REEF_OK) return status;
+    trainer->learning_rate = learning_rate > 0.0f ? learning_rate : config->learning_rate;
+    update_experts(trainer, gen);
+    reef_step_update_dense(trainer, gen, dense_norm); // and clears the gradients
+    update_statistics(trainer, gen);
+    trainer->step++;
+    trainer->generation_step++;
+    trainer->stream_bytes += layer->collected.rows;
+    forget_collected(layer);
+    layer->fold_is_stale = true;
+    layer->version++;
+    return REEF_OK;
+}
+
+void reef_trainer_layer_discard(reef_trainer *trainer) {
+    if (trainer->layer == NULL) return;
+    reef_gen *gen = reef_open_generation(trainer);
+    for (size_t i = 0; i < gen->tensor_count; i++)
+        if (gen->tensors[i].grad != NULL)
+            memset(gen->tensors[i].grad, 0, gen->tensors[i].count * sizeof(float));
+    forget_collected(trainer->layer);
+}
+
+size_t reef_trainer_layer_collected(const reef_trainer *trainer) {
+    return trainer->layer == NULL ? 0 : trainer->layer->collected.rows;
+}
+
+// ---- the boundary --------------------------------------------------------------------------------
+
+reef_status reef_layer_check_room(const reef_trainer *trainer, uint64_t side, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    if (side < config->topk || side > REEF_SIDE_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "side %" PRIu64 " of the next generation is not %u (topk) to %u", side,
+                         config->topk, REEF_SIDE_MAX);
+    if (config->experts_max == 0 ||
+        reef_policy_experts(trainer) + side * side <= config->experts_max)
+        return REEF_OK;
+    return reef_fail(err, REEF_FULL,
+                     "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
+                     ": there is no room for %" PRIu64 " more",
+                     reef_policy_experts(trainer), config->experts_max, side * side);
+}
+
+// In memory; the next commit writes both generations.
+static reef_status boundary(reef_trainer *trainer,
+                            uint32_t side,
+                            reef_dtype dtype,
+                            reef_error *err) {
+    reef_net *net = &trainer->net;
+    reef_gen *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
+    reef_status status = reef_growth_next(&next, trainer, &open->info, open, side, err);
+    if (status == REEF_OK) status = reef_net_reserve(net, net->gen_count + 1, err);
+    open->info.sealed_step = trainer->step;
+    open->info.sealed_at = trainer->stream_bytes;
+    if (status == REEF_OK) status = reef_gen_seal(&sealed, open, &net->config, dtype, err);
+    if (status != REEF_OK) {
+        reef_gen_free(next);
+        return status;
+    }
+    reef_gen_free(open);
+    net->gens[net->gen_count - 1] = sealed;
+    net->gens[net->gen_count++] = next;
+    trainer->generation_step = trainer->boundary_step = 0;
+    trainer->boundary_at = trainer->stream_bytes;
+    trainer->layer->fold_is_stale = true;
+    trainer->layer->version++;
+    status = reef_state_event(trainer, err, "seal",
+                              "\"sealed\": %u, \"reason\": \"command\", \"dtype\": \"%s\"",
+                              sealed->info.generation, reef_rows_dtype_text(dtype));
+    if (status != REEF_OK) return status;
+    return reef_state_event(trainer, err, "open", "\"reason\": \"command\", \"side\": %u", side);
+}
+
+reef_status reef_trainer_layer_seal(reef_trainer *trainer,
+                                    uint32_t side,
+                                    const char *seal_dtype,
+                                    reef_sealing *out,
+                                    reef_error *err) {
+    if (trainer->layer == NULL) return refuse(trainer, err);
+    reef_config config = trainer->net.config; // the pool's own stays as it is
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    if (side == 0) side = config.side_new;
+    if (trainer->layer->collected.rows > 0)
+        return reef_fail(
+            err, REEF_INVALID,
+            "gradients of %zu rows are collected; take the step or discard them before "
+            "the generation is sealed",
+            trainer->layer->collected.rows);
+    reef_status status = reef_trainer_hold(trainer, err);
+    if (status == REEF_OK && seal_dtype != NULL)
+        status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
+    if (status == REEF_OK) status = reef_layer_check_room(trainer, side, err);
+    if (status == REEF_OK) status = boundary(trainer, side, reef_gen_seal_dtype(&config), err);
+    if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK && out != NULL)
+        *out = (reef_sealing){.generation = generation,
+                              .dtype = reef_gen_seal_dtype(&config),
+                              .loss_before = (double)NAN,
+                              .loss_after = (double)NAN};
+    return status;
+}
+
+// ---- the public passes ---------------------------------------------------------------------------
+
+static reef_layer_view view_of(reef_trainer *trainer) {
+    return (reef_layer_view){&trainer->net, trainer->workers, trainer->residency.pager,
+                             trainer->layer};
+}
+
+reef_status reef_trainer_layer_forward(reef_trainer *trainer,
+                                       const reef_layer_choice *choice,
+                                       size_t rows,
+                                       const float *x,
+                                       float *y,
+                                       reef_layer_tape *tape,
+                                       reef_error *err) {
+    if (trainer->layer == NULL) return refuse(trainer, err);
+    reef_status status = reef_trainer_hold(trainer, err);
+    reef_layer_view view = view_of(trainer);
+    return status == REEF_OK ? reef_layer_run(&view, choice, rows, x, y, tape, err) : status;
+}
+
+reef_status reef_trainer_layer_backward(reef_trainer *trainer,
+                                        reef_layer_tape *tape,
+                                        const float *x,
+                                        const float *d_y,
+                                        float *d_x,
+                                        reef_error *err) {
+    if (trainer->layer == NULL) return refuse(trainer, err);
+    reef_status status = reef_trainer_hold(trainer, err);
+    reef_layer_view view = view_of(trainer);
+    return status == REEF_OK ? reef_layer_back(&view, tape, x, d_y, d_x, err) : status;
+}

@@ -1,0 +1,157 @@
+// Records of a generation, all little-endian as this machine holds them:
+//
+//   tensors   NAME               the floats of the tensor; of an open generation their averages, if any
+//                                (of a layer by itself there are no gates)
+//             gate               bias, decay, start, threshold, leak, detect, prior, loss weight and
+//                                loss reference (9 floats; 7 where the loss has no weight)
+//             gate_weights       (4, 65536) floats
+//             reference          median and spread of the prequential loss at sealing (2 doubles)
+//   moments   NAME               adam_m, then adam_v of the tensor; with averages then what training moves
+//             layer, block       adam_m (rows, R), adam_v (rows, R), with averages the rows that training
+//                                moves (rows, R), counts (rows) uint32
+//             blockL.used        with recycle_after: one bit per expert of layer L of an open generation, the
+//                                lowest first: was it chosen since the window began?
+//   experts   layer, block       rows [w_down, w_up] or [w_down, w_up, w_gate]: R values, float or,
+//                                once sealed so, bf16; of an open generation their averages, if any
+//   flags     layer, block       one byte per expert
+//   usage     layer, block       count and score per expert, two uint64; what they grew by as a delta of
+//                                the time of the commit, see store/usage_windows.c
+//   reservoir slot               see persist_reservoir.c
+//
+// Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows, the last one of
+// a layer shorter.
+#include "checkpoint_internal.h"
+
+#include "reef_huge_page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+reef_status reef_persist_open(reef_txn *txn,
+                              const reef_config *config,
+                              const reef_gen *gen,
+                              uint64_t unix_ms,
+                              reef_error *err) {
+    float *buffer = NULL;
+    reef_status status = reef_persist_moments_buffer(&buffer, config, gen, err);
+    if (status == REEF_OK) status = reef_generation_put(txn, &gen->info, err);
+    if (status == REEF_OK) status = reef_persist_put_tensors(txn, gen, err);
+    if (status == REEF_OK) status = reef_persist_put_gate(txn, gen, err);
+    if (status == REEF_OK) status = reef_persist_put_tensor_moments(txn, gen, buffer, err);
+    if (status == REEF_OK)
+        status = reef_persist_put_experts(txn, config, gen, unix_ms, buffer, err);
+    free(buffer);
+    return status;
+}
+
+void reef_persist_clean(reef_gen *gen) {
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        reef_peer *peer = &gen->peers[l];
+        if (peer->dirty == NULL) continue;
+        memset(peer->dirty, 0, peer->expert_count);
+        if (gen->open) continue;
+        free(peer->flags);
+        free(peer->dirty);
+        free(peer->usage);
+        peer->flags = peer->dirty = NULL;
+        peer->usage = NULL;
+    }
+    gen->stored = !gen->open;
+}
+
+// Batch norm is folded away, nothing is recycled any more, and the trainer's own records move on to the next
+// generation.
+static reef_status delete_open_tensors(reef_txn *txn,
+                                       const reef_config *config,
+                                       uint32_t g,
+                                       reef_error *err) {
+    const char *parts[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var", "used"};
+    for (uint32_t l = 0; l < config->layers; l++) {
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            char name[REEF_NAME_BYTES_MAX + 1];
+            snprintf(name, sizeof name, "block%u.%s", l, parts[i]);
+            reef_key key = reef_tensor_key(REEF_DB_TENSORS, g, name);
+            reef_status status = reef_record_delete(txn, &key, err);
+            if (status != REEF_OK) return status;
+        }
+    }
+    return REEF_OK;
+}
+
+reef_status reef_persist_sealed(reef_txn *txn,
+                                const reef_config *config,
+                                const reef_gen *gen,
+                                uint64_t unix_ms,
+                                reef_error *err) {
+    reef_generation info = gen->info;
+    info.sealed = false; // until everything is in place
+    reef_status status = reef_generation_put(txn, &info, err);
+    if (status == REEF_OK) status = reef_persist_put_tensors(txn, gen, err);
+    if (status == REEF_OK) status = reef_persist_put_gate(txn, gen, err);
+    if (status == REEF_OK) status = reef_persist_put_experts(txn, config, gen, unix_ms, NULL, err);
+    if (status == REEF_OK) status = delete_open_tensors(txn, config, info.generation, err);
+    if (status != REEF_OK) return status;
+    return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);
+}
+
+// All that is about to be written into the open generation, by all workers: memory that the system has to find
+// first costs more than the copy into it.
+static void touch_rows(const reef_gen *gen, reef_workers *workers) {
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        const reef_peer *peer = &gen->peers[l];
+        const reef_expert_moments *moments = &peer->moments;
+        size_t values = peer->expert_count * peer->row_values, bytes = values * sizeof(float);
+        float *const all[] = {peer->experts, moments->adam_m, moments->adam_v, moments->average};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (all[i] != NULL) reef_huge_touch(workers, all[i], bytes);
+    }
+}
+
+reef_status reef_persist_load(reef_gen **out,
+                              reef_txn *txn,
+                              const reef_config *config,
+                              uint32_t generation,
+                              uint32_t records,
+                              bool training,
+                              bool in_place,
+                              reef_workers *workers,
+                              reef_error *err) {
+    *out = NULL;
+    reef_gen *gen = NULL;
+    float *buffer = NULL;
+    reef_generation info;
+    reef_status status = reef_generation_read(txn, records, &info, err);
+    if (status != REEF_OK) return status;
+    if (info.dtype != REEF_F32 && !(info.dtype == REEF_BF16 && info.sealed))
+        return reef_fail(err, REEF_CORRUPT, "generation %u has rows of dtype %d", generation,
+                         (int)info.dtype);
+    info.generation = generation; // a snapshot's copy carries its own number
+    training = training && !info.sealed;
+    in_place = in_place && info.sealed && records == generation;
+    status = reef_gen_new(&gen, config, &info, err);
+    if (status != REEF_OK) return status;
+    if (reef_generation_is_empty(&info)) {
+        gen->stored = true;
+        *out = gen;
+        return REEF_OK;
+    }
+    status = reef_persist_moments_buffer(&buffer, config, gen, err);
+    if (status == REEF_OK && info.sealed && !in_place) status = reef_gen_hold_rows(gen, err);
+    if (status == REEF_OK && training) touch_rows(gen, workers);
+    if (status == REEF_OK) status = reef_persist_read_tensors(txn, records, gen, err);
+    if (status == REEF_OK) status = reef_persist_read_gate(txn, records, gen, err);
+    if (status == REEF_OK && training)
+        status = reef_persist_read_tensor_moments(txn, records, gen, buffer, err);
+    if (status == REEF_OK && !in_place)
+        status = reef_persist_read_experts(gen, txn, config, records, training, buffer, err);
+    free(buffer);
+    if (status == REEF_OK) {
+        if (gen->open) reef_gen_fold(gen, config);
+        gen->stored = !gen->open && records == generation; // a copy's rows cannot be located later
+        *out = gen;
+        return REEF_OK;
+    }
+    reef_gen_free(gen);
+    return status;
+}

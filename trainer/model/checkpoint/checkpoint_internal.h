@@ -1,0 +1,127 @@
+// The inside of persist.h, shared by the files that write and read the records of a generation:
+//
+//   persist.c           a generation as a whole; how each record is laid out
+//   persist_tensors.c   dense tensors and their moments
+//   persist_gate.c      its gate
+//   persist_blocks.c    blocks of experts: rows, moments, flags, usage
+//   persist_in_place.c  rows that stay in the store's map
+//   persist_tables.c    usage and flags, for readers
+#ifndef REEF_PERSIST_RECORDS_H
+#define REEF_PERSIST_RECORDS_H
+
+#include "checkpoint.h"
+
+#define REEF_MOMENT_PLANES_MAX                                                                     \
+    3 // arrays of the weights' shape in a record of moments: with averages
+
+/** How many there are where `average` is the weights' average, or NULL. */
+static inline size_t reef_moment_planes(const float *average) {
+    return average != NULL ? REEF_MOMENT_PLANES_MAX : REEF_MOMENT_PLANES_MAX - 1;
+}
+
+// persist_tensors.c
+
+static inline reef_key reef_tensor_key(reef_db db, uint32_t generation, const char *name) {
+    return (reef_key){.db = db, .generation = generation, .name = name};
+}
+REEF_MUST_CHECK reef_status reef_persist_put_tensor(reef_txn *txn,
+                                                    uint32_t generation,
+                                                    const char *name,
+                                                    reef_dtype dtype,
+                                                    const void *data,
+                                                    size_t bytes,
+                                                    reef_error *err);
+REEF_MUST_CHECK reef_status reef_persist_read_tensor(reef_txn *txn,
+                                                     uint32_t generation,
+                                                     const char *name,
+                                                     void *data,
+                                                     size_t bytes,
+                                                     reef_error *err);
+/** All dense tensors of a generation, as it is evaluated. */
+REEF_MUST_CHECK reef_status reef_persist_put_tensors(reef_txn *txn,
+                                                     const reef_gen *gen,
+                                                     reef_error *err);
+REEF_MUST_CHECK reef_status reef_persist_read_tensors(reef_txn *txn,
+                                                      uint32_t records,
+                                                      reef_gen *gen,
+                                                      reef_error *err);
+/** Their moments; `buffer` is one of reef_persist_moments_buffer. */
+REEF_MUST_CHECK reef_status reef_persist_put_tensor_moments(reef_txn *txn,
+                                                            const reef_gen *gen,
+                                                            float *buffer,
+                                                            reef_error *err);
+/** After reef_persist_read_tensors: what that read are the averages, if there are any. */
+REEF_MUST_CHECK reef_status reef_persist_read_tensor_moments(
+    reef_txn *txn, uint32_t records, reef_gen *gen, float *buffer, reef_error *err);
+/** Moments and usage are missing where a snapshot was restored that has none: they begin with zeros. (A
+ *  record that was lost is another matter, which the store tells apart.) */
+REEF_MUST_CHECK reef_status reef_persist_read_or_zero(
+    reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
+/** Moments of a tensor or block, for which `weights` (floats) are stored. Without a record training begins with
+ *  zeros, and where there are averages with what these are. */
+REEF_MUST_CHECK reef_status reef_persist_read_moments(reef_txn *txn,
+                                                      const reef_key *key,
+                                                      float *buffer,
+                                                      size_t bytes,
+                                                      const float *weights,
+                                                      size_t floats,
+                                                      bool averaged,
+                                                      reef_error *err);
+
+// persist_gate.c
+
+REEF_MUST_CHECK reef_status reef_persist_put_gate(reef_txn *txn,
+                                                  const reef_gen *gen,
+                                                  reef_error *err);
+REEF_MUST_CHECK reef_status reef_persist_read_gate(reef_txn *txn,
+                                                   uint32_t records,
+                                                   reef_gen *gen,
+                                                   reef_error *err);
+
+// persist_blocks.c
+
+/** One block of one PEER layer, with room for its moments. */
+typedef struct reef_persist_block {
+    uint32_t records, layer, index;
+    size_t first, rows, row_values;
+    float *buffer; // (rows * (REEF_MOMENT_PLANES_MAX * row_values + 1)) floats
+} reef_persist_block;
+
+/** All blocks of a layer, and which is next. */
+typedef struct reef_persist_blocks {
+    uint32_t records, layer, index, block_rows;
+    size_t expert_count, row_values;
+    float *buffer;
+} reef_persist_blocks;
+
+reef_persist_blocks reef_persist_blocks_of(const reef_config *config,
+                                           uint32_t records,
+                                           uint32_t layer,
+                                           size_t expert_count,
+                                           float *buffer);
+/** False after the last one. */
+bool reef_persist_block_next(reef_persist_blocks *all, reef_persist_block *out);
+reef_key reef_persist_block_key(const reef_persist_block *block, reef_db db);
+
+/** Experts of all layers: dirty rows with their moments, flags, usage. */
+REEF_MUST_CHECK reef_status reef_persist_put_experts(reef_txn *txn,
+                                                     const reef_config *config,
+                                                     const reef_gen *gen,
+                                                     uint64_t unix_ms,
+                                                     float *buffer,
+                                                     reef_error *err);
+/** Experts of all layers. In turns where the generation does not change any more. */
+REEF_MUST_CHECK reef_status reef_persist_read_experts(reef_gen *gen,
+                                                      reef_txn *txn,
+                                                      const reef_config *config,
+                                                      uint32_t records,
+                                                      bool training,
+                                                      float *buffer,
+                                                      reef_error *err);
+/** Room for the moments of the largest tensor or of one block. */
+REEF_MUST_CHECK reef_status reef_persist_moments_buffer(float **out,
+                                                        const reef_config *config,
+                                                        const reef_gen *gen,
+                                                        reef_error *err);
+
+#endif

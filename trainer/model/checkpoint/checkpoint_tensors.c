@@ -1,0 +1,112 @@
+// Dense tensors of a generation, and their moments, as records.
+#include "checkpoint_internal.h"
+
+#include <string.h>
+
+reef_status reef_persist_put_tensor(reef_txn *txn,
+                                    uint32_t generation,
+                                    const char *name,
+                                    reef_dtype dtype,
+                                    const void *data,
+                                    size_t bytes,
+                                    reef_error *err) {
+    reef_key key = reef_tensor_key(REEF_DB_TENSORS, generation, name);
+    return reef_record_put(txn, &key, dtype, data, bytes, err);
+}
+
+reef_status reef_persist_read_tensor(reef_txn *txn,
+                                     uint32_t generation,
+                                     const char *name,
+                                     void *data,
+                                     size_t bytes,
+                                     reef_error *err) {
+    reef_key key = reef_tensor_key(REEF_DB_TENSORS, generation, name);
+    return reef_record_read(txn, &key, data, bytes, err);
+}
+
+reef_status reef_persist_put_tensors(reef_txn *txn, const reef_gen *gen, reef_error *err) {
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        const float *values = tensor->average != NULL ? tensor->average : tensor->data;
+        reef_status status =
+            reef_persist_put_tensor(txn, gen->info.generation, tensor->name, REEF_F32, values,
+                                    tensor->count * sizeof(float), err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+reef_status reef_persist_put_tensor_moments(reef_txn *txn,
+                                            const reef_gen *gen,
+                                            float *buffer,
+                                            reef_error *err) {
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        const reef_tensor *tensor = &gen->tensors[i];
+        if (tensor->adam_m == NULL) continue;
+        size_t bytes = tensor->count * sizeof(float);
+        memcpy(buffer, tensor->adam_m, bytes);
+        memcpy(buffer + tensor->count, tensor->adam_v, bytes);
+        memcpy(buffer + 2 * tensor->count, tensor->data, bytes);
+        reef_key key = reef_tensor_key(REEF_DB_MOMENTS, gen->info.generation, tensor->name);
+        reef_status status = reef_record_put(txn, &key, REEF_F32, buffer,
+                                             reef_moment_planes(tensor->average) * bytes, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+reef_status reef_persist_read_tensors(reef_txn *txn,
+                                      uint32_t records,
+                                      reef_gen *gen,
+                                      reef_error *err) {
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        reef_tensor *tensor = &gen->tensors[i];
+        reef_status status = reef_persist_read_tensor(txn, records, tensor->name, tensor->data,
+                                                      tensor->count * sizeof(float), err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+reef_status reef_persist_read_or_zero(
+    reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
+    reef_status status = reef_record_read(txn, key, out, bytes, err);
+    if (status != REEF_NOT_FOUND) return status;
+    memset(out, 0, bytes);
+    return REEF_OK;
+}
+
+reef_status reef_persist_read_moments(reef_txn *txn,
+                                      const reef_key *key,
+                                      float *buffer,
+                                      size_t bytes,
+                                      const float *weights,
+                                      size_t floats,
+                                      bool averaged,
+                                      reef_error *err) {
+    reef_status status = reef_record_read(txn, key, buffer, bytes, err);
+    if (status != REEF_NOT_FOUND) return status;
+    memset(buffer, 0, bytes);
+    if (averaged) memcpy(buffer + 2 * floats, weights, floats * sizeof(float));
+    return REEF_OK;
+}
+
+reef_status reef_persist_read_tensor_moments(
+    reef_txn *txn, uint32_t records, reef_gen *gen, float *buffer, reef_error *err) {
+    for (size_t i = 0; i < gen->tensor_count; i++) {
+        reef_tensor *tensor = &gen->tensors[i];
+        if (tensor->adam_m == NULL) continue;
+        size_t bytes = tensor->count * sizeof(float);
+        reef_key key = reef_tensor_key(REEF_DB_MOMENTS, records, tensor->name);
+        reef_status status = reef_persist_read_moments(
+            txn, &key, buffer, reef_moment_planes(tensor->average) * bytes, tensor->data,
+            tensor->count, tensor->average != NULL, err);
+        if (status != REEF_OK) return status;
+        memcpy(tensor->adam_m, buffer, bytes);
+        memcpy(tensor->adam_v, buffer + tensor->count, bytes);
+        if (tensor->average == NULL) continue;
+        memcpy(tensor->average, tensor->data, bytes);
+        memcpy(tensor->data, buffer + 2 * tensor->count, bytes);
+    }
+    return REEF_OK;
+}

@@ -1,0 +1,170 @@
+// See residency.h.
+#include "residency.h"
+
+#include "checkpoint.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GIB ((uint64_t)1 << 30)
+#define HOLD_SHARE 20.0 // times longer held than it took to find the rows
+
+static uint64_t machine_bytes(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : GIB;
+}
+
+void reef_residency_init(reef_residency *residency, reef_store *store, uint64_t memory_bytes) {
+    *residency = (reef_residency){
+        .store = store, .memory_bytes = memory_bytes > 0 ? memory_bytes : machine_bytes()};
+}
+
+void reef_residency_release(reef_residency *residency) {
+    reef_residency_let_go(residency);
+    reef_pager_free(residency->pager);
+    *residency = (reef_residency){0};
+}
+
+reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err) {
+    static const char UNITS[] = "KMGT";
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    const char *unit = *end != '\0' ? strchr(UNITS, *end) : NULL;
+    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - UNITS + 1) : 0;
+    // strtoull takes signs and leading blanks; a number starts with a digit.
+    bool good = text[0] >= '0' && text[0] <= '9' && errno == 0 && value > 0 &&
+                end[unit != NULL] == '\0' && value <= UINT64_MAX >> shift;
+    if (!good)
+        return reef_fail(err, REEF_INVALID,
+                         "'%.64s' is no amount of memory: a whole number of bytes, or with K, M, G "
+                         "or T, such as 2G",
+                         text);
+    *bytes = (uint64_t)value << shift;
+    return REEF_OK;
+}
+
+// ---- the decision --------------------------------------------------------------------------------
+
+static uint64_t row_bytes(const reef_config *config, const reef_generation *info) {
+    uint64_t values = 0; // of an expert in every layer
+    for (uint32_t l = 0; l < config->layers; l++) {
+        reef_expert_shape shape = reef_gen_expert_shape(config, l);
+        if (reef_layer_retrieves(config, l)) values += reef_expert_row_values(&shape);
+    }
+    return values * info->side * info->side * reef_rows_value_bytes(info->dtype);
+}
+
+static void decide(reef_residency *residency, uint64_t sealed_bytes) {
+    residency->in_place = sealed_bytes > residency->memory_bytes / 2;
+}
+
+reef_status reef_residency_decide(reef_residency *residency,
+                                  reef_txn *txn,
+                                  const reef_config *config,
+                                  uint32_t sealed_count,
+                                  reef_error *err) {
+    uint64_t bytes = 0;
+    for (uint32_t g = 0; g < sealed_count; g++) {
+        reef_generation info;
+        reef_status status = reef_generation_read(txn, g, &info, err);
+        if (status != REEF_OK) return status;
+        if (info.sealed) bytes += row_bytes(config, &info);
+    }
+    decide(residency, bytes);
+    return REEF_OK;
+}
+
+// ---- in place ------------------------------------------------------------------------------------
+
+// The last block of a layer is not in the map.
+void reef_map_span_widen(reef_map_span *all, const reef_peer *peer) {
+    size_t bytes = (peer->row_values * reef_rows_value_bytes(peer->rows.dtype))
+                   << peer->rows.block_shift;
+    for (size_t b = 0; b + 1 < peer->block_count; b++) {
+        const uint8_t *at = peer->blocks[b];
+        if (all->first == NULL || at < all->first) all->first = at;
+        if (all->end == NULL || at + bytes > all->end) all->end = at + bytes;
+    }
+}
+
+static bool is_in_place(const reef_gen *gen) {
+    return !gen->open && gen->stored;
+}
+
+static reef_status locate(reef_residency *residency, reef_net *net, reef_error *err) {
+    reef_map_span all = {0};
+    for (size_t g = 0; g < net->gen_count; g++) {
+        reef_gen *gen = net->gens[g];
+        if (!is_in_place(gen)) continue;
+        reef_gen_drop_rows(gen);
+        reef_status status = reef_persist_locate(gen, residency->txn, &net->config, err);
+        if (status != REEF_OK) return status;
+        for (uint32_t l = 0; l < net->config.layers; l++) reef_map_span_widen(&all, &gen->peers[l]);
+    }
+    return reef_pager_cover(residency->pager, all.first, (size_t)(all.end - all.first), err);
+}
+
+// A sealed generation is the same for ever, but another process may give it up for a consolidated one.
+static reef_status check_same(const reef_residency *residency,
+                              const reef_net *net,
+                              reef_error *err) {
+    for (size_t g = 0; g < net->gen_count; g++) {
+        const reef_generation *info = &net->gens[g]->info;
+        reef_generation now;
+        if (!is_in_place(net->gens[g])) continue;
+        reef_status status = reef_generation_read(residency->txn, info->generation, &now, err);
+        if (status != REEF_OK) return status;
+        if (memcmp(now.root, info->root, sizeof now.root) != 0)
+            return reef_fail(err, REEF_BUSY,
+                             "generation %u was given up while the model was in use; open it again",
+                             info->generation);
+    }
+    return REEF_OK;
+}
+
+static reef_status begin(reef_residency *residency, reef_net *net, bool loaded, reef_error *err) {
+    double start = residency->held_since = reef_seconds();
+    reef_status status = reef_txn_begin(&residency->txn, residency->store, REEF_TXN_READ, err);
+    if (status == REEF_OK && loaded) status = check_same(residency, net, err);
+    if (status == REEF_OK) status = locate(residency, net, err);
+    if (status != REEF_OK) reef_residency_let_go(residency);
+    residency->hold_seconds = reef_seconds() - start;
+    return status;
+}
+
+reef_status reef_residency_hold(reef_residency *residency,
+                                reef_net *net,
+                                bool loaded,
+                                reef_error *err) {
+    uint64_t bytes = 0;
+    for (size_t g = 0; g < net->gen_count; g++)
+        if (is_in_place(net->gens[g])) bytes += row_bytes(&net->config, &net->gens[g]->info);
+    // Once in place, a pool stays so: sealed generations only grow in number.
+    if (!residency->in_place) decide(residency, bytes);
+    if (!residency->in_place) return REEF_OK;
+    reef_status status = REEF_OK;
+    if (residency->pager == NULL)
+        status = reef_pager_new(&residency->pager, residency->memory_bytes, err);
+    return status == REEF_OK ? begin(residency, net, loaded, err) : status;
+}
+
+reef_status reef_residency_renew(reef_residency *residency, reef_net *net, reef_error *err) {
+    double limit = fmax(1e-3 * REEF_READ_MS_MAX, HOLD_SHARE * residency->hold_seconds);
+    bool held = residency->txn != NULL && reef_seconds() - residency->held_since < limit;
+    if (!residency->in_place || held) return REEF_OK;
+    reef_residency_let_go(residency);
+    return begin(residency, net, true, err);
+}
+
+bool reef_residency_is_held(const reef_residency *residency) {
+    return !residency->in_place || residency->txn != NULL;
+}
+
+void reef_residency_let_go(reef_residency *residency) {
+    reef_txn_abort(residency->txn);
+    residency->txn = NULL;
+}

@@ -1,0 +1,65 @@
+// Where the rows of sealed generations live: copied into memory, or, in pools larger than memory, read in
+// place from the store's map. The rows of the open generation are always in memory.
+#ifndef REEF_RESIDENCY_H
+#define REEF_RESIDENCY_H
+
+#include "generation.h"
+#include "row_prefetch.h"
+
+typedef struct reef_residency {
+    reef_store *store;               // not owned; outlives this
+    uint64_t memory_bytes;           // that the process may hold
+    bool in_place;                   // sealed generations that are stored are read in place
+    reef_txn *txn;                   // while held: keeps the pages of the map where they are
+    double held_since, hold_seconds; // a monotonic clock; how long it took to find the rows
+    reef_pager *pager;               // NULL until something is read in place
+} reef_residency;
+
+/** The part of the map that rows lie in: what a pager has to cover. NULL: nowhere. */
+typedef struct reef_map_span {
+    const uint8_t *first, *end;
+} reef_map_span;
+void reef_map_span_widen(reef_map_span *all, const reef_peer *peer);
+
+/** Nothing is in place yet. `memory_bytes` 0: what the machine has. */
+void reef_residency_init(reef_residency *residency, reef_store *store, uint64_t memory_bytes);
+void reef_residency_release(reef_residency *residency); // accepts the zeroed one
+
+/**
+ * Decide before a net is loaded: in place when the rows of the generations 0 .. sealed_count - 1 take
+ * more than half of the memory.
+ */
+REEF_MUST_CHECK reef_status reef_residency_decide(reef_residency *residency,
+                                                  reef_txn *txn,
+                                                  const reef_config *config,
+                                                  uint32_t sealed_count,
+                                                  reef_error *err);
+
+/**
+ * Bring the rows of `net` into reach for the time until reef_residency_let_go: decides anew, gives the
+ * memory of sealed and stored generations back where they are now read in place, and finds those in the
+ * map with a read transaction of its own. Does nothing while everything is in memory.
+ *
+ * loaded  the net is as it was loaded from the pool, where it must still be so: a trainer makes its own
+ *
+ * Errors: CORRUPT a block is missing or has another size; BUSY a generation that was loaded is no longer in the pool;
+ * NO_MEMORY; IO.
+ */
+REEF_MUST_CHECK reef_status reef_residency_hold(reef_residency *residency,
+                                                reef_net *net,
+                                                bool loaded,
+                                                reef_error *err);
+/**
+ * Between two passes of a reader: when the transaction has been held for REEF_READ_MS_MAX, or was let go of, end it,
+ * begin another and find all rows anew. (Where finding takes long, less often: it stays below a twentieth of the time.)
+ * Errors: as reef_residency_hold.
+ */
+REEF_MUST_CHECK reef_status reef_residency_renew(reef_residency *residency,
+                                                 reef_net *net,
+                                                 reef_error *err);
+/** Are all rows in reach? */
+bool reef_residency_is_held(const reef_residency *residency);
+/** End the transaction: a writer in this process can enlarge the map. No pass may run until held again. */
+void reef_residency_let_go(reef_residency *residency);
+
+#endif

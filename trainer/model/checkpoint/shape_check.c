@@ -1,0 +1,114 @@
+// Do the records of a pool have the sizes that its configuration gives them?
+//
+// The store checks bytes against checksums, and knows nothing of models. Here each generation, sealed, open or
+// copied for a snapshot, must have all blocks of its experts and their flags, and no block may be longer or
+// shorter than its share of side * side experts. Nothing of a payload is read.
+#include "config_internal.h"
+#include "trainer_internal.h"
+
+#include "generation.h"
+
+#include <string.h>
+
+#define TOLD_MAX 1000 // blocks of one layer; a wrong side makes all of them wrong
+
+typedef struct sizes {
+    reef_txn *txn;
+    reef_config config;
+    void (*on_damage)(void *context, const reef_key *key, const char *what);
+    void *context;
+} sizes;
+
+typedef struct part {
+    reef_db db;
+    size_t value_bytes; // of one expert
+    bool optional;      // a generation may have none of it
+} part;
+
+static bool is_there(const sizes *s, const reef_key *key) {
+    reef_view view;
+    return reef_record_view(s->txn, key, &view, NULL) != REEF_NOT_FOUND;
+}
+
+static void check_blocks(const sizes *s,
+                         const reef_generation *info,
+                         uint32_t records,
+                         uint32_t layer,
+                         uint32_t block_rows,
+                         const part *p) {
+    uint64_t experts = (uint64_t)info->side * info->side;
+    reef_key key = {.db = p->db, .generation = records, .layer = layer};
+    if (p->optional && !is_there(s, &key)) return;
+    size_t told = 0;
+    for (uint64_t first = 0; first < experts && told < TOLD_MAX; first += block_rows, key.block++) {
+        uint64_t rows = experts - first < block_rows ? experts - first : block_rows;
+        const void *ignored;
+        reef_error reason;
+        if (reef_record_locate(s->txn, &key, rows * p->value_bytes, &ignored, &reason) == REEF_OK)
+            continue;
+        s->on_damage(s->context, &key, reason.message);
+        told++;
+    }
+}
+
+static void check_layer(const sizes *s,
+                        const reef_generation *info,
+                        uint32_t records,
+                        uint32_t layer,
+                        size_t row_values) {
+    uint32_t block_rows = reef_block_rows(row_values * sizeof(float));
+    bool vector = reef_config_is_vector(&s->config);
+    size_t value = vector ? sizeof(float) : reef_rows_value_bytes(info->dtype);
+    // The experts of a vector model's open generation begin with its first batch.
+    const part experts = {REEF_DB_EXPERTS, row_values * value, vector && !info->sealed};
+    const part flags = {REEF_DB_FLAGS, 1, false};
+    const part usage = {REEF_DB_USAGE, sizeof(reef_usage), true};
+    check_blocks(s, info, records, layer, block_rows, &experts);
+    if (vector) return;
+    check_blocks(s, info, records, layer, block_rows, &flags);
+    if (records == info->generation && info->generation < REEF_GENERATION_COUNT_MAX)
+        check_blocks(s, info, records, layer, block_rows, &usage);
+}
+
+static void check_generation(const sizes *s, uint32_t records) {
+    reef_generation info;
+    // A damaged record of a generation was reported by the walk over all records.
+    if (reef_generation_read(s->txn, records, &info, NULL) != REEF_OK) return;
+    if (reef_generation_is_empty(&info)) return;
+    if (reef_config_is_vector(&s->config)) {
+        check_layer(s, &info, records, 0, (size_t)s->config.inputs + 1);
+        return;
+    }
+    for (uint32_t l = 0; l < s->config.layers; l++) {
+        reef_expert_shape shape = reef_gen_expert_shape(&s->config, l);
+        if (reef_layer_retrieves(&s->config, l))
+            check_layer(s, &info, records, l, reef_expert_row_values(&shape));
+    }
+}
+
+static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    (void)err;
+    for (uint32_t g = snapshot->shared_count; g < snapshot->sealed_count; g++)
+        check_generation(context, reef_snapshot_records(snapshot, g));
+    if (snapshot->copy != 0) check_generation(context, snapshot->copy);
+    return REEF_OK;
+}
+
+reef_status reef_pool_check_sizes(reef_txn *txn,
+                                  void (*on_damage)(void *context,
+                                                    const reef_key *key,
+                                                    const char *what),
+                                  void *context,
+                                  reef_error *err) {
+    sizes s = {.txn = txn, .on_damage = on_damage, .context = context};
+    uint32_t count = 0;
+    static const reef_key config_key = {.db = REEF_DB_META, .name = REEF_CONFIG_RECORD};
+    if (!is_there(&s, &config_key))
+        return REEF_OK; // not made by reef_pool_init: no sizes are known
+    reef_status status = reef_config_read(txn, &s.config, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++) check_generation(&s, g);
+    // A key that it ends at was reported.
+    if (status == REEF_OK) (void)!reef_snapshot_scan(txn, on_snapshot, &s, NULL);
+    return status;
+}

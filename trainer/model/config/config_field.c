@@ -1,0 +1,223 @@
+// The value of one field of a configuration: where it lies, which values it may have, and how people write it.
+#include "config_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool reef_config_field_is(const reef_config_field *field, const char *type) {
+    return strcmp(field->type, type) == 0;
+}
+
+static char *field_at(reef_config *config, const reef_config_field *field) {
+    return (char *)config + field->offset;
+}
+
+const char *reef_config_field_text(const reef_config *config, const reef_config_field *field) {
+    return (const char *)config + field->offset;
+}
+
+uint64_t reef_config_field_integer(const reef_config *config, const reef_config_field *field) {
+    uint32_t narrow;
+    uint64_t wide;
+    if (field->bytes == sizeof(narrow)) {
+        memcpy(&narrow, reef_config_field_text(config, field), sizeof(narrow));
+        return narrow;
+    }
+    memcpy(&wide, reef_config_field_text(config, field), sizeof(wide));
+    return wide;
+}
+
+float reef_config_field_number(const reef_config *config, const reef_config_field *field) {
+    float number;
+    memcpy(&number, reef_config_field_text(config, field), sizeof(number));
+    return number;
+}
+
+bool reef_config_field_boolean(const reef_config *config, const reef_config_field *field) {
+    bool boolean;
+    memcpy(&boolean, reef_config_field_text(config, field), sizeof(boolean));
+    return boolean;
+}
+
+reef_status reef_config_field_set_integer(reef_config *config,
+                                          const reef_config_field *field,
+                                          uint64_t value,
+                                          reef_error *err) {
+    // The upper bound first: it is at most 2^53 - 1, so that the conversion to double below is exact.
+    if (value > (uint64_t)field->high || (double)value < field->low)
+        return reef_fail(err, REEF_INVALID, "%s is %" PRIu64 ", but must be %.0f to %.0f",
+                         field->name, value, field->low, field->high);
+    uint32_t narrow = (uint32_t)value;
+    if (field->bytes == sizeof(narrow))
+        memcpy(field_at(config, field), &narrow, sizeof(narrow));
+    else
+        memcpy(field_at(config, field), &value, sizeof(value));
+    return REEF_OK;
+}
+
+reef_status reef_config_field_set_number(reef_config *config,
+                                         const reef_config_field *field,
+                                         double value,
+                                         reef_error *err) {
+    // The bounds are compared as floats, so that a bound itself is inside after rounding. The negated
+    // form refuses NaN too.
+    float number = (float)value;
+    if (!(number >= (float)field->low && number <= (float)field->high))
+        return reef_fail(err, REEF_INVALID, "%s is %.9g, but must be %.9g to %.9g", field->name,
+                         value, field->low, field->high);
+    memcpy(field_at(config, field), &number, sizeof(number));
+    return REEF_OK;
+}
+
+// Text fields that are one of a few words.
+static const struct choice {
+    const char *name;
+    const char *words[10]; // up to the first NULL
+    const char *fault;
+} CHOICES[] = {
+    {"model", {"lm", "vector", "layer"}, "must be lm, vector or layer"},
+    {"vector_gate", {"ridge", "off"}, "must be ridge or off"},
+    {"expert", {"gelu", "relu", "glu"}, "must be gelu, relu or glu"},
+    {"score", {"softmax", "sigmoid", "relu"}, "must be softmax, sigmoid or relu"},
+    {"subkeys", {"shared", "head"}, "must be shared or head"},
+    {"boundaries",
+     {"drift", "given", "budget", "capacity"},
+     "must be drift, given, budget or capacity"},
+    {"growth", {"generation", "in_place"}, "must be generation or in_place"},
+    {"size_new", {"fixed", "auto"}, "must be fixed or auto"},
+    {"subkeys_new", {"random", "queries"}, "must be random or queries"},
+    {"branch_new", {"never", "trial"}, "must be never or trial"},
+    {"gate", {"ngram", "loss", "off"}, "must be ngram, loss or off"},
+    {"seal_dtype", {"f32", "bf16"}, "must be f32 or bf16"},
+    {"strategy",
+     {"generations", "finetune", "replay", "ewc", "lwf", "joint", "sparse-memory", "grid"},
+     "must be generations, finetune, replay, ewc, lwf, joint, sparse-memory or grid"},
+};
+
+static const struct choice *choice_of(const reef_config_field *field) {
+    for (size_t i = 0; i < sizeof(CHOICES) / sizeof(CHOICES[0]); i++)
+        if (strcmp(field->name, CHOICES[i].name) == 0) return &CHOICES[i];
+    return NULL;
+}
+
+static bool is_choice(const struct choice *choice, const char *value) {
+    for (size_t i = 0; choice->words[i]; i++)
+        if (strcmp(value, choice->words[i]) == 0) return true;
+    return false;
+}
+
+// Text is what one line can hold and every JSON reader takes.
+static bool is_printable(const char *value) {
+    for (; *value != '\0'; value++)
+        if (*value < ' ' || *value > '~') return false;
+    return true;
+}
+
+// What is wrong with the letters of a text field, or NULL. How the length of ffw meets the number of
+// layers is for reef_config_check: fields are set one after the other.
+static const char *text_fault(const reef_config_field *field, const char *value) {
+    const struct choice *choice = choice_of(field);
+    if (choice) return is_choice(choice, value) ? NULL : choice->fault;
+    if (strcmp(field->name, "boundary_mark") == 0) return NULL; // any letters
+    if (value[0] == '\0' || value[strspn(value, "pdmk")] != '\0')
+        return "must be letters p (PEER), k (product-key memory), m (mixture of experts) or d "
+               "(dense), one for all blocks or one per block";
+    return NULL;
+}
+
+reef_status reef_config_field_set_text(reef_config *config,
+                                       const reef_config_field *field,
+                                       const char *value,
+                                       reef_error *err) {
+    size_t bytes = strlen(value);
+    if (!is_printable(value)) // nor can a message show it
+        return reef_fail(err, REEF_INVALID, "%s must be one line of printable ASCII letters",
+                         field->name);
+    const char *fault = text_fault(field, value);
+    if (fault)
+        return reef_fail(err, REEF_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
+    if (bytes >= field->bytes)
+        return reef_fail(err, REEF_INVALID, "%s is %.64s%s, but may have at most %zu letters",
+                         field->name, value, bytes > 64 ? "..." : "", field->bytes - 1);
+    // The whole field is written, so that equal configurations are equal bytes.
+    memset(field_at(config, field), 0, field->bytes);
+    memcpy(field_at(config, field), value, bytes);
+    return REEF_OK;
+}
+
+static reef_status boolean_read(reef_config *config,
+                                const reef_config_field *field,
+                                const char *value,
+                                reef_error *err) {
+    static const struct {
+        const char *word;
+        bool value;
+    } WORDS[] = {{"true", true},   {"yes", true}, {"on", true},   {"1", true},
+                 {"false", false}, {"no", false}, {"off", false}, {"0", false}};
+    for (size_t i = 0; i < sizeof(WORDS) / sizeof(WORDS[0]); i++) {
+        if (strcmp(value, WORDS[i].word) != 0) continue;
+        memcpy(field_at(config, field), &WORDS[i].value, sizeof(bool));
+        return REEF_OK;
+    }
+    return reef_fail(err, REEF_INVALID, "%s is '%.64s', but must be true or false", field->name,
+                     value);
+}
+
+static reef_status integer_read(reef_config *config,
+                                const reef_config_field *field,
+                                const char *value,
+                                reef_error *err) {
+    // strtoull would take signs, blanks and the empty text.
+    size_t digits = strspn(value, "0123456789");
+    errno = 0;
+    uint64_t integer = strtoull(value, NULL, 10);
+    if (digits == 0 || value[digits] != '\0' || errno == ERANGE)
+        return reef_fail(err, REEF_INVALID, "%s is '%.64s', but must be an integer, %.0f to %.0f",
+                         field->name, value, field->low, field->high);
+    return reef_config_field_set_integer(config, field, integer, err);
+}
+
+static reef_status number_read(reef_config *config,
+                               const reef_config_field *field,
+                               const char *value,
+                               reef_error *err) {
+    // Only what a decimal number consists of: strtod alone would take blanks, hexadecimal and "nan".
+    char *end = NULL;
+    double number = strtod(value, &end);
+    if (end == value || *end != '\0' || value[strspn(value, "0123456789+-.eE")] != '\0')
+        return reef_fail(err, REEF_INVALID, "%s is '%.64s', but must be a number, %.9g to %.9g",
+                         field->name, value, field->low, field->high);
+    return reef_config_field_set_number(config, field, number, err);
+}
+
+reef_status reef_config_field_set(reef_config *config,
+                                  const reef_config_field *field,
+                                  const char *value,
+                                  reef_error *err) {
+    if (reef_config_field_is(field, REEF_FIELD_INTEGER))
+        return integer_read(config, field, value, err);
+    if (reef_config_field_is(field, REEF_FIELD_NUMBER))
+        return number_read(config, field, value, err);
+    if (reef_config_field_is(field, REEF_FIELD_BOOLEAN))
+        return boolean_read(config, field, value, err);
+    return reef_config_field_set_text(config, field, value, err);
+}
+
+reef_status reef_config_field_check(const reef_config *config,
+                                    const reef_config_field *field,
+                                    reef_error *err) {
+    reef_config copy = *config;
+    if (reef_config_field_is(field, REEF_FIELD_INTEGER))
+        return reef_config_field_set_integer(&copy, field, reef_config_field_integer(config, field),
+                                             err);
+    if (reef_config_field_is(field, REEF_FIELD_NUMBER))
+        return reef_config_field_set_number(&copy, field,
+                                            (double)reef_config_field_number(config, field), err);
+    if (reef_config_field_is(field, REEF_FIELD_BOOLEAN)) return REEF_OK;
+    const char *text = reef_config_field_text(config, field);
+    if (!memchr(text, '\0', field->bytes))
+        return reef_fail(err, REEF_INVALID, "%s has no end", field->name);
+    return reef_config_field_set_text(&copy, field, text, err);
+}

@@ -1,0 +1,153 @@
+// What training a configuration costs, counted by formula: see docs/PAPER.md, "What a FLOP is here".
+//
+// A multiply and an add are 2 FLOPs. Counted is what grows with a product of two sizes: matrix products, inner
+// products of scores and experts, weighted sums of rows. Not counted: norms, softmax, activations, the choice of
+// the best, the loss and the optimiser, which are a small share and no two papers count alike.
+// test_trainer_flops compares every term with the calls of the kernels.
+//
+// What always holds: counts are of generation 0 alone, per window, in integers, so that they are exact.
+#include "flops.h"
+
+#include "architecture.h"
+#include "transformer.h"
+
+#include <string.h>
+
+const char *reef_flops_part_text(reef_flops_part part) {
+    static const char *const NAMES[] = {
+#define REEF_FLOPS_NAME(upper, name) name,
+        REEF_FLOPS_PART_LIST(REEF_FLOPS_NAME)
+#undef REEF_FLOPS_NAME
+    };
+    return NAMES[part];
+}
+
+// Blocks of queries, each against the keys up to its own end.
+uint64_t reef_flops_attended(size_t T) {
+    uint64_t pairs = 0;
+    for (size_t first = 0; first < T; first += REEF_ATTENTION_ROWS) {
+        size_t keys = T - first < REEF_ATTENTION_ROWS ? T : first + REEF_ATTENTION_ROWS;
+        pairs += (uint64_t)(keys - first) * keys;
+    }
+    return pairs;
+}
+
+uint64_t reef_flops_embedded(const reef_config *config) {
+    uint64_t T = config->context, rows = 0;
+    for (uint64_t back = 0; back <= config->previous_bytes && back < T; back++) rows += T - back;
+    return rows;
+}
+
+static void add(reef_flops *out, reef_flops_part part, uint64_t forward, uint64_t backward) {
+    out->forward[part] += forward;
+    out->backward[part] += backward;
+}
+
+// A product forwards is two backwards: the gradient of its input, and that of its weight.
+static void add_product(
+    reef_flops *out, reef_flops_part part, uint64_t rows, uint64_t in, uint64_t width) {
+    add(out, part, 2 * rows * in * width, 4 * rows * in * width);
+}
+
+static void add_parameters(reef_flops *out, uint64_t total, uint64_t active) {
+    out->parameters += total;
+    out->parameters_active += active;
+}
+
+// ---- parts ---------------------------------------------------------------------------------------
+
+static void embedding(reef_flops *out, const reef_config *config) {
+    uint64_t D = config->d_model, T = config->context,
+             tables = 1 + (uint64_t)config->previous_bytes;
+    uint64_t sums = 2 * D * reef_flops_embedded(config);
+    add(out, REEF_FLOPS_EMBEDDING, sums, sums + 2 * T * D); // backwards the positions' rows as well
+    add_parameters(out, tables * config->vocab * D + T * D, tables * D + D);
+}
+
+static void attention(reef_flops *out, const reef_config *config) {
+    uint64_t D = config->d_model, T = config->context;
+    add_product(out, REEF_FLOPS_ATTENTION, T, D, 3 * D);
+    add_product(out, REEF_FLOPS_ATTENTION, T, D, D);
+    // Scores and the weighted sum of values: of all heads together D wide.
+    uint64_t pairs = 2 * reef_flops_attended(config->context) * D;
+    add(out, REEF_FLOPS_ATTENTION, 2 * pairs, 4 * pairs);
+    add_parameters(out, 4 * D * D + 4 * D, 4 * D * D + 4 * D); // with the norms of a block
+}
+
+static void dense(reef_flops *out, const reef_config *config) {
+    uint64_t D = config->d_model, F = config->d_ffw;
+    add_product(out, REEF_FLOPS_DENSE, config->context, D, F);
+    add_product(out, REEF_FLOPS_DENSE, config->context, F, D);
+}
+
+// Every expert is a dense network over the tokens that it takes, whose outputs are weighted.
+static void mixture(reef_flops *out, const reef_config *config) {
+    uint64_t D = config->d_model, F = config->d_ffw, T = config->context, E = config->moe_experts;
+    uint64_t taken = E * reef_moe_capacity(config), sums = 2 * taken * D;
+    add_product(out, REEF_FLOPS_ROUTER, T, D, E);
+    add_product(out, REEF_FLOPS_MOE, taken, D, F);
+    add_product(out, REEF_FLOPS_MOE, taken, F, D);
+    // Backwards the gradients of the weight, of the output, and of the token, to which all experts add.
+    add(out, REEF_FLOPS_MOE, sums, 3 * sums);
+}
+
+// Queries, and the scores of both halves against a table of sub-keys each.
+static void product_keys(reef_flops *out, const reef_config *config) {
+    uint64_t D = config->d_model, T = config->context, H = config->heads, K = config->topk;
+    uint64_t width = H * config->d_key, S = config->side;
+    add_product(out, REEF_FLOPS_ROUTER, T, D, width);
+    // Backwards only the sub-keys of what was chosen: the gradient of the query, and their own.
+    add(out, REEF_FLOPS_ROUTER, 2 * T * width * S, 4 * T * width * K);
+}
+
+// A row of `read` vectors that meet the token and one that is added up, or of that one alone.
+static void retrieved(reef_flops *out,
+                      const reef_config *config,
+                      reef_flops_part part,
+                      uint64_t read) {
+    uint64_t D = config->d_model, pairs = (uint64_t)config->heads * config->topk;
+    uint64_t each = 2 * (uint64_t)config->context * pairs * D, vectors = read + 1;
+    // Backwards the gradient of the gate, of the token through each vector that met it, and of every vector.
+    add(out, part, vectors * each, (1 + read + vectors) * each);
+}
+
+static void feed_forward(reef_flops *out, const reef_config *config, uint32_t layer) {
+    switch (reef_layer_ffw(config, layer)) {
+    case REEF_FFW_DENSE:
+        dense(out, config);
+        break;
+    case REEF_FFW_MOE:
+        mixture(out, config);
+        break;
+    case REEF_FFW_PKM:
+        product_keys(out, config);
+        retrieved(out, config, REEF_FLOPS_PKM, 0);
+        break;
+    case REEF_FFW_PEER:
+        product_keys(out, config);
+        retrieved(out, config, REEF_FLOPS_PEER, strcmp(config->expert, "glu") == 0 ? 2 : 1);
+        break;
+    }
+    add_parameters(out, reef_layer_parameters(config, layer, config->side),
+                   (uint64_t)reef_layer_parameters_active(config, layer, config->side));
+}
+
+void reef_flops_count(const reef_config *config, reef_flops *out) {
+    *out = (reef_flops){.window_tokens = config->context};
+    if (reef_config_is_vector(config)) return;
+    embedding(out, config);
+    for (uint32_t l = 0; l < config->layers; l++) {
+        attention(out, config);
+        feed_forward(out, config, l);
+    }
+    add_product(out, REEF_FLOPS_HEAD, config->context, config->d_model, config->vocab);
+    uint64_t head = (uint64_t)config->d_model * config->vocab + 2 * (uint64_t)config->d_model;
+    add_parameters(out, head, head); // with the norm before it
+    for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++) {
+        out->forward_window += out->forward[part];
+        out->backward_window += out->backward[part];
+    }
+    out->token = (double)(out->forward_window + out->backward_window) / config->context;
+    out->step = (double)(out->forward_window + out->backward_window) *
+                ((double)config->batch + reef_config_rehearsed(config));
+}

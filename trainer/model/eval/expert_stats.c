@@ -1,0 +1,144 @@
+// Single experts for people: what their rows are like.
+#include "generation.h"
+#include "vector.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FACTS_NONE                                                                                 \
+    ((reef_expert_facts){.down = (double)NAN,                                                      \
+                         .up = (double)NAN,                                                        \
+                         .gate = (double)NAN,                                                      \
+                         .bias = (double)NAN,                                                      \
+                         .label = -1})
+
+// ---- norms ---------------------------------------------------------------------------------------
+
+static float float_of_bf16(const uint8_t *at) {
+    uint16_t half;
+    float value;
+    memcpy(&half, at, sizeof half);
+    uint32_t bits = (uint32_t)half << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float float_of_bytes(const uint8_t *at) {
+    float value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+// Records may lie anywhere: values are copied out one by one.
+static double norm_at(const uint8_t *at, reef_dtype dtype, size_t count) {
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        double value = dtype == REEF_BF16 ? (double)float_of_bf16(at + 2 * i)
+                                          : (double)float_of_bytes(at + 4 * i);
+        sum += value * value;
+    }
+    return sqrt(sum);
+}
+
+static void take_row(reef_expert_facts *out,
+                     const reef_expert_shape *shape,
+                     const uint8_t *row,
+                     reef_dtype dtype) {
+    size_t vector_bytes = shape->D * (dtype == REEF_BF16 ? 2 : 4);
+    *out = FACTS_NONE;
+    out->up = norm_at(row + reef_expert_up(shape) * vector_bytes, dtype, shape->D);
+    if (shape->kind == REEF_EXPERT_VALUE) return;
+    out->down = norm_at(row, dtype, shape->D);
+    if (shape->kind == REEF_EXPERT_GLU)
+        out->gate = norm_at(row + 2 * vector_bytes, dtype, shape->D);
+}
+
+// Blocks of rows, as persist.c cuts them; the one that was read last is at hand.
+static reef_status read_rows(reef_txn *txn,
+                             const reef_config *config,
+                             uint32_t generation,
+                             uint32_t layer,
+                             size_t count,
+                             const uint32_t *ids,
+                             reef_expert_facts *out,
+                             reef_error *err) {
+    reef_expert_shape shape = reef_gen_expert_shape(config, layer);
+    size_t values = reef_expert_row_values(&shape);
+    uint32_t rows = reef_block_rows(values * sizeof(float));
+    reef_view view = {0};
+    uint32_t seen = UINT32_MAX;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t id = ids == NULL ? (uint32_t)i : ids[i];
+        const reef_key key = {
+            .db = REEF_DB_EXPERTS, .generation = generation, .layer = layer, .block = id / rows};
+        reef_status status = key.block == seen ? REEF_OK : reef_record_view(txn, &key, &view, err);
+        if (status != REEF_OK) return status;
+        seen = key.block;
+        size_t each = values * (view.dtype == REEF_BF16 ? 2 : 4), at = id % rows * each;
+        if (at + each > view.bytes)
+            return reef_fail(err, REEF_NOT_FOUND,
+                             "no expert %" PRIu32 " in layer %" PRIu32 " of generation %" PRIu32,
+                             id, layer, generation);
+        take_row(&out[i], &shape, (const uint8_t *)view.data + at, view.dtype);
+    }
+    return REEF_OK;
+}
+
+// Hidden unit n: w_down and bias side by side, w_up a column of the head.
+static void take_unit(reef_expert_facts *out, const reef_vector_net *net, size_t n) {
+    const reef_vector_gen *gen = net->gens[0];
+    size_t D = gen->inputs, width = gen->shape.padded, best = 0;
+    const float *down = gen->experts + n * (D + 1), *up = gen->head.w_up + n;
+    double sum = 0.0;
+    *out = FACTS_NONE;
+    out->down = norm_at((const uint8_t *)down, REEF_F32, D);
+    out->bias = (double)down[D];
+    for (size_t c = 0; c < gen->head.class_count; c++) {
+        sum += (double)up[c * width] * (double)up[c * width];
+        if (up[c * width] > up[best * width]) best = c;
+    }
+    out->up = sqrt(sum);
+    if (sum > 0.0) out->label = net->labels[best];
+}
+
+static reef_status read_units(reef_txn *txn,
+                              const reef_config *config,
+                              uint32_t generation,
+                              size_t count,
+                              const uint32_t *ids,
+                              reef_expert_facts *out,
+                              reef_error *err) {
+    reef_vector_net net = {.config = *config};
+    reef_status status = reef_vector_load_gen(&net, txn, generation, err);
+    for (size_t i = 0; status == REEF_OK && i < count; i++) {
+        uint32_t id = ids == NULL ? (uint32_t)i : ids[i];
+        if (id < net.gens[0]->expert_count)
+            take_unit(&out[i], &net, id);
+        else
+            status = reef_fail(err, REEF_NOT_FOUND,
+                               "no expert %" PRIu32 " in generation %" PRIu32 ": it has %zu", id,
+                               generation, net.gens[0]->expert_count);
+    }
+    reef_vector_net_release(&net);
+    return status;
+}
+
+reef_status reef_expert_facts_read(reef_txn *txn,
+                                   uint32_t generation,
+                                   uint32_t layer,
+                                   size_t count,
+                                   const uint32_t *ids,
+                                   reef_expert_facts *out,
+                                   reef_error *err) {
+    reef_config config;
+    reef_status status = reef_config_read(txn, &config, err);
+    if (status != REEF_OK) return status;
+    if (reef_config_is_vector(&config))
+        return read_units(txn, &config, generation, count, ids, out, err);
+    if (layer >= config.layers || !reef_layer_retrieves(&config, layer))
+        return reef_fail(err, REEF_INVALID, "layer %" PRIu32 " has no experts that are retrieved",
+                         layer);
+    return read_rows(txn, &config, generation, layer, count, ids, out, err);
+}

@@ -1,0 +1,133 @@
+// Which experts a text uses, and where it uses one of them.
+#include "eval_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The one block that retrieves: its tape is what a pass, which has one for all layers, leaves behind.
+static reef_status check_usage(const reef_net *net, size_t expert_count, reef_error *err) {
+    size_t retrieving = 0, there = 0;
+    for (uint32_t l = 0; net->gen_count == 1 && l < net->config.layers; l++) {
+        if (net->gens[0]->peers[l].expert_count == 0) continue;
+        there = net->gens[0]->peers[l].expert_count;
+        retrieving++;
+    }
+    if (retrieving == 1 && there == expert_count) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "usage by a text is known for one generation with one block that retrieves "
+                     "%zu experts; this model has %zu generations, and %zu blocks, the last of %zu",
+                     expert_count, net->gen_count, retrieving, there);
+}
+
+reef_status reef_model_usage(reef_model *model,
+                             const uint8_t *bytes,
+                             size_t count,
+                             size_t expert_count,
+                             reef_usage *usage,
+                             reef_error *err) {
+    reef_firing firing = {0};
+    reef_status status = reef_model_check_text(model, bytes, count, err);
+    if (status == REEF_OK) status = check_usage(&model->net, expert_count, err);
+    if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
+    size_t P = (size_t)model->net.config.heads * model->net.config.topk;
+    size_t all = count / reef_token_bytes(&model->net.config);
+    for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
+        status = reef_model_run_piece(model, &firing, bytes, all, at, &tokens, err);
+        if (status != REEF_OK) break;
+        const reef_router_tape *tape = &model->pass.peers[0][0].tape;
+        for (size_t i = 0; i < tokens * P; i++) {
+            double score = fmin((double)tape->gate[i], REEF_USAGE_SCORE_MAX);
+            usage[tape->indices[i]].count++;
+            usage[tape->indices[i]].score += (uint64_t)(score * REEF_USAGE_SCORE_ONE + 0.5);
+        }
+    }
+    reef_firing_release(&firing);
+    return status;
+}
+
+// One expert while a text is read: by token of the last pass, its score (0: not chosen) and what it said.
+typedef struct watched {
+    const reef_model *model;
+    uint32_t generation, layer, expert;
+    double *scores, *activations; // (stride)
+} watched;
+
+static double activation_of(const reef_expert_shape *shape, const float *hidden, size_t p) {
+    float value = 1.0f;
+    if (shape->kind == REEF_EXPERT_VALUE) return 1.0;
+    if (shape->kind == REEF_EXPERT_RELU) return hidden[p] > 0.0f ? (double)hidden[p] : 0.0;
+    reef_gelu(1, &value, hidden + (shape->kind == REEF_EXPERT_GLU ? shape->P + p : p));
+    return (double)value * (shape->kind == REEF_EXPERT_GLU ? (double)hidden[p] : 1.0);
+}
+
+// Gates that read losses ask for passes before the one that counts, which comes last.
+static void on_experts(void *context, size_t g, uint32_t l) {
+    watched *w = context;
+    if (g != w->generation || l != w->layer) return;
+    const reef_model *model = w->model;
+    reef_expert_shape shape = reef_gen_expert_shape(&model->net.config, l);
+    const reef_pass_peer *peer = &model->pass.peers[g][0];
+    memset(w->scores, 0, model->stride * sizeof *w->scores);
+    for (size_t t = 0; t < model->stride; t++) {
+        if (!model->pass.piece_active[t / model->net.config.context]) continue;
+        const float *hidden = peer->hidden + t * reef_expert_hidden_values(&shape);
+        for (size_t p = 0; p < shape.P; p++) {
+            if (peer->tape.indices[t * shape.P + p] != w->expert) continue;
+            w->scores[t] += (double)peer->tape.gate[t * shape.P + p];
+            w->activations[t] = activation_of(&shape, hidden, p);
+        }
+    }
+}
+
+static reef_status check_expert(
+    const reef_net *net, uint32_t generation, uint32_t layer, uint32_t expert, reef_error *err) {
+    if (generation >= net->gen_count || layer >= net->config.layers ||
+        expert >= net->gens[generation]->peers[layer].expert_count)
+        return reef_fail(
+            err, REEF_NOT_FOUND,
+            "no expert %" PRIu32 " in layer %" PRIu32 " of generation %" PRIu32
+            ": the state has %zu generations, the last of them %" PRIu32 " experts a side",
+            expert, layer, generation, net->gen_count, net->gens[net->gen_count - 1]->info.side);
+    return REEF_OK;
+}
+
+reef_status reef_model_expert_uses(reef_model *model,
+                                   uint32_t generation,
+                                   uint32_t layer,
+                                   uint32_t expert,
+                                   const uint8_t *bytes,
+                                   size_t count,
+                                   reef_expert_visit visit,
+                                   void *context,
+                                   reef_error *err) {
+    reef_status status = reef_model_check_text(model, bytes, count, err);
+    if (status != REEF_OK) return status;
+    reef_firing firing = {0};
+    watched w = {model,
+                 generation,
+                 layer,
+                 expert,
+                 calloc(model->stride, sizeof *w.scores),
+                 calloc(model->stride, sizeof *w.activations)};
+    status = check_expert(&model->net, generation, layer, expert, err);
+    if (status == REEF_OK && (w.scores == NULL || w.activations == NULL))
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to watch an expert");
+    if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
+    model->pass.on_experts = on_experts;
+    model->pass.on_experts_context = &w;
+    const uint8_t *fire = model->fire + generation * model->stride;
+    size_t each = reef_token_bytes(&model->net.config), all = count / each;
+    for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
+        status = reef_model_run_piece(model, &firing, bytes, all, at, &tokens, err);
+        for (size_t t = 0; status == REEF_OK && t < tokens; t++)
+            if ((generation == 0 || fire[t]) && w.scores[t] != 0.0)
+                visit(context, (at + t) * each, w.scores[t], w.activations[t]);
+    }
+    model->pass.on_experts = NULL;
+    reef_firing_release(&firing);
+    free(w.scores);
+    free(w.activations);
+    return status;
+}

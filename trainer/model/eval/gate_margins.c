@@ -1,0 +1,71 @@
+// The gate of one generation along a text: by how much it fires, or does not.
+#include "eval_internal.h"
+
+#include <string.h>
+
+// Margins along a text of a gate that reads losses: the last one of `net`.
+static reef_status read_margins(reef_model *model,
+                                const reef_net *net,
+                                const uint8_t *bytes,
+                                size_t count,
+                                reef_gate_facts *facts,
+                                float *margins,
+                                reef_error *err) {
+    const float *row = model->margins + (net->gen_count - 1) * model->stride;
+    reef_firing firing = {0};
+    size_t each = reef_token_bytes(&net->config), all = count / each;
+    reef_status status = reef_firing_init(&firing, net, err);
+    for (size_t at = 0; status == REEF_OK && at < all; at += model->stride) {
+        size_t tokens = all - at < model->stride ? all - at : model->stride;
+        const uint8_t *next = at + tokens < all ? bytes + (at + tokens) * each : NULL;
+        reef_batch batch;
+        bool answered;
+        status = reef_residency_renew(&model->residency, &model->net, err);
+        if (status == REEF_OK)
+            status = reef_model_decide(model, net, &firing, bytes + at * each, tokens, next, &batch,
+                                       &answered, err);
+        if (status == REEF_OK) memcpy(margins + at, row, tokens * sizeof *margins);
+    }
+    size_t T = net->config.context;
+    facts->passes = (double)firing.windows / (double)((all + T - 1) / T);
+    reef_firing_release(&firing);
+    return status;
+}
+
+reef_status reef_model_gate_margins(reef_model *model,
+                                    uint32_t generation,
+                                    const uint8_t *bytes,
+                                    size_t count,
+                                    reef_gate_facts *facts,
+                                    float *margins,
+                                    reef_error *err) {
+    if (!reef_model_has_stream(model))
+        return reef_fail(err, REEF_INVALID, "generations of a model of %s have no gate",
+                         model->vector != NULL ? "vectors" : "one layer");
+    if (generation == 0 || generation >= model->net.gen_count)
+        return reef_fail(err, REEF_INVALID,
+                         "no gate of generation %u: generations 1 to %zu of this state have one",
+                         generation, model->net.gen_count - 1);
+    reef_status status =
+        margins == NULL ? REEF_OK : reef_model_check_text(model, bytes, count, err);
+    if (status != REEF_OK) return status;
+    const reef_gen *gen = model->net.gens[generation];
+    *facts = (reef_gate_facts){.decay = gen->gate.decay,
+                               .prior = gen->gate.prior,
+                               .threshold = gen->gate.threshold,
+                               .loss_weight = gen->gate.loss_weight,
+                               .loss_reference = gen->gate.loss_reference,
+                               .leak = gen->gate_leak,
+                               .detect = gen->gate_detect};
+    if (margins == NULL || count == 0) return REEF_OK;
+    if (gen->gate.loss_weight > 0.0f) {
+        reef_net net = model->net; // a view: what comes later has no say
+        net.gen_count = (size_t)generation + 1;
+        return read_margins(model, &net, bytes, count, facts, margins, err);
+    }
+    reef_gate_state state;
+    reef_gate_reset(&gen->gate, &state);
+    reef_gate_score(&gen->gate, &state, count / reef_token_bytes(&model->net.config), bytes,
+                    margins);
+    return REEF_OK;
+}

@@ -1,0 +1,118 @@
+// A text continued byte by byte.
+#include "eval_internal.h"
+#include "reef_random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct candidate {
+    float p;
+    uint8_t byte;
+} candidate;
+
+static int most_likely_first(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    if (x->p != y->p) return x->p < y->p ? 1 : -1;
+    return x->byte - y->byte;
+}
+
+// Draw a byte from the nucleus (Holtzman et al. 2020) of softmax(logits / temperature).
+static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uint64_t counter) {
+    candidate candidates[REEF_VOCAB];
+    float p[REEF_VOCAB], temperature = sampling->temperature > 0.0f ? sampling->temperature : 1.0f;
+    float most = logits[0];
+    for (size_t v = 1; v < REEF_VOCAB; v++) most = logits[v] > most ? logits[v] : most;
+    // Near 0 the quotients are beyond a float; those of the distances to the largest are 0 and -infinity.
+    float origin = isfinite(most / temperature) ? 0.0f : most;
+    for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = (logits[v] - origin) / temperature;
+    reef_softmax(REEF_VOCAB, p);
+    for (size_t v = 0; v < REEF_VOCAB; v++) candidates[v] = (candidate){p[v], (uint8_t)v};
+    qsort(candidates, REEF_VOCAB, sizeof *candidates, most_likely_first);
+    if (sampling->temperature <= 0.0f) return candidates[0].byte;
+    double top_p = sampling->top_p > 0.0f ? (double)sampling->top_p : 1.0, nucleus = 0.0;
+    size_t kept = 0;
+    while (kept < REEF_VOCAB && nucleus < top_p) nucleus += (double)candidates[kept++].p;
+    double target = reef_random_unit(sampling->seed, 301, counter) * nucleus;
+    for (size_t i = 0; i + 1 < kept; i++) {
+        target -= (double)candidates[i].p;
+        if (target < 0.0) return candidates[i].byte;
+    }
+    return candidates[kept - 1].byte;
+}
+
+// The window that is being continued. Its gates decide anew for every byte, from where they stood before it.
+typedef struct growing {
+    reef_firing firing; // at the first byte
+    reef_firing moving; // scratch
+    uint8_t *bytes;     // (T)
+    size_t length;
+} growing;
+
+// A full window keeps its later half.
+static reef_status append(reef_model *model, growing *text, uint8_t byte, reef_error *err) {
+    size_t T = model->net.config.context;
+    if (text->length == T) {
+        size_t keep = T / 2, gone = T - keep;
+        reef_batch batch;
+        bool answered;
+        reef_status status = reef_model_decide(model, &model->net, &text->firing, text->bytes, gone,
+                                               text->bytes + gone, &batch, &answered, err);
+        if (status != REEF_OK) return status;
+        memmove(text->bytes, text->bytes + gone, keep);
+        text->length = keep;
+    }
+    text->bytes[text->length++] = byte;
+    return REEF_OK;
+}
+
+static reef_status next_logits(reef_model *model,
+                               growing *text,
+                               const float **out,
+                               reef_error *err) {
+    *out = model->pass.logits + (text->length - 1) * REEF_VOCAB;
+    reef_status status = reef_firing_copy(&text->moving, &text->firing, err);
+    return status == REEF_OK
+               ? reef_model_run(model, &text->moving, text->bytes, text->length, NULL, err)
+               : status;
+}
+
+reef_status reef_model_generate(reef_model *model,
+                                const uint8_t *prompt,
+                                size_t prompt_bytes,
+                                size_t count,
+                                const reef_sampling *sampling,
+                                uint8_t *out,
+                                reef_error *err) {
+    if (!reef_model_has_stream(model)) return reef_model_refuse_text(model, err);
+    if (reef_token_bytes(&model->net.config) != 1)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool's tokens are ids of a vocabulary of %u: there is no text to "
+                         "continue",
+                         model->net.config.vocab);
+    size_t T = model->net.config.context;
+    growing text = {.bytes = calloc(T, 1)};
+    reef_status status = reef_firing_init(&text.firing, &model->net, err);
+    if (status == REEF_OK && text.bytes == NULL)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to generate");
+    if (status != REEF_OK) goto cleanup;
+    if (prompt_bytes == 0) status = append(model, &text, '\n', err);
+    for (size_t i = 0; status == REEF_OK && i < prompt_bytes; i++)
+        status = append(model, &text, prompt[i], err);
+    if (status != REEF_OK) goto cleanup;
+    for (size_t i = 0; i < count; i++) {
+        const float *logits;
+        status = next_logits(model, &text, &logits, err);
+        if (status != REEF_OK) goto cleanup;
+        out[i] = draw_byte(logits, sampling, i);
+        if (sampling->on_byte != NULL && !sampling->on_byte(sampling->context, out[i])) break;
+        status = append(model, &text, out[i], err);
+        if (status != REEF_OK) goto cleanup;
+    }
+
+cleanup:
+    reef_firing_release(&text.firing);
+    reef_firing_release(&text.moving);
+    free(text.bytes);
+    return status;
+}

@@ -1,0 +1,339 @@
+// What lies between two states of a pool: generations sealed, experts and tensors that changed.
+//
+// Compared are records, block by block: no model is loaded, and nothing is held but one pair of blocks.
+// One generation is compared: the one that was open in the earlier of the two states. All before it are
+// sealed in both, and so the same.
+#include "trainer_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct comparison {
+    reef_txn *txn;
+    reef_state_change *out;
+    uint32_t before, after; // where the records of the generation lie
+    size_t row_values[REEF_LAYER_COUNT_MAX];
+    bool vectors;
+} comparison;
+
+// ---- the states ----------------------------------------------------------------------------------
+
+// The present in the form of a snapshot that shares everything.
+static reef_status describe_now(reef_txn *txn, reef_snapshot *out, reef_error *err) {
+    reef_commit commit;
+    reef_generation last;
+    uint32_t count = 0;
+    reef_status status = reef_commit_read(txn, &commit, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
+    if (status == REEF_OK && count == 0)
+        return reef_fail(err, REEF_CORRUPT, "the pool has no generation");
+    if (status == REEF_OK) status = reef_generation_read(txn, count - 1, &last, err);
+    if (status != REEF_OK) return status;
+    uint32_t sealed = last.sealed ? count : count - 1;
+    *out = (reef_snapshot){.name = "now",
+                           .commit = commit.number,
+                           .step = commit.step,
+                           .stream_bytes = commit.stream_bytes,
+                           .unix_ms = commit.unix_ms,
+                           .sealed_count = sealed,
+                           .shared_count = sealed,
+                           .open_generation = sealed,
+                           .copy = sealed,
+                           .exact = true};
+    memcpy(out->root, commit.root, REEF_HASH_BYTES);
+    return REEF_OK;
+}
+
+static reef_status describe(reef_txn *txn, const char *name, reef_snapshot *out, reef_error *err) {
+    if (name == NULL || strcmp(name, "now") == 0) return describe_now(txn, out, err);
+    return reef_snapshot_find(txn, name, out, err);
+}
+
+// Generations that are sealed in only one of the states, as that one has them.
+static reef_status list_sealed(reef_txn *txn, reef_state_change *out, reef_error *err) {
+    bool gone = out->before.sealed_count > out->after.sealed_count;
+    const reef_snapshot *most = gone ? &out->before : &out->after;
+    uint32_t first = gone ? out->after.sealed_count : out->before.sealed_count;
+    out->sealed_gone = gone;
+    out->sealed = calloc(most->sealed_count - first + 1, sizeof *out->sealed);
+    if (out->sealed == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for generations");
+    for (uint32_t g = first; g < most->sealed_count; g++) {
+        reef_generation *one = &out->sealed[out->sealed_count++];
+        reef_status status = reef_generation_read(txn, reef_snapshot_records(most, g), one, err);
+        if (status != REEF_OK) return status;
+        one->generation = g; // a copy carries its own number
+    }
+    return REEF_OK;
+}
+
+// ---- experts -------------------------------------------------------------------------------------
+
+static uint16_t to_bf16(const uint8_t *value) {
+    uint32_t bits;
+    memcpy(&bits, value, sizeof bits);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+// Whether two rows hold the same values, as far as the coarser of their types can tell.
+static bool rows_equal(size_t values, const reef_view *a, const reef_view *b, size_t row) {
+    size_t each_a = a->dtype == REEF_BF16 ? 2 : 4, each_b = b->dtype == REEF_BF16 ? 2 : 4;
+    const uint8_t *at_a = (const uint8_t *)a->data + row * values * each_a;
+    const uint8_t *at_b = (const uint8_t *)b->data + row * values * each_b;
+    if (each_a == each_b) return memcmp(at_a, at_b, values * each_a) == 0;
+    const uint8_t *fine = each_a == 4 ? at_a : at_b, *coarse = each_a == 4 ? at_b : at_a;
+    for (size_t i = 0; i < values; i++) {
+        uint16_t value;
+        memcpy(&value, coarse + 2 * i, sizeof value);
+        if (to_bf16(fine + 4 * i) != value) return false;
+    }
+    return true;
+}
+
+static reef_status layer_of(reef_state_change *out,
+                            uint32_t layer,
+                            reef_layer_change **found,
+                            reef_error *err) {
+    for (size_t i = 0; i < out->layer_count; i++)
+        if (out->layers[i].layer == layer) {
+            *found = &out->layers[i];
+            return REEF_OK;
+        }
+    if (layer >= REEF_LAYER_COUNT_MAX)
+        return reef_fail(err, REEF_CORRUPT, "experts of layer %u, where there are at most %d",
+                         layer, REEF_LAYER_COUNT_MAX);
+    *found = &out->layers[out->layer_count++];
+    **found = (reef_layer_change){.layer = layer};
+    return REEF_OK;
+}
+
+static reef_status count_rows(const comparison *c,
+                              const reef_key *key,
+                              const reef_view *view,
+                              size_t *rows,
+                              reef_error *err) {
+    size_t row_bytes = c->row_values[key->layer] * (view->dtype == REEF_BF16 ? 2 : 4);
+    *rows = view->bytes / row_bytes;
+    if (view->bytes % row_bytes == 0) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT, "block %u of layer %u has %zu bytes, no whole rows of %zu",
+                     key->block, key->layer, view->bytes, row_bytes);
+}
+
+static reef_status on_block_before(void *context,
+                                   const reef_key *key,
+                                   const reef_view *view,
+                                   reef_error *err) {
+    const comparison *c = context;
+    reef_layer_change *layer = NULL;
+    reef_view other;
+    size_t rows = 0, rows_after = 0;
+    reef_key there = *key;
+    there.generation = c->after;
+    reef_status status = layer_of(c->out, key->layer, &layer, err);
+    if (status == REEF_OK) status = count_rows(c, key, view, &rows, err);
+    if (status != REEF_OK) return status;
+    layer->before += rows;
+    status = reef_record_view(c->txn, &there, &other, err);
+    if (status == REEF_NOT_FOUND) return REEF_OK; // fewer experts there, or given up
+    if (status == REEF_OK) status = count_rows(c, key, &other, &rows_after, err);
+    for (size_t row = 0; status == REEF_OK && row < rows && row < rows_after; row++)
+        layer->changed += !rows_equal(c->row_values[key->layer], view, &other, row);
+    return status;
+}
+
+static reef_status on_block_after(void *context,
+                                  const reef_key *key,
+                                  const reef_view *view,
+                                  reef_error *err) {
+    const comparison *c = context;
+    reef_layer_change *layer = NULL;
+    size_t rows = 0;
+    reef_status status = layer_of(c->out, key->layer, &layer, err);
+    if (status == REEF_OK) status = count_rows(c, key, view, &rows, err);
+    if (status == REEF_OK) layer->after += rows;
+    return status;
+}
+
+// ---- usage ---------------------------------------------------------------------------------------
+
+// Counts of both states for one block; false past the last block, or where a state has no usage.
+static bool usage_pair(
+    const comparison *c, uint32_t layer, uint32_t block, reef_view *before, reef_view *after) {
+    return reef_snapshot_usage_view(c->txn, c->before, layer, block, before, NULL) == REEF_OK &&
+           reef_snapshot_usage_view(c->txn, c->after, layer, block, after, NULL) == REEF_OK;
+}
+
+static uint64_t count_at(const reef_view *view, size_t expert) {
+    uint64_t count = 0; // of an expert that the state does not have
+    if ((expert + 1) * sizeof(reef_usage) <= view->bytes)
+        memcpy(&count, (const uint8_t *)view->data + expert * sizeof(reef_usage), sizeof count);
+    return count;
+}
+
+// Half the sum of differences between two distributions over the experts of a layer: of the choices up to
+// the earlier state, and of those since.
+static void compare_usage(const comparison *c, reef_layer_change *layer) {
+    reef_view a, b;
+    uint64_t first = 0, second = 0;
+    double distance = 0.0;
+    layer->usage_drift = (double)NAN;
+    for (uint32_t block = 0; usage_pair(c, layer->layer, block, &a, &b); block++)
+        for (size_t i = 0; i * sizeof(reef_usage) < (a.bytes > b.bytes ? a.bytes : b.bytes); i++) {
+            first += count_at(&a, i);
+            second += count_at(&b, i);
+        }
+    bool back = second < first;
+    uint64_t earlier = back ? second : first;
+    layer->uses = back ? first - second : second - first;
+    if (earlier == 0 || layer->uses == 0) return;
+    for (uint32_t block = 0; usage_pair(c, layer->layer, block, &a, &b); block++)
+        for (size_t i = 0; i * sizeof(reef_usage) < (a.bytes > b.bytes ? a.bytes : b.bytes); i++) {
+            uint64_t old = count_at(back ? &b : &a, i), now = count_at(back ? &a : &b, i);
+            distance += fabs((double)old / (double)earlier -
+                             ((double)now - (double)old) / (double)layer->uses);
+        }
+    layer->usage_drift = distance / 2.0;
+}
+
+// ---- tensors -------------------------------------------------------------------------------------
+
+// Text of the trainer, and numbers that are no floats whatever their record says.
+static bool is_tensor(const comparison *c, const char *name, reef_dtype dtype) {
+    return dtype == REEF_F32 &&
+           !(c->vectors && (strcmp(name, "labels") == 0 || strcmp(name, "head") == 0));
+}
+
+// |b - a| / |a| over the values that both have; 0 when all are the same, infinite when only a is zero.
+static double relative_change(const reef_view *a, const reef_view *b) {
+    size_t bytes = a->bytes < b->bytes ? a->bytes : b->bytes;
+    double change = 0.0, size = 0.0;
+    for (size_t at = 0; at + sizeof(float) <= bytes; at += sizeof(float)) {
+        float x, y;
+        memcpy(&x, (const uint8_t *)a->data + at, sizeof x);
+        memcpy(&y, (const uint8_t *)b->data + at, sizeof y);
+        if (memcmp(&x, &y, sizeof x) == 0) continue; // infinite thresholds of gates too
+        change += ((double)y - (double)x) * ((double)y - (double)x);
+    }
+    for (size_t at = 0; at + sizeof(float) <= bytes; at += sizeof(float)) {
+        float x;
+        memcpy(&x, (const uint8_t *)a->data + at, sizeof x);
+        size += (double)x * (double)x;
+    }
+    if (change == 0.0) return 0.0;
+    return size > 0.0 ? sqrt(change / size) : (double)INFINITY;
+}
+
+static reef_status add_tensor(reef_state_change *out,
+                              const char *name,
+                              size_t before,
+                              size_t after,
+                              double relative,
+                              reef_error *err) {
+    reef_tensor_change *tensors = realloc(out->tensors, (out->tensor_count + 1) * sizeof *tensors);
+    if (tensors == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for names of tensors");
+    out->tensors = tensors;
+    reef_tensor_change *one = &tensors[out->tensor_count++];
+    *one = (reef_tensor_change){.before = before, .after = after, .relative = relative};
+    memcpy(one->name, name, strlen(name) + 1);
+    return REEF_OK;
+}
+
+static reef_status on_tensor_before(void *context,
+                                    const reef_key *key,
+                                    const reef_view *view,
+                                    reef_error *err) {
+    const comparison *c = context;
+    if (!is_tensor(c, key->name, view->dtype)) return REEF_OK;
+    reef_key there = *key;
+    reef_view other;
+    there.generation = c->after;
+    size_t values = view->bytes / sizeof(float);
+    reef_status status = reef_record_view(c->txn, &there, &other, err);
+    if (status == REEF_NOT_FOUND) return add_tensor(c->out, key->name, values, 0, (double)NAN, err);
+    if (status != REEF_OK) return status;
+    c->out->tensors_compared++;
+    double relative = relative_change(view, &other);
+    if (relative == 0.0 && view->bytes == other.bytes) return REEF_OK;
+    return add_tensor(c->out, key->name, values, other.bytes / sizeof(float), relative, err);
+}
+
+static reef_status on_tensor_after(void *context,
+                                   const reef_key *key,
+                                   const reef_view *view,
+                                   reef_error *err) {
+    const comparison *c = context;
+    if (!is_tensor(c, key->name, view->dtype)) return REEF_OK;
+    reef_key there = *key;
+    reef_view other;
+    there.generation = c->before;
+    reef_status status = reef_record_view(c->txn, &there, &other, err);
+    if (status != REEF_NOT_FOUND) return status;
+    return add_tensor(c->out, key->name, 0, view->bytes / sizeof(float), (double)NAN, err);
+}
+
+// ---- the whole -----------------------------------------------------------------------------------
+
+static reef_status compare(comparison *c, reef_error *err) {
+    const struct {
+        reef_db db;
+        uint32_t generation;
+        reef_record_visit visit;
+    } walks[] = {
+        {REEF_DB_EXPERTS, c->before, on_block_before},
+        {REEF_DB_EXPERTS, c->after, on_block_after},
+        {REEF_DB_TENSORS, c->before, on_tensor_before},
+        {REEF_DB_TENSORS, c->after, on_tensor_after},
+    };
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < sizeof walks / sizeof *walks; i++)
+        status = reef_record_scan(c->txn, walks[i].db, walks[i].generation, walks[i].visit, c, err);
+    for (size_t i = 0; status == REEF_OK && i < c->out->layer_count; i++)
+        compare_usage(c, &c->out->layers[i]);
+    return status;
+}
+
+static reef_status diff(
+    reef_txn *txn, const char *before, const char *after, reef_state_change *out, reef_error *err) {
+    reef_config config;
+    reef_generation info;
+    reef_status status = reef_config_read(txn, &config, err);
+    if (status == REEF_OK) status = describe(txn, before, &out->before, err);
+    if (status == REEF_OK) status = describe(txn, after, &out->after, err);
+    if (status == REEF_OK) status = list_sealed(txn, out, err);
+    if (status != REEF_OK) return status;
+    bool back = out->after.open_generation < out->before.open_generation;
+    out->generation = back ? out->after.open_generation : out->before.open_generation;
+    comparison c = {.txn = txn,
+                    .out = out,
+                    .before = reef_snapshot_records(&out->before, out->generation),
+                    .after = reef_snapshot_records(&out->after, out->generation),
+                    .vectors = reef_config_is_vector(&config)};
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        reef_expert_shape shape = reef_gen_expert_shape(&config, l < config.layers ? l : 0);
+        c.row_values[l] = c.vectors ? config.inputs + 1 : reef_expert_row_values(&shape);
+    }
+    status = reef_generation_read(txn, c.before, &info, err);
+    out->sealed_before = info.sealed;
+    if (status == REEF_OK) status = reef_generation_read(txn, c.after, &info, err);
+    out->sealed_after = info.sealed;
+    return status == REEF_OK ? compare(&c, err) : status;
+}
+
+reef_status reef_state_diff(reef_store *store,
+                            const char *before,
+                            const char *after,
+                            reef_state_change *out,
+                            reef_error *err) {
+    reef_txn *txn = NULL;
+    *out = (reef_state_change){0};
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = diff(txn, before, after, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+void reef_state_change_release(reef_state_change *change) {
+    free(change->sealed);
+    free(change->tensors);
+    *change = (reef_state_change){0};
+}

@@ -1,0 +1,197 @@
+// A sealed generation as a file that another pool can take in.
+//
+// Each record is read in a transaction of its own, so that a writer goes on meanwhile: what is sealed does not
+// change. Should it be given up in between all the same, the root of what was written tells.
+#include "generation_file.h"
+#include "checkpoint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct exporting {
+    reef_store *store;
+    reef_export_options options;
+    reef_origin origin;
+    double reference[2]; // median and spread
+    size_t gate_values;
+    reef_parts parts;
+    reef_generation_hash *hash;
+    reef_safetensors_writer *writer;
+} exporting;
+
+// ---- what there is -------------------------------------------------------------------------------
+
+static reef_status check_exportable(const exporting *e, uint32_t count, reef_error *err) {
+    const reef_generation *info = &e->origin.info;
+    if (reef_config_is_layer(&e->origin.config))
+        return reef_fail(err, REEF_INVALID,
+                         "a generation of a layer by itself is not exported on its own; export the "
+                         "pool");
+    if (reef_config_is_vector(&e->origin.config))
+        return reef_fail(err, REEF_INVALID,
+                         "a generation of a vector model cannot be exported: its gate is solved "
+                         "together with those of the others; export the pool");
+    if (!info->sealed)
+        return reef_fail(err, REEF_INVALID,
+                         "generation %" PRIu32 " is open: seal it first, or export one of the "
+                         "%" PRIu32 " before it",
+                         info->generation, count - 1);
+    if (reef_generation_is_empty(info))
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "generation %" PRIu32 " was consolidated into a later one and has no "
+                         "content; see reef generations",
+                         info->generation);
+    return REEF_OK;
+}
+
+static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
+    float values[REEF_GATE_VALUES];
+    reef_view view;
+    reef_key key = {
+        .db = REEF_DB_TENSORS, .generation = e->origin.info.generation, .name = "reference"};
+    reef_status status = reef_record_read(txn, &key, e->reference, sizeof e->reference, err);
+    if (status != REEF_OK || key.generation == 0) return status;
+    key.name = "gate";
+    status = reef_record_view(txn, &key, &view, err);
+    if (status == REEF_OK) status = reef_persist_parse_gate(view.data, view.bytes, values, err);
+    if (status != REEF_OK) return status;
+    e->gate_values = view.bytes / sizeof *values;
+    bool all = reef_origin_needs_all(&e->origin.config, values[REEF_GATE_VALUE_LOSS_WEIGHT]);
+    e->origin.base_count = all ? e->origin.info.generation : 1;
+    return REEF_OK;
+}
+
+static reef_status read_base(exporting *e, reef_txn *txn, reef_error *err) {
+    reef_origin *origin = &e->origin;
+    origin->base_roots = calloc(origin->base_count + 1, sizeof *origin->base_roots);
+    if (origin->base_roots == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the roots of %" PRIu32 " generations",
+                         origin->base_count);
+    for (uint32_t g = 0; g < origin->base_count; g++) {
+        reef_generation older;
+        reef_status status = reef_generation_read(txn, g, &older, err);
+        if (status != REEF_OK) return status;
+        memcpy(origin->base_roots[g], older.root, REEF_HASH_BYTES);
+    }
+    return REEF_OK;
+}
+
+static reef_status read_origin(exporting *e, uint32_t generation, reef_error *err) {
+    uint32_t count = 0;
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, e->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_config_read(txn, &e->origin.config, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
+    if (status == REEF_OK) status = reef_generation_read(txn, generation, &e->origin.info, err);
+    if (status == REEF_OK) status = check_exportable(e, count, err);
+    if (status == REEF_OK) status = read_gate(e, txn, err);
+    if (status == REEF_OK) status = read_base(e, txn, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static reef_status list_parts(exporting *e, reef_error *err) {
+    reef_gen *gen = NULL; // for its list of tensors; rows have no memory in it
+    reef_status status = reef_gen_new(&gen, &e->origin.config, &e->origin.info, err);
+    if (status == REEF_OK)
+        status = reef_parts_init(&e->parts, &e->origin.config, gen, e->gate_values, err);
+    reef_gen_free(gen);
+    return status;
+}
+
+// ---- writing -------------------------------------------------------------------------------------
+
+static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
+    json_t *metadata = reef_origin_metadata(&e->origin, e->reference[0], e->reference[1]);
+    reef_safetensor *tensors = calloc(e->parts.count, sizeof *tensors);
+    reef_status status = REEF_OK;
+    if (metadata == NULL || tensors == NULL) {
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the header of %.160s", path);
+    } else {
+        for (size_t i = 0; i < e->parts.count; i++) tensors[i] = e->parts.parts[i].tensor;
+        status = reef_safetensors_create(&e->writer, path, e->options.force, metadata,
+                                         e->parts.count, tensors, err);
+    }
+    free(tensors);
+    json_decref(metadata);
+    return status;
+}
+
+static reef_status copy_record(exporting *e,
+                               const reef_part *part,
+                               const reef_part_record *record,
+                               reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_view view;
+    reef_status status = reef_txn_begin(&txn, e->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_record_view(txn, &record->key, &view, err);
+    if (status == REEF_OK && (view.bytes != record->bytes || view.dtype != part->tensor.dtype))
+        status = reef_fail(err, REEF_CORRUPT,
+                           "%s of generation %" PRIu32 " has a block of %zu bytes, not of %zu",
+                           part->tensor.name, e->origin.info.generation, view.bytes, record->bytes);
+    if (status == REEF_OK)
+        status =
+            reef_generation_hash_add(e->hash, &record->key, view.dtype, view.data, view.bytes, err);
+    if (status == REEF_OK) status = reef_safetensors_write(e->writer, view.data, view.bytes, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+static reef_status copy_parts(exporting *e, reef_error *err) {
+    uint8_t root[REEF_HASH_BYTES];
+    reef_part_record record;
+    for (size_t i = 0; i < e->parts.count; i++) {
+        const reef_part *part = &e->parts.parts[i];
+        for (uint32_t b = 0; reef_part_record_at(part, e->origin.info.generation, b, &record);
+             b++) {
+            if (e->options.stopped != NULL && e->options.stopped())
+                return reef_fail(err, REEF_BUSY, "stopped; nothing of the file is left");
+            reef_status status = copy_record(e, part, &record, err);
+            if (status != REEF_OK) return status;
+        }
+    }
+    reef_generation_hash_root(e->hash, root);
+    if (memcmp(root, e->origin.info.root, sizeof root) == 0) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT,
+                     "generation %" PRIu32 " of pool %.120s has another root than was recorded, or "
+                     "was given up meanwhile: check the pool with reef verify",
+                     e->origin.info.generation, reef_store_path(e->store));
+}
+
+static void describe(const exporting *e, uint64_t file_bytes, reef_generation_file *out) {
+    *out = (reef_generation_file){
+        .info = e->origin.info,
+        .builds_on = e->origin.base_count,
+        .experts = reef_origin_experts(&e->origin.config, e->origin.info.side),
+        .tensor_count = e->parts.count,
+        .file_bytes = file_bytes,
+    };
+}
+
+reef_status reef_generation_export(reef_store *store,
+                                   uint32_t generation,
+                                   const char *path,
+                                   const reef_export_options *options,
+                                   reef_generation_file *out,
+                                   reef_error *err) {
+    exporting e = {.store = store};
+    if (options != NULL) e.options = *options;
+    uint64_t file_bytes = 0;
+    reef_status status = read_origin(&e, generation, err);
+    if (status == REEF_OK) status = list_parts(&e, err);
+    bool writes = !e.options.dry_run;
+    if (status == REEF_OK && writes) status = reef_generation_hash_new(&e.hash, err);
+    if (status == REEF_OK && writes) status = begin_file(&e, path, err);
+    if (status == REEF_OK && writes) status = copy_parts(&e, err);
+    if (status == REEF_OK && writes) {
+        status = reef_safetensors_finish(e.writer, &file_bytes, err);
+        e.writer = NULL;
+    }
+    if (status == REEF_OK && out != NULL) describe(&e, file_bytes, out);
+    reef_safetensors_abandon(e.writer);
+    reef_generation_hash_free(e.hash);
+    reef_parts_release(&e.parts);
+    reef_origin_release(&e.origin);
+    return status;
+}

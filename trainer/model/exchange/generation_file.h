@@ -1,0 +1,84 @@
+// What a file of one sealed generation holds: its records as tensors, and where it comes from as metadata.
+//
+// Shared by generation_export.c, which writes such files, and generation_import.c, which trusts nothing in
+// them. Tensors stand in the order of the generation's root: dense ones by name, rows of experts by layer,
+// flags by layer; so the root can be taken while the data passes by.
+#ifndef REEF_GENERATION_FILE_H
+#define REEF_GENERATION_FILE_H
+
+#include "generation.h"
+#include "safetensors.h"
+
+#define REEF_GENERATION_FILE_VERSION 1u
+#define REEF_MODEL_FORMAT                                                                          \
+    "reef.model" // what the file of a whole model says it is, see model_file.h
+
+/** One tensor of the file, and which records of a generation it is made of. */
+typedef struct reef_part {
+    reef_safetensor tensor;
+    reef_db db; // TENSORS (one record), EXPERTS or FLAGS (a record a block)
+    uint32_t layer;
+    uint32_t block_rows; // rows of a block
+    size_t row_bytes;
+} reef_part;
+
+typedef struct reef_parts {
+    size_t count;
+    reef_part *parts;
+} reef_parts;
+
+/** List what a sealed generation of this configuration has; `gate_values` as stored (0 in generation 0). */
+REEF_MUST_CHECK reef_status reef_parts_init(reef_parts *parts,
+                                            const reef_config *config,
+                                            const reef_gen *gen,
+                                            size_t gate_values,
+                                            reef_error *err);
+void reef_parts_release(reef_parts *parts); // accepts the zeroed list
+
+/** Rank and shape of the dense tensor of that name; REEF_F32 has its type. */
+void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint32_t side);
+
+typedef struct reef_part_record {
+    reef_key key;    // its name belongs to the part
+    uint64_t offset; // in the part
+    size_t bytes;
+} reef_part_record;
+
+/** Record `index` of a part, as of a generation of that number; false after the last. */
+bool reef_part_record_at(const reef_part *part,
+                         uint32_t generation,
+                         uint32_t index,
+                         reef_part_record *out);
+
+/** Rows of a sealed generation that is not stored yet, and the tables that it has until then. */
+REEF_MUST_CHECK reef_status reef_gen_hold_tables(reef_gen *gen, reef_error *err);
+
+/** Where a generation comes from. */
+typedef struct reef_origin {
+    reef_generation info; // in its pool, the root included
+    reef_config config;   // of its pool
+    // The generations below it that it was trained on top of: 0 .. base_count - 1. Only generation 0 where
+    // no other can fire on the same token and its gate reads no losses, otherwise all before it.
+    uint32_t base_count;
+    uint8_t (*base_roots)[REEF_HASH_BYTES]; // (base_count) owned
+} reef_origin;
+
+/** The file's metadata, with what its pool expected of the generation; NULL when out of memory. */
+json_t *reef_origin_metadata(const reef_origin *origin,
+                             double reference_median,
+                             double reference_spread);
+/**
+ * Read it back. Errors: INVALID no file of a generation; VERSION a newer one; CORRUPT a text that is missing
+ * or none of what it may be. Release the origin, after an error too.
+ */
+REEF_MUST_CHECK reef_status reef_origin_parse(reef_origin *origin,
+                                              const reef_safetensors *file,
+                                              reef_error *err);
+void reef_origin_release(reef_origin *origin); // accepts the zeroed origin
+
+/** Does a generation of this configuration, with such a gate, need all older ones as they were? */
+bool reef_origin_needs_all(const reef_config *config, float gate_loss_weight);
+/** Experts in all layers. */
+uint64_t reef_origin_experts(const reef_config *config, uint32_t side);
+
+#endif

@@ -1,0 +1,241 @@
+// A state of a pool as a file that other programs can read and a new pool can be made of.
+//
+// One read transaction for all of it: the open generation is of one commit. A writer goes on meanwhile, but cannot
+// use pages again that it frees. Generations that were consolidated into later ones have nothing to write, so the
+// others are numbered anew.
+#include "as_of.h"
+#include "trainer_internal.h"
+#include "model_file.h"
+#include "checkpoint.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct exporting {
+    reef_export_options options;
+    reef_txn *txn;
+    reef_model_origin origin;
+    reef_model_parts parts;
+    uint64_t experts;
+    reef_safetensors_writer *writer;
+} exporting;
+
+// ---- what there is -------------------------------------------------------------------------------
+
+static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error *err) {
+    float values[REEF_GATE_VALUES];
+    double reference[2];
+    reef_view view;
+    reef_key key = {.db = REEF_DB_TENSORS, .generation = of->records, .name = "reference"};
+    reef_status status = reef_record_read(e->txn, &key, reference, sizeof reference, err);
+    of->reference_median = reference[0];
+    of->reference_spread = reference[1];
+    if (status != REEF_OK || of->number == 0) return status;
+    key.name = "gate";
+    status = reef_record_view(e->txn, &key, &view, err);
+    if (status == REEF_OK) status = reef_persist_parse_gate(view.data, view.bytes, values, err);
+    of->gate_values = view.bytes / sizeof *values;
+    return status;
+}
+
+// The number in the file of the last generation up to `number`.
+static uint32_t number_in_file(const reef_model_origin *origin, uint32_t number) {
+    uint32_t g = 0;
+    while (g + 1 < origin->count && origin->generations[g + 1].number <= number) g++;
+    return g;
+}
+
+static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_error *err) {
+    reef_model_origin *origin = &e->origin;
+    origin->generations = calloc((size_t)as_of->last + 1, sizeof *origin->generations);
+    if (origin->generations == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for %" PRIu32 " generations", as_of->last);
+    for (uint32_t g = 0; g <= as_of->last; g++) {
+        reef_file_generation *one = &origin->generations[origin->count];
+        *one = (reef_file_generation){.number = g, .records = reef_as_of_records(as_of, g)};
+        reef_status status = reef_generation_read(e->txn, one->records, &one->info, err);
+        if (status != REEF_OK) return status;
+        if (reef_generation_is_empty(&one->info)) continue;
+        // The root of a snapshot's copy is that of its own number.
+        one->has_root = one->info.sealed && one->records == g;
+        one->info.generation = origin->count;
+        if (g > 0) one->info.parent = number_in_file(origin, one->info.parent);
+        status = read_gate(e, one, err);
+        if (status != REEF_OK) return status;
+        origin->count++;
+    }
+    return REEF_OK;
+}
+
+// Where training goes on: of an open generation where it is, of a sealed one where it ended.
+static reef_status read_position(exporting *e, reef_error *err) {
+    reef_model_origin *origin = &e->origin;
+    const reef_file_generation *last = &origin->generations[origin->count - 1];
+    origin->step = last->info.sealed_step;
+    origin->stream_bytes = last->info.sealed_at;
+    if (last->info.sealed) return REEF_OK;
+    return reef_state_position(e->txn, last->records, &origin->step, &origin->generation_step,
+                               &origin->stream_bytes, err);
+}
+
+static reef_status list_parts(exporting *e, reef_error *err) {
+    const reef_model_origin *origin = &e->origin;
+    reef_status status = REEF_OK;
+    for (uint32_t g = 0; status == REEF_OK && g < origin->count; g++) {
+        const reef_file_generation *one = &origin->generations[g];
+        reef_gen *gen = NULL; // for its list of tensors
+        status = reef_gen_new(&gen, &origin->config, &one->info, err);
+        if (status == REEF_OK)
+            status =
+                reef_model_parts_add(&e->parts, &origin->config, gen, g, one->gate_values, err);
+        e->experts += reef_origin_experts(&origin->config, one->info.side);
+        reef_gen_free(gen);
+    }
+    return status;
+}
+
+static reef_status look(exporting *e, const char *as_of, reef_error *err) {
+    reef_as_of found;
+    reef_status status = reef_config_read(e->txn, &e->origin.config, err);
+    if (status == REEF_OK) status = reef_model_check_kind(&e->origin.config, err);
+    if (status == REEF_OK) status = reef_as_of_find(&found, e->txn, as_of, err);
+    if (status == REEF_OK) status = read_generations(e, &found, err);
+    if (status == REEF_OK) status = read_position(e, err);
+    return status == REEF_OK ? list_parts(e, err) : status;
+}
+
+// ---- writing -------------------------------------------------------------------------------------
+
+static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
+    json_t *metadata = reef_model_metadata(&e->origin);
+    reef_safetensor *tensors = calloc(e->parts.count, sizeof *tensors);
+    reef_status status = REEF_OK;
+    if (metadata == NULL || tensors == NULL) {
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the header of %.160s", path);
+    } else {
+        for (size_t i = 0; i < e->parts.count; i++) tensors[i] = e->parts.parts[i].tensor;
+        status = reef_safetensors_create(&e->writer, path, e->options.force, metadata,
+                                         e->parts.count, tensors, err);
+    }
+    free(tensors);
+    json_decref(metadata);
+    return status;
+}
+
+static reef_status wrong_size(const reef_model_part *part, size_t have, reef_error *err) {
+    return reef_fail(err, REEF_CORRUPT, "a record of %s has %zu bytes, which is not its size",
+                     part->tensor.name, have);
+}
+
+static reef_status write_tensor(exporting *e,
+                                const reef_model_part *part,
+                                uint32_t records,
+                                reef_error *err) {
+    reef_view view;
+    reef_key key = {.db = REEF_DB_TENSORS, .generation = records, .name = part->record};
+    reef_status status = reef_record_view(e->txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    if (view.bytes != part->tensor.end - part->tensor.begin)
+        return wrong_size(part, view.bytes, err);
+    return reef_safetensors_write(e->writer, view.data, view.bytes, err);
+}
+
+// Usage is missing where a snapshot's copy has none: nothing was used as far as is known.
+static reef_status view_block(exporting *e,
+                              const reef_model_part *part,
+                              uint32_t records,
+                              uint32_t block,
+                              reef_view *out,
+                              reef_error *err) {
+    reef_key key = {.db = part->db, .generation = records, .layer = part->layer, .block = block};
+    *out = (reef_view){0};
+    if (part->db != REEF_DB_USAGE) return reef_record_view(e->txn, &key, out, err);
+    reef_status status = reef_snapshot_usage_view(e->txn, records, part->layer, block, out, err);
+    return status == REEF_NOT_FOUND ? REEF_OK : status;
+}
+
+static reef_status write_block(exporting *e,
+                               const reef_model_part *part,
+                               const reef_view *view,
+                               size_t rows,
+                               reef_error *err) {
+    static const uint64_t nothing = 0;
+    reef_status status = REEF_OK;
+    if (view->data != NULL && view->bytes != rows * part->row_bytes)
+        return wrong_size(part, view->bytes, err);
+    for (size_t n = 0; status == REEF_OK && n < rows; n++) {
+        const char *row = view->data == NULL
+                              ? (const char *)&nothing
+                              : (const char *)view->data + n * part->row_bytes + part->offset;
+        status = reef_safetensors_write(e->writer, row, part->bytes, err);
+    }
+    return status;
+}
+
+static reef_status write_column(exporting *e,
+                                const reef_model_part *part,
+                                uint32_t records,
+                                reef_error *err) {
+    uint64_t left = part->tensor.shape[0];
+    for (uint32_t block = 0; left > 0; block++) {
+        reef_view view;
+        size_t rows = left < part->block_rows ? (size_t)left : part->block_rows;
+        if (e->options.stopped != NULL && e->options.stopped())
+            return reef_fail(err, REEF_BUSY, "stopped; nothing of the file is left");
+        reef_status status = view_block(e, part, records, block, &view, err);
+        if (status == REEF_OK) status = write_block(e, part, &view, rows, err);
+        if (status != REEF_OK) return status;
+        left -= rows;
+    }
+    return REEF_OK;
+}
+
+static reef_status write_file(exporting *e,
+                              const char *path,
+                              uint64_t *file_bytes,
+                              reef_error *err) {
+    reef_status status = begin_file(e, path, err);
+    for (size_t i = 0; status == REEF_OK && i < e->parts.count; i++) {
+        const reef_model_part *part = &e->parts.parts[i];
+        uint32_t records = e->origin.generations[part->generation].records;
+        status = part->db == REEF_DB_TENSORS ? write_tensor(e, part, records, err)
+                                             : write_column(e, part, records, err);
+    }
+    if (status != REEF_OK) return status;
+    status = reef_safetensors_finish(e->writer, file_bytes, err);
+    e->writer = NULL;
+    return status;
+}
+
+reef_status reef_model_export(reef_store *store,
+                              const char *as_of,
+                              const char *path,
+                              const reef_export_options *options,
+                              reef_model_file *out,
+                              reef_error *err) {
+    exporting e = {0};
+    reef_model_file unused;
+    if (options != NULL) e.options = *options;
+    if (out == NULL) out = &unused;
+    *out = (reef_model_file){0};
+    reef_status status = reef_txn_begin(&e.txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = look(&e, as_of, err);
+    if (status == REEF_OK && !e.options.dry_run)
+        status = write_file(&e, path, &out->file_bytes, err);
+    reef_txn_abort(e.txn);
+    if (status == REEF_OK) {
+        out->config = e.origin.config;
+        out->generations = e.origin.count;
+        out->open = !e.origin.generations[e.origin.count - 1].info.sealed;
+        out->experts = e.experts;
+        out->tensor_count = e.parts.count;
+        out->step = e.origin.step;
+        out->stream_bytes = e.origin.stream_bytes;
+    }
+    reef_safetensors_abandon(e.writer);
+    reef_model_parts_release(&e.parts);
+    reef_model_origin_release(&e.origin);
+    return status;
+}

@@ -1,0 +1,92 @@
+// See merged.h. One block of memory a generation, made when the generation first fires in an evaluation.
+#include "adapter_merge.h"
+
+#include "generation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t matrix_floats(const reef_adapter_shape *shape) {
+    return shape->in * shape->out;
+}
+
+// Where the matrices lie, one after the other; returns how many floats they are. With no memory yet it only
+// counts.
+static size_t lay_out(reef_merged *merged, const reef_config *config, float *memory) {
+    reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
+    reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
+                       up = reef_adapter_shape_ffw_out(config);
+    size_t at = 0;
+    struct {
+        float **place;
+        size_t floats;
+    } parts[4];
+    for (uint32_t l = 0; config->adapters > 0 && l < config->layers; l++) {
+        size_t count = reef_layer_adapts_ffw(config, l) ? 4 : 2;
+        parts[0].place = &merged->w_qkv[l], parts[0].floats = matrix_floats(&qkv);
+        parts[1].place = &merged->w_out[l], parts[1].floats = matrix_floats(&out);
+        parts[2].place = &merged->w_ffw_in[l], parts[2].floats = matrix_floats(&in);
+        parts[3].place = &merged->w_ffw_out[l], parts[3].floats = matrix_floats(&up);
+        for (size_t i = 0; i < count; i++) {
+            if (memory != NULL) *parts[i].place = memory + at;
+            at += parts[i].floats;
+        }
+    }
+    if (memory != NULL) merged->head = memory + at;
+    return at + (size_t)config->d_model * config->vocab;
+}
+
+// out = base + down up, or base + up
+static void add_adapter(float *out,
+                        const float *base,
+                        const reef_adapter_shape *shape,
+                        const reef_adapter *adapter) {
+    memcpy(out, base, matrix_floats(shape) * sizeof *out);
+    if (shape->whole)
+        reef_axpy(matrix_floats(shape), out, 1.0f, adapter->up);
+    else
+        reef_gemm(false, false, shape->in, shape->out, shape->rank, 1.0f, adapter->down,
+                  shape->rank, adapter->up, shape->out, 1.0f, out, shape->out);
+}
+
+static void fill(reef_gen *gen, const reef_gen *base, const reef_config *config) {
+    reef_merged *merged = &gen->merged;
+    reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
+    reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
+                       up = reef_adapter_shape_ffw_out(config);
+    for (uint32_t l = 0; config->adapters > 0 && l < config->layers; l++) {
+        const reef_block *block = &base->weights.blocks[l];
+        const reef_weights *weights = &gen->weights;
+        add_adapter(merged->w_qkv[l], block->w_qkv, &qkv, &weights->adapters_qkv[l]);
+        add_adapter(merged->w_out[l], block->w_out, &out, &weights->adapters_out[l]);
+        if (!reef_layer_adapts_ffw(config, l)) continue;
+        add_adapter(merged->w_ffw_in[l], block->w_ffw_in, &in, &weights->adapters_ffw_in[l]);
+        add_adapter(merged->w_ffw_out[l], block->w_ffw_out, &up, &weights->adapters_ffw_out[l]);
+    }
+    size_t floats = (size_t)config->d_model * config->vocab;
+    memcpy(merged->head, base->weights.head, floats * sizeof *merged->head);
+    reef_axpy(floats, merged->head, 1.0f, gen->weights.head);
+}
+
+reef_status reef_merged_make(reef_gen *gen,
+                             const reef_gen *base,
+                             const reef_config *config,
+                             reef_error *err) {
+    reef_merged *merged = &gen->merged;
+    if (merged->fresh) return REEF_OK;
+    if (merged->memory == NULL) {
+        merged->memory = malloc(lay_out(merged, config, NULL) * sizeof *merged->memory);
+        if (merged->memory == NULL)
+            return reef_fail(err, REEF_NO_MEMORY, "no memory for the corrections of generation %u",
+                             gen->info.generation);
+        lay_out(merged, config, merged->memory);
+    }
+    fill(gen, base, config);
+    merged->fresh = true;
+    return REEF_OK;
+}
+
+void reef_merged_release(reef_merged *merged) {
+    free(merged->memory);
+    *merged = (reef_merged){0};
+}

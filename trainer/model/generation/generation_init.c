@@ -1,0 +1,169 @@
+// The initial values of a generation, and of what it gains by growing. Every draw is a function of seed, generation
+// and layer.
+#include "generation_internal.h"
+#include "reef_random.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+// Streams of random numbers of one generation: layer l draws its own from l * STREAMS on.
+enum {
+    STREAM_W_DOWN,
+    STREAM_W_UP,
+    STREAM_KEYS_A,
+    STREAM_KEYS_B,
+    STREAM_QUERY,
+    STREAM_DENSE,
+    STREAMS = 16,
+    MOE_DRAWS = 3 // of a mixture: router, w_in, w_out
+};
+
+static void fill(float *out, size_t count, float value) {
+    for (size_t i = 0; i < count; i++) out[i] = value;
+}
+
+void reef_gen_draw_router(reef_gen *gen,
+                          const reef_config *config,
+                          uint32_t layer,
+                          const reef_gen *before,
+                          uint64_t seed) {
+    size_t D = config->d_model;
+    size_t width = (size_t)config->heads * config->d_key;
+    reef_router_shape shape = reef_gen_shape(config, gen->info.side);
+    size_t keys = shape.side * reef_router_key_row(&shape);
+    uint64_t stream = (uint64_t)layer * STREAMS;
+    reef_router_params *router = &gen->weights.routers[layer];
+    float bound = 1.0f / sqrtf((float)config->d_key);
+    reef_random_uniform(keys, router->sub_keys_a, bound, seed, stream + STREAM_KEYS_A);
+    reef_random_uniform(keys, router->sub_keys_b, bound, seed, stream + STREAM_KEYS_B);
+    const reef_router_params *old = before != NULL ? &before->weights.routers[layer] : NULL;
+    if (old != NULL) {
+        reef_floats_copy(router->w_query, old->w_query, D * width);
+    } else {
+        reef_random_normal(D * width, router->w_query, 1.0f / sqrtf((float)D), seed,
+                           stream + STREAM_QUERY);
+    }
+    if (!config->batch_norm) return;
+    if (old != NULL) {
+        reef_floats_copy(router->bn_scale, old->bn_scale, width);
+        reef_floats_copy(router->bn_shift, old->bn_shift, width);
+        reef_floats_copy(router->bn_mean, old->bn_mean, width);
+        reef_floats_copy(router->bn_var, old->bn_var, width);
+    } else {
+        fill(router->bn_scale, width, 1.0f);
+        fill(router->bn_var, width, 1.0f);
+    }
+}
+
+// The vectors of a row alternate in memory: each is drawn from its own streams so that growing the grid
+// later continues the same sequence. w_gate is drawn like w_down: a silent w_up silences both. A value is
+// nothing but a w_up.
+void reef_gen_draw_experts(reef_peer *peer,
+                           size_t from,
+                           const reef_config *config,
+                           uint32_t layer,
+                           float up,
+                           uint64_t seed) {
+    reef_expert_shape shape = reef_gen_expert_shape(config, layer);
+    size_t D = config->d_model, w_up = reef_expert_up(&shape) * D;
+    float down = 1.0f / sqrtf((float)D);
+    uint64_t base = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 1) << 33;
+    uint64_t base_gate = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 2) << 33;
+    for (size_t n = from; n < peer->expert_count; n++) {
+        float *row = peer->experts + n * peer->row_values;
+        if (w_up > 0) reef_random_normal(D, row, down, seed, base + 2 * n);
+        if (up > 0.0f) reef_random_normal(D, row + w_up, up, seed, base + 2 * n + 1);
+        if (peer->row_values > 2 * D) reef_random_normal(D, row + 2 * D, down, seed, base_gate + n);
+    }
+}
+
+// Experts like dense networks. Until it is measured, a threshold lets in what scores more than the mean.
+static void initialise_mixture(reef_moe_params *moe,
+                               const reef_moe_shape *shape,
+                               float residual,
+                               uint64_t seed,
+                               uint64_t stream) {
+    size_t D = shape->D, F = shape->F, E = shape->E;
+    float by_width = 1.0f / sqrtf((float)D);
+    reef_random_normal(D * E, moe->w_router, by_width, seed, stream);
+    reef_random_normal(E * D * F, moe->w_in, by_width, seed, stream + 1);
+    reef_random_normal(E * F * D, moe->w_out, residual / sqrtf((float)F), seed, stream + 2);
+    fill(moe->threshold, E, 1.0f / (float)E);
+}
+
+static void initialise_backbone(reef_gen *gen, const reef_config *config, uint64_t seed) {
+    size_t D = config->d_model, F = config->d_ffw, L = config->layers;
+    float by_width = 1.0f / sqrtf((float)D);
+    // Output projections are scaled down by the number of residual additions (Radford et al. 2019).
+    float residual = 1.0f / sqrtf(2.0f * (float)L);
+    uint64_t stream = (uint64_t)REEF_LAYER_COUNT_MAX * STREAMS;
+    reef_weights *weights = &gen->weights;
+    reef_random_normal((1 + (size_t)config->previous_bytes) * config->vocab * D, weights->embedding,
+                       0.1f, seed, stream++);
+    reef_random_normal((size_t)config->context * D, weights->position, 0.02f, seed, stream++);
+    reef_random_normal(D * config->vocab, weights->head, 0.5f * by_width, seed, stream++);
+    fill(weights->norm_scale, D, 1.0f);
+    for (uint32_t l = 0; l < L; l++) {
+        reef_block *block = &weights->blocks[l];
+        fill(block->norm1_scale, D, 1.0f);
+        fill(block->norm2_scale, D, 1.0f);
+        reef_random_normal(D * 3 * D, block->w_qkv, by_width, seed, stream++);
+        reef_random_normal(D * D, block->w_out, by_width * residual, seed, stream++);
+        if (reef_layer_ffw(config, l) == REEF_FFW_MOE) {
+            reef_moe_shape moe = reef_gen_moe_shape(config);
+            initialise_mixture(&block->moe, &moe, residual, seed, stream);
+            stream += MOE_DRAWS;
+        }
+        if (reef_layer_ffw(config, l) != REEF_FFW_DENSE) continue;
+        reef_random_normal(D * F, block->w_ffw_in, by_width, seed, stream++);
+        reef_random_normal(F * D, block->w_ffw_out, residual / sqrtf((float)F), seed, stream++);
+    }
+}
+
+// down N(0, 1/in), up zero. Each has its stream, whether there is a `down` or not.
+static void draw_down(const reef_adapter_shape *shape,
+                      const reef_adapter *adapter,
+                      uint64_t seed,
+                      uint64_t stream) {
+    if (!shape->whole)
+        reef_random_normal(shape->in * shape->rank, adapter->down, 1.0f / sqrtf((float)shape->in),
+                           seed, stream);
+}
+
+static void initialise_adapters(reef_gen *gen, const reef_config *config, uint64_t seed) {
+    reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
+    reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
+                       up = reef_adapter_shape_ffw_out(config);
+    const reef_weights *weights = &gen->weights;
+    uint64_t stream = (uint64_t)(REEF_LAYER_COUNT_MAX + 8) * STREAMS;
+    for (uint32_t l = 0; l < config->layers; l++, stream += 2) {
+        draw_down(&qkv, &weights->adapters_qkv[l], seed, stream);
+        draw_down(&out, &weights->adapters_out[l], seed, stream + 1);
+    }
+    stream = (uint64_t)(REEF_LAYER_COUNT_MAX + 16) * STREAMS;
+    for (uint32_t l = 0; l < config->layers; l++, stream += 2) {
+        if (!reef_layer_adapts_ffw(config, l)) continue;
+        draw_down(&in, &weights->adapters_ffw_in[l], seed, stream);
+        draw_down(&up, &weights->adapters_ffw_out[l], seed, stream + 1);
+    }
+}
+
+void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_gen *before) {
+    uint64_t seed = reef_random_bits(config->seed, 1, gen->info.generation);
+    bool first = gen->info.generation == 0;
+    assert(gen->open && (first || before != NULL));
+    if (first && !reef_config_is_layer(config))
+        initialise_backbone(gen, config, seed);
+    else if (config->adapters > 0)
+        initialise_adapters(gen, config, seed);
+    // N(0, 1/(h k)) makes the sum over h heads and k experts unit scale; zero makes opening exact.
+    float up = first ? 1.0f / sqrtf((float)config->heads * (float)config->topk) : 0.0f;
+    for (uint32_t l = 0; l < config->layers; l++) {
+        if (!reef_layer_retrieves(config, l)) continue;
+        reef_gen_draw_router(gen, config, l, first ? NULL : before, seed);
+        reef_gen_draw_experts(&gen->peers[l], 0, config, l, up, seed);
+        memset(gen->peers[l].dirty, 1, gen->peers[l].expert_count);
+    }
+    reef_gen_average_reset(gen);
+}

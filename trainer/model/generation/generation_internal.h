@@ -1,0 +1,53 @@
+// The inside of a generation in memory (model.h), shared by the files that make it up:
+//
+//   shapes.c         shapes of its parts, by the configuration
+//   gen_layout.c     the one list of every tensor
+//   gen.c            memory
+//   gen_initial.c    initial values
+//   gen_copy.c       what one generation takes over from another
+//   gen_evaluated.c  an open one as it is evaluated: averages, folded queries
+//   gen_seal.c       the sealed twin of an open one
+//   gen_grow.c       an open one with a larger side
+//
+// What they compute is for forward.c and backward.c, and bytes on disk for persist.c.
+#ifndef REEF_GEN_H
+#define REEF_GEN_H
+
+#include "generation.h"
+
+#include <string.h>
+
+static inline void reef_floats_copy(float *out, const float *in, size_t count) {
+    memcpy(out, in, count * sizeof *out);
+}
+
+// gen_layout.c
+
+/** How many tensors `gen`, of which nothing but `info` is known, will have, and values in all of them. */
+void reef_gen_count_tensors(reef_gen *gen, const reef_config *config);
+/** Name its tensors, now that there is memory for them, and place them and their views in it. */
+void reef_gen_lay_out(reef_gen *gen, const reef_config *config);
+
+// gen_initial.c
+
+/** Sub-keys of an open generation drawn; its queries too, or copied from `before` where there is one. */
+void reef_gen_draw_router(reef_gen *gen,
+                          const reef_config *config,
+                          uint32_t layer,
+                          const reef_gen *before,
+                          uint64_t seed);
+
+/** Rows from `from` on drawn, with w_up of deviation `up`; 0 leaves it as it is. */
+void reef_gen_draw_experts(reef_peer *peer,
+                           size_t from,
+                           const reef_config *config,
+                           uint32_t layer,
+                           float up,
+                           uint64_t seed);
+
+// gen_copy.c
+
+/** Copy every tensor that both have, as far as the smaller of the two goes: sub-keys may have grown. */
+void reef_gen_copy_tensors(reef_gen *to, const reef_gen *from, bool moments);
+
+#endif

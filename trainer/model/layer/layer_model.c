@@ -1,0 +1,50 @@
+// A read-only copy of some state of a layer by itself: forward, backward and parameters.
+#include "eval_internal.h"
+
+static reef_status begin(reef_model *model, reef_layer_view *view, reef_error *err) {
+    if (model->layer == NULL)
+        return reef_fail(err, REEF_INVALID, "the pool is no layer by itself: its model is %s",
+                         model->net.config.model);
+    reef_status status = reef_residency_renew(&model->residency, &model->net, err);
+    *view = (reef_layer_view){&model->net, model->workers, model->residency.pager, model->layer};
+    return status;
+}
+
+reef_status reef_model_layer_forward(reef_model *model,
+                                     const reef_layer_choice *choice,
+                                     size_t rows,
+                                     const float *x,
+                                     float *y,
+                                     reef_layer_tape *tape,
+                                     reef_error *err) {
+    reef_layer_view view;
+    reef_status status = begin(model, &view, err);
+    if (status != REEF_OK) return status;
+    if (choice != NULL && choice->train)
+        return reef_fail(err, REEF_INVALID,
+                         "the layer cannot learn: the pool is open for reading only");
+    return reef_layer_run(&view, choice, rows, x, y, tape, err);
+}
+
+reef_status reef_model_layer_backward(reef_model *model,
+                                      reef_layer_tape *tape,
+                                      const float *x,
+                                      const float *d_y,
+                                      float *d_x,
+                                      reef_error *err) {
+    reef_layer_view view;
+    reef_status status = begin(model, &view, err);
+    return status == REEF_OK ? reef_layer_back(&view, tape, x, d_y, d_x, err) : status;
+}
+
+reef_status reef_model_layer_read(reef_model *model,
+                                  uint32_t generation,
+                                  const char *name,
+                                  float *out,
+                                  size_t count,
+                                  reef_error *err) {
+    reef_layer_view view;
+    reef_status status = begin(model, &view, err);
+    if (status != REEF_OK) return status;
+    return reef_layer_tensor_read(&model->net, generation, name, out, count, err);
+}

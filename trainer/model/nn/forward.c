@@ -1,0 +1,299 @@
+// One pass through the model, forwards: losses of a batch of windows, and the tape for backward.
+//
+// A window of T tokens is the piece of work of everything but the router, which cuts the same rows into
+// the same pieces: shapes of all matrix products are fixed, so a window's result depends on nothing
+// outside it (in training: on nothing but the batch statistics of the open generation's queries).
+// Where a generation does not fire for a token, not one bit of the residual stream is touched.
+#include "nn_internal.h"
+#include "transformer.h"
+
+#include <assert.h>
+#include <string.h>
+
+// The tables of a token itself and of those before it in its window: what attention would take many
+// steps to learn to fetch (compare the hashed n-gram embeddings of Pagnoni et al. 2024).
+void reef_embed_token(
+    const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t) {
+    size_t D = config->d_model, V = config->vocab, each = reef_token_bytes(config);
+    for (size_t back = 0; back <= config->previous_bytes && back <= t; back++)
+        reef_axpy(D, x + t * D, 1.0f,
+                  tables + (back * V + reef_token_at(tokens, each, t - back)) * D);
+}
+
+// Which generation alone answers each token of the window; in training there are no merged matrices.
+static void answer_window(const reef_forward *f, size_t w) {
+    const reef_config *config = f->pass->config;
+    size_t T = config->context;
+    uint32_t *answers = f->pass->answers + w * T;
+    memset(answers, 0, T * sizeof *answers);
+    for (size_t g = 1; g < f->net->gen_count; g++) {
+        const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
+        for (size_t t = 0; t < T; t++)
+            if (fire[t]) answers[t] = answers[t] || f->train ? REEF_ANSWER_SEVERAL : (uint32_t)g;
+    }
+}
+
+// x = embeddings + position, plus the deltas of the generations that fire.
+static void embed_window(void *context, size_t w) {
+    const reef_forward *f = context;
+    answer_window(f, w);
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, T = config->context;
+    const reef_weights *base = &f->net->gens[0]->weights;
+    const uint8_t *tokens = f->batch->tokens + w * T * reef_token_bytes(config);
+    float *x = f->pass->x + w * T * D;
+    memcpy(x, base->position, T * D * sizeof *x);
+    for (size_t t = 0; t < T; t++) reef_embed_token(config, x, base->embedding, tokens, t);
+    for (size_t g = 1; g < f->net->gen_count; g++) {
+        const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
+        const reef_weights *delta = &f->net->gens[g]->weights;
+        for (size_t t = 0; t < T; t++) {
+            if (!fire[t]) continue;
+            if (delta->position != NULL) reef_axpy(D, x + t * D, 1.0f, delta->position + t * D);
+            reef_embed_token(config, x, delta->embedding, tokens, t);
+        }
+    }
+}
+
+// One matrix product of the backbone: y = x W, or y += x W, with the corrections of what fires.
+typedef struct product {
+    reef_adapter_shape shape;
+    const float *w;  // the backbone's
+    size_t merged;   // where in reef_merged the matrix (float *) is
+    size_t adapters; // where in reef_weights the adapter is; 0: the correction is no adapter
+    bool corrected, add;
+} product;
+
+static const float *merged_matrix(const reef_forward *f, const product *of, uint32_t answer) {
+    if (!of->corrected || answer == 0 || answer == REEF_ANSWER_SEVERAL) return of->w;
+    const char *merged = (const char *)&f->net->gens[answer]->merged;
+    return *(float *const *)(const void *)(merged + of->merged);
+}
+
+static void multiply(
+    const reef_forward *f, const product *of, uint32_t answer, float *y, const float *x) {
+    size_t T = f->pass->config->context, in = of->shape.in, out = of->shape.out;
+    reef_gemm(false, false, T, out, in, 1.0f, x, in, merged_matrix(f, of, answer), out,
+              of->add ? 1.0f : 0.0f, y, out);
+}
+
+static bool is_uniform(const uint32_t *answers, size_t T) {
+    for (size_t t = 1; t < T; t++)
+        if (answers[t] != answers[0]) return false;
+    return true;
+}
+
+// Where generation g fires among several; false when nowhere in the window.
+static bool fires_among_several(const reef_forward *f, size_t g, size_t w, uint8_t *several) {
+    const reef_config *config = f->pass->config;
+    size_t T = config->context, count = 0;
+    const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
+    const uint32_t *answers = f->pass->answers + w * T;
+    for (size_t t = 0; t < T; t++)
+        count += several[t] = fire[t] && answers[t] == REEF_ANSWER_SEVERAL;
+    return count > 0;
+}
+
+// Tokens of one window may be answered by different generations: each product runs over the whole window,
+// so that its shape is fixed, and the token's own rows are taken of it.
+static void multiply_mixed(
+    const reef_forward *f, const product *of, size_t w, float *y, const float *x) {
+    size_t T = f->pass->config->context, out = of->shape.out;
+    const uint32_t *answers = f->pass->answers + w * T;
+    float *rows = f->pass->window_scratch + w * T * reef_pass_scratch_width(f->pass->config);
+    for (size_t t = 0; t < T; t++) {
+        size_t before = 0;
+        while (before < t && answers[before] != answers[t]) before++;
+        if (before < t) continue; // done with its first token
+        if (of->add) memcpy(rows, y, T * out * sizeof *rows);
+        multiply(f, of, answers[t], rows, x);
+        for (size_t u = t; u < T; u++)
+            if (answers[u] == answers[t]) memcpy(y + u * out, rows + u * out, out * sizeof *rows);
+    }
+}
+
+static void multiply_window(
+    const reef_forward *f, const product *of, size_t w, float *y, const float *x) {
+    const reef_config *config = f->pass->config;
+    size_t T = config->context;
+    const uint32_t *answers = f->pass->answers + w * T;
+    if (!of->corrected || is_uniform(answers, T))
+        multiply(f, of, answers[0], y, x);
+    else
+        multiply_mixed(f, of, w, y, x);
+    uint8_t *several = f->pass->several + w * T;
+    float *scratch = f->pass->window_scratch + w * T * reef_pass_scratch_width(config);
+    for (size_t g = 1; of->corrected && of->adapters > 0 && g < f->net->gen_count; g++) {
+        if (!fires_among_several(f, g, w, several)) continue;
+        const char *layers = (const char *)&f->net->gens[g]->weights + of->adapters;
+        reef_adapter_forward(&of->shape, T, y, x, (const reef_adapter *)(const void *)layers,
+                             several, scratch);
+    }
+}
+
+#define IN_MERGED(matrix, layer) (offsetof(reef_merged, matrix) + (layer) * sizeof(float *))
+#define IN_WEIGHTS(adapters, layer)                                                                \
+    (offsetof(reef_weights, adapters) + (layer) * sizeof(reef_adapter))
+
+// Everything of a block before its FFW: x_mid = x + attention(norm1(x)), norm2 = norm(x_mid).
+static void attend_window(void *context, size_t w) {
+    const reef_forward *f = context;
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, T = config->context, A = config->attention_heads, row = w * T;
+    const reef_block *block = &f->net->gens[0]->weights.blocks[f->l];
+    reef_pass_layer *layer = f->layer;
+    float *x_in = layer->x_in + row * D;
+    float *x_mid = layer->x_mid + row * D;
+    float *norm1 = layer->norm1 + row * D;
+    memcpy(x_in, f->pass->x + row * D, T * D * sizeof *x_in);
+    reef_layer_norm_forward(T, D, norm1, layer->norm1_mean + row, layer->norm1_rstd + row, x_in,
+                            block->norm1_scale, block->norm1_shift);
+    float *qkv = layer->qkv + row * 3 * D;
+    product to_qkv = {
+        .shape = reef_adapter_shape_qkv(config),
+        .w = block->w_qkv,
+        .merged = IN_MERGED(w_qkv, f->l),
+        .adapters = IN_WEIGHTS(adapters_qkv, f->l),
+        .corrected = config->adapters > 0,
+    };
+    multiply_window(f, &to_qkv, w, qkv, norm1);
+    float *attended = layer->attended + row * D;
+    reef_attention_forward(T, D, A, attended, layer->probs + w * A * T * T, qkv);
+    memcpy(x_mid, x_in, T * D * sizeof *x_mid);
+    product to_out = {
+        .shape = reef_adapter_shape_out(config),
+        .w = block->w_out,
+        .merged = IN_MERGED(w_out, f->l),
+        .adapters = IN_WEIGHTS(adapters_out, f->l),
+        .corrected = config->adapters > 0,
+        .add = true,
+    };
+    multiply_window(f, &to_out, w, x_mid, attended);
+    reef_layer_norm_forward(T, D, layer->norm2 + row * D, layer->norm2_mean + row,
+                            layer->norm2_rstd + row, x_mid, block->norm2_scale, block->norm2_shift);
+    memcpy(f->pass->x + row * D, x_mid, T * D * sizeof *x_mid); // the FFW adds to it
+}
+
+static void dense_ffw_window(void *context, size_t w) {
+    const reef_forward *f = context;
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
+    const reef_block *block = &f->net->gens[0]->weights.blocks[f->l];
+    float *in = f->layer->ffw_in + row * F, *act = f->layer->ffw_act + row * F;
+    bool corrected = reef_layer_adapts_ffw(config, f->l);
+    product into = {
+        .shape = reef_adapter_shape_ffw_in(config),
+        .w = block->w_ffw_in,
+        .merged = IN_MERGED(w_ffw_in, f->l),
+        .adapters = IN_WEIGHTS(adapters_ffw_in, f->l),
+        .corrected = corrected,
+    };
+    multiply_window(f, &into, w, in, f->layer->norm2 + row * D);
+    reef_gelu(T * F, act, in);
+    product out_of = {
+        .shape = reef_adapter_shape_ffw_out(config),
+        .w = block->w_ffw_out,
+        .merged = IN_MERGED(w_ffw_out, f->l),
+        .adapters = IN_WEIGHTS(adapters_ffw_out, f->l),
+        .corrected = corrected,
+        .add = true,
+    };
+    multiply_window(f, &out_of, w, f->pass->x + row * D, act);
+}
+
+// Experts choose among the tokens of a window where they train. Else thresholds decide, as in evaluation: the
+// mixtures of a sealed generation are as they are.
+static bool mixtures_train(const reef_forward *f) {
+    return f->train && f->net->gens[0]->open && !f->net->gens[0]->queries_frozen;
+}
+
+static void moe_window(void *context, size_t w) {
+    const reef_forward *f = context;
+    reef_moe_shape shape = reef_gen_moe_shape(f->pass->config);
+    size_t at = w * shape.T * shape.D;
+    reef_moe_forward(&shape, &f->net->gens[0]->weights.blocks[f->l].moe, &f->layer->moe, w,
+                     f->pass->x + at, f->layer->norm2 + at);
+}
+
+static reef_status ffw(reef_forward *f,
+                       reef_workers *workers,
+                       reef_pass_mode mode,
+                       reef_error *err) {
+    size_t windows = f->batch->windows;
+    switch (reef_layer_ffw(&f->net->config, f->l)) {
+    case REEF_FFW_DENSE:
+        reef_workers_run(workers, windows, dense_ffw_window, f);
+        return REEF_OK;
+    case REEF_FFW_MOE:
+        reef_moe_begin(&f->layer->moe, windows, mixtures_train(f));
+        reef_workers_run(workers, windows, moe_window, f);
+        return REEF_OK;
+    default:
+        return reef_forward_experts(f, workers, mode, err);
+    }
+}
+
+// Final norm, logits with the heads' deltas, loss, and with weights the gradient of the logits.
+static void head_window(void *context, size_t w) {
+    const reef_forward *f = context;
+    const reef_config *config = f->pass->config;
+    size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
+    reef_pass *pass = f->pass;
+    const reef_weights *base = &f->net->gens[0]->weights;
+    float *norm = pass->norm + row * D, *logits = pass->logits + row * V;
+    reef_layer_norm_forward(T, D, norm, pass->norm_mean + row, pass->norm_rstd + row,
+                            pass->x + row * D, base->norm_scale, base->norm_shift);
+    product to_logits = {.shape = {.in = D, .out = V},
+                         .w = base->head,
+                         .merged = offsetof(reef_merged, head),
+                         .corrected = true};
+    multiply_window(f, &to_logits, w, logits, norm);
+    float *delta = pass->window_scratch + row * reef_pass_scratch_width(config);
+    uint8_t *several = pass->several + row;
+    for (size_t g = 1; g < f->net->gen_count; g++) {
+        if (!fires_among_several(f, g, w, several)) continue;
+        reef_gemm(false, false, T, V, D, 1.0f, norm, D, f->net->gens[g]->weights.head, V, 0.0f,
+                  delta, V);
+        for (size_t t = 0; t < T; t++)
+            if (several[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
+    }
+    if (f->batch->targets == NULL) return;
+    const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
+    size_t each = reef_token_bytes(config);
+    reef_cross_entropy(T, V, pass->loss + row, logits, f->batch->targets + row * each, each, weight,
+                       weight != NULL);
+}
+
+// Corrections of the generations that fire in this evaluation, added up with the backbone.
+static reef_status merge_fired(const reef_forward *f, reef_error *err) {
+    const reef_net *net = f->net;
+    for (size_t g = 1; g < net->gen_count; g++) {
+        if (!reef_pass_activate(f->pass, f->batch, g)) continue;
+        reef_status status = reef_merged_make(net->gens[g], net->gens[0], &net->config, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+reef_status reef_pass_forward(reef_pass *pass,
+                              const reef_net *net,
+                              reef_workers *workers,
+                              const reef_batch *batch,
+                              reef_pass_mode mode,
+                              reef_error *err) {
+    assert(batch->windows <= pass->windows_max);
+    assert(mode == REEF_PASS_EVALUATE || pass->training);
+    reef_forward f = {.pass = pass, .train = mode == REEF_PASS_TRAIN, .net = net, .batch = batch};
+    reef_status merged = f.train ? REEF_OK : merge_fired(&f, err);
+    if (merged != REEF_OK) return merged;
+    reef_workers_run(workers, batch->windows, embed_window, &f);
+    for (uint32_t l = 0; l < net->config.layers; l++) {
+        f.l = l;
+        f.layer = &pass->layers[pass->layer_sets == 1 ? 0 : l];
+        reef_workers_run(workers, batch->windows, attend_window, &f);
+        reef_status status = ffw(&f, workers, mode, err);
+        if (status != REEF_OK) return status;
+    }
+    reef_workers_run(workers, batch->windows, head_window, &f);
+    return REEF_OK;
+}

@@ -1,0 +1,74 @@
+// Which generations take part in which token: gates read along a stream, at most fire_max of them fire.
+#ifndef REEF_FIRING_H
+#define REEF_FIRING_H
+
+#include "generation.h"
+
+#include <string.h>
+
+/** Gates on their way through one stream, and how well it is explained by those that answer. */
+typedef struct reef_firing {
+    size_t gen_count;
+    reef_gate_state *states; // (gen_count); generation 0 has no gate
+    uint64_t windows;        // read for losses by this one so far; copies begin at their own count
+    double unexplained;      // as reef_drift_unexplained says, of batches taken for older domains
+} reef_firing;
+
+/** All gates at the beginning of a stream. */
+REEF_MUST_CHECK reef_status reef_firing_init(reef_firing *firing,
+                                             const reef_net *net,
+                                             reef_error *err);
+void reef_firing_release(reef_firing *firing);
+REEF_MUST_CHECK reef_status reef_firing_copy(reef_firing *to,
+                                             const reef_firing *from,
+                                             reef_error *err);
+
+/** What computes the losses. The pass's activations are overwritten. */
+typedef struct reef_firing_means {
+    const reef_net *net;
+    reef_pass *pass; // has room for the windows
+    reef_workers *workers;
+} reef_firing_means;
+
+/**
+ * Decide for the next `count` tokens of the stream: a generation g >= 1 fires where its margin is positive, but
+ * at most the `fire_max` newest of those.
+ *
+ * A gate that has a weight for losses reads that of the model of generations 0 .. g - 1, as they fire by their
+ * own gates: the state as of generation g - 1. So generations decide in ascending order, each after at most one
+ * forward pass (REEF_PASS_EVALUATE); none is needed where nothing has fired since the last one, because silence
+ * is exact, and none at all where no gate has such a weight.
+ *
+ * A loss is known once the token after its own is, so the decision about a token rests on earlier losses
+ * only: no token changes a decision before it.
+ *
+ * batch     windows, tokens and targets of the next part of the stream, from the beginning of a window on;
+ *           of the last window anything may follow `count`. `fire` is ignored
+ * count     tokens of the batch that belong to the stream; `targets` of the last one is the one after it, or
+ *           the stream ends here and `firing` is good for nothing afterwards
+ * fire      (gen_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the batch cleared
+ * margins   (gen_count, stride) row g >= 1 written: before fire_max
+ * answered  the pass holds losses and logits of this batch by all generations: what another forward pass with
+ *           these decisions would give. False where no loss was needed, or the last to decide fires
+ *
+ * Errors: NO_MEMORY, or what the pass says. `firing` is then unspecified.
+ */
+REEF_MUST_CHECK reef_status reef_firing_decide(reef_firing *firing,
+                                               const reef_firing_means *means,
+                                               const reef_batch *batch,
+                                               size_t count,
+                                               uint8_t *fire,
+                                               float *margins,
+                                               size_t stride,
+                                               bool *answered,
+                                               reef_error *err);
+
+/** How many generations beyond the first may fire on one token: without gates, all of them. */
+static inline size_t reef_fire_max(const reef_config *config) {
+    return strcmp(config->gate, "off") == 0 ? SIZE_MAX : config->fire_max;
+}
+/** Of the generations that fire at each of `count` tokens keep the `fire_max` newest. */
+void reef_firing_limit(
+    size_t gen_count, size_t count, uint8_t *fire, size_t stride, size_t fire_max);
+
+#endif

@@ -1,0 +1,23 @@
+// One pass forwards, on its way: forward.c, and forward_experts.c for blocks that retrieve.
+#ifndef REEF_FORWARD_H
+#define REEF_FORWARD_H
+
+#include "generation.h"
+
+typedef struct reef_forward {
+    reef_pass *pass;
+    bool train; // REEF_PASS_TRAIN
+    const reef_net *net;
+    const reef_batch *batch;
+    reef_pass_layer *layer;
+    uint32_t l;
+    size_t g; // generation of the experts' job
+} reef_forward;
+
+/** All generations that fire add their experts of block `l` to the residual stream. */
+REEF_MUST_CHECK reef_status reef_forward_experts(reef_forward *forward,
+                                                 reef_workers *workers,
+                                                 reef_pass_mode mode,
+                                                 reef_error *err);
+
+#endif

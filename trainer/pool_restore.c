@@ -1,0 +1,178 @@
+// Going back to a snapshot, in place or in a new directory.
+//
+// The store brings the records back (pool_restore.c). What is left to do here is what the store cannot
+// know: whether training can go on from the snapshot at all, and the history, which no snapshot holds.
+// Points of the loss behind the last state that the pool and the snapshot share are removed, since training
+// will write others there; events stay, because they happened, and one more says what was done (descent.c).
+// What waits in the journal still waits (pushed.c).
+//
+// The first snapshots hold no moments. A language model then goes on with an optimiser that begins anew,
+// without windows of the stream that the snapshot has not seen; what learns from sums cannot.
+#include "trainer_internal.h"
+#include "reef_fail_point.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct restoring {
+    const char *name;    // as it was given; later the snapshot's own
+    const char *keep_as; // NULL in a copy
+    bool dry_run;
+    reef_restoration *out;
+} restoring;
+
+// ---- may it be -----------------------------------------------------------------------------------
+
+static reef_status check_trainable(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
+    reef_config config;
+    reef_status status = reef_config_read(txn, &config, err);
+    if (status != REEF_OK || snapshot->exact) return status;
+    bool vectors = reef_config_is_vector(&config);
+    if (!vectors && strcmp(config.strategy, "generations") == 0) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "snapshot %s cannot be restored: it was made before snapshots held %s, which "
+                     "learning needs; reef eval --as-of %s still works",
+                     snapshot->name,
+                     vectors ? "the sums of a vector model" : "what the strategy keeps",
+                     snapshot->name);
+}
+
+// ---- what the store leaves to do -----------------------------------------------------------------
+
+typedef struct later_windows {
+    uint64_t stream_bytes;
+    uint32_t *slots; // on the heap
+    size_t count;
+} later_windows;
+
+static reef_status on_window(void *context,
+                             const reef_key *key,
+                             const reef_view *view,
+                             reef_error *err) {
+    later_windows *later = context;
+    uint64_t offset = 0;
+    if (view->bytes >= 16) memcpy(&offset, (const uint8_t *)view->data + 8, sizeof offset);
+    if (offset < later->stream_bytes) return REEF_OK;
+    uint32_t *slots = realloc(later->slots, (later->count + 1) * sizeof *slots);
+    if (slots == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for slots");
+    later->slots = slots;
+    slots[later->count++] = key->block;
+    return REEF_OK;
+}
+
+// Windows that the restored state has not read yet.
+static reef_status forget_windows(reef_txn *txn, uint64_t stream_bytes, reef_error *err) {
+    later_windows later = {.stream_bytes = stream_bytes};
+    reef_status status =
+        reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, on_window, &later, err);
+    for (size_t i = 0; status == REEF_OK && i < later.count; i++) {
+        reef_key key = {.db = REEF_DB_RESERVOIR, .block = later.slots[i]};
+        status = reef_record_delete(txn, &key, err);
+    }
+    free(later.slots);
+    return status;
+}
+
+// Points of the loss that do not lead to the restored state, also those of another line that lie before it in the
+// stream. Of a timeline that cannot be read nobody knows which lead there: all go, and the restore does not fail.
+static reef_status forget_losses(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
+    reef_descent descent;
+    uint64_t shared = 0;
+    reef_status status = reef_descent_read(&descent, txn, err);
+    if (status != REEF_OK && status != REEF_CORRUPT) return status;
+    if (status == REEF_OK)
+        shared = reef_descent_shared(&descent, snapshot->commit, snapshot->stream_bytes);
+    reef_descent_release(&descent);
+    return reef_series_forget_after(txn, shared, err);
+}
+
+static reef_status tell(reef_txn *txn, const restoring *r, reef_error *err) {
+    const reef_snapshot *snapshot = &r->out->plan.snapshot;
+    char text[512], kept[REEF_NAME_BYTES_MAX + 32] = "";
+    if (r->keep_as != NULL) snprintf(kept, sizeof kept, ", \"kept_as\": \"%s\"", r->keep_as);
+    snprintf(text, sizeof text,
+             "{\"event\": \"restore\", \"unix_ms\": %" PRIu64 ", \"step\": %" PRIu64
+             ", \"stream_bytes\": %" PRIu64 ", \"generation\": %" PRIu32
+             ", \"name\": \"%s\", \"commit\": %" PRIu64 ", \"exact\": %s%s}",
+             reef_unix_ms(), snapshot->step, snapshot->stream_bytes, snapshot->open_generation,
+             snapshot->name, snapshot->commit, snapshot->exact ? "true" : "false", kept);
+    return reef_timeline_append(txn, text, err);
+}
+
+static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
+    reef_restore_plan *plan = &r->out->plan;
+    json_t *before = NULL, *after = NULL;
+    reef_status status = reef_state_sources(txn, &before, err);
+    if (status == REEF_OK) status = reef_snapshot_restore(txn, r->name, r->keep_as, plan, err);
+    const reef_snapshot *snapshot = &plan->snapshot;
+    if (status == REEF_OK) status = check_trainable(txn, snapshot, err);
+    if (status == REEF_OK) status = reef_state_sources(txn, &after, err);
+    if (status == REEF_OK) status = reef_pushed_move(txn, snapshot, before, after, err);
+    json_decref(before);
+    json_decref(after);
+    if (status == REEF_OK && !snapshot->exact)
+        status = forget_windows(txn, snapshot->stream_bytes, err);
+    if (status == REEF_OK) status = forget_losses(txn, snapshot, err);
+    if (status == REEF_OK) status = tell(txn, r, err);
+    REEF_FAIL_POINT(RESTORE_TOLD);
+    return status;
+}
+
+static reef_status restore_and_commit(void *context, reef_store *store, reef_error *err) {
+    const restoring *r = context;
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
+    if (status != REEF_OK) return status;
+    status = restore(txn, r, err);
+    if (status != REEF_OK || r->dry_run) {
+        reef_txn_abort(txn);
+        return status;
+    }
+    r->out->commit = (reef_commit){.step = r->out->plan.snapshot.step,
+                                   .stream_bytes = r->out->plan.snapshot.stream_bytes,
+                                   .unix_ms = reef_unix_ms()};
+    return reef_txn_commit(txn, &r->out->commit, err);
+}
+
+// ---- both ways -----------------------------------------------------------------------------------
+
+// Look at the pool that is there; *last is its commit.
+static reef_status plan_restore(reef_store *store,
+                                const char *name,
+                                reef_restoration *out,
+                                reef_commit *last,
+                                reef_error *err) {
+    reef_txn *txn = NULL;
+    *out = (reef_restoration){0};
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_snapshot_restore_plan(txn, name, &out->plan, err);
+    if (status == REEF_OK) status = check_trainable(txn, &out->plan.snapshot, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, last, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_pool_restore(
+    reef_store *store, const char *name, const char *to, reef_restoration *out, reef_error *err) {
+    reef_commit last;
+    reef_status status = plan_restore(store, name, out, &last, err);
+    if (status != REEF_OK || to == NULL) return status;
+    char own[REEF_NAME_BYTES_MAX + 1];
+    memcpy(own, out->plan.snapshot.name, sizeof own);
+    restoring r = {.name = own, .out = out};
+    return reef_store_copy_changed(store, to, restore_and_commit, &r, err);
+}
+
+reef_status reef_pool_restore_in_place(
+    reef_store *store, const char *name, bool dry_run, reef_restoration *out, reef_error *err) {
+    reef_commit last;
+    reef_status status = plan_restore(store, name, out, &last, err);
+    if (status != REEF_OK) return status;
+    char own[REEF_NAME_BYTES_MAX + 1];
+    memcpy(own, out->plan.snapshot.name, sizeof own);
+    snprintf(out->kept_as, sizeof out->kept_as, "before-restore-%" PRIu64, last.number);
+    restoring r = {.name = own, .keep_as = out->kept_as, .dry_run = dry_run, .out = out};
+    return restore_and_commit(&r, store, err);
+}

@@ -1,0 +1,463 @@
+// One batch of the stream: forward with the open generation's gate forced open, backward, optimiser.
+#include "trainer_internal.h"
+#include "reef_random.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK                                                                                      \
+    8192 // floats of a tensor that the optimiser takes at a time, so that they stay in cache
+enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 };
+
+size_t reef_step_windows(const reef_config *config) {
+    size_t beside = config->rehearse;
+    if (reef_strategy_kind_of(config) == REEF_STRATEGY_REPLAY &&
+        reef_replay_windows(config) > beside)
+        beside = reef_replay_windows(config);
+    return (size_t)config->batch + beside + REEF_RETAIN_WINDOWS;
+}
+
+reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    size_t stride = reef_step_windows(config) * config->context;
+    if (gens <= trainer->fire_capacity) return REEF_OK;
+    uint8_t *fire = realloc(trainer->fire, gens * stride);
+    if (fire != NULL) trainer->fire = fire;
+    float *margins = realloc(trainer->margins, gens * stride * sizeof *margins);
+    if (margins != NULL) trainer->margins = margins;
+    uint8_t *reading = realloc(trainer->reading, (2 * reef_token_bytes(config) + gens) * stride);
+    if (reading != NULL) trainer->reading = reading;
+    if (fire == NULL || margins == NULL || reading == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the firing of %zu generations", gens);
+    trainer->fire_capacity = gens;
+    return REEF_OK;
+}
+
+// ---- forward -------------------------------------------------------------------------------------
+
+void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
+    size_t each = reef_token_bytes(&trainer->net.config), size = trainer->net.config.context * each;
+    memcpy(trainer->tokens + window * size, bytes, size);
+    memcpy(trainer->targets + window * size, bytes + each, size);
+}
+
+static size_t batch_stride(const reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    return reef_step_windows(config) * config->context;
+}
+
+static reef_firing_means means_of(reef_trainer *trainer, const reef_net *net) {
+    return (reef_firing_means){net, &trainer->pass, trainer->workers};
+}
+
+uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g) {
+    return trainer->reading +
+           (2 * reef_token_bytes(&trainer->net.config) + g) * batch_stride(trainer);
+}
+
+reef_status reef_step_read(reef_trainer *trainer,
+                           const reef_net *net,
+                           const uint8_t *bytes,
+                           size_t size,
+                           reef_batch *out,
+                           bool *answered,
+                           reef_error *err) {
+    size_t T = net->config.context, windows = (size + T - 1) / T, stride = batch_stride(trainer);
+    size_t each = reef_token_bytes(&net->config);
+    uint8_t *tokens = trainer->reading, *targets = tokens + stride * each;
+    assert(net->gen_count <= trainer->fire_capacity && windows * T <= stride);
+    // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
+    memset(tokens, 0, windows * T * each);
+    memset(targets, 0, windows * T * each);
+    memcpy(tokens, bytes, size * each);
+    memcpy(targets, bytes + each, (size - 1) * each);
+    *out = (reef_batch){
+        .windows = windows,
+        .tokens = tokens,
+        .targets = targets,
+        .fire = reef_step_read_fire(trainer, 0),
+        .fire_stride = stride,
+    };
+    reef_firing_means means = means_of(trainer, net);
+    reef_firing firing = {0};
+    reef_status status = reef_firing_init(&firing, net, err);
+    if (status == REEF_OK)
+        status = reef_firing_decide(&firing, &means, out, size, reef_step_read_fire(trainer, 0),
+                                    trainer->margins, stride, answered, err);
+    reef_firing_release(&firing);
+    return status;
+}
+
+// Let the gates of the first `gen_count` generations decide about the T-window from token `at` of a longer stretch,
+// read from its start, which is window `slot` of the batch.
+static reef_status fire_in_window(reef_trainer *trainer,
+                                  size_t gen_count,
+                                  size_t slot,
+                                  const uint8_t *bytes,
+                                  size_t at,
+                                  reef_error *err) {
+    size_t T = trainer->net.config.context, stride = batch_stride(trainer);
+    reef_net net = trainer->net; // a view of the first generations
+    reef_batch batch;
+    bool answered;
+    net.gen_count = gen_count;
+    if (gen_count < 2) return REEF_OK;
+    reef_status status = reef_step_read(trainer, &net, bytes, at + T, &batch, &answered, err);
+    for (size_t g = 1; status == REEF_OK && g < gen_count; g++)
+        memcpy(trainer->fire + g * stride + slot * T, reef_step_read_fire(trainer, g) + at, T);
+    return status;
+}
+
+// Does the open generation's gate leak on this window of old data? Then its first T-window with a
+// leaking token (and one after it) becomes window `slot` of the batch, every gate deciding. The loss is
+// not asked here, and counts as that of old data: passes over all candidates would cost more than the step.
+static reef_status take_leaking_window(reef_trainer *trainer,
+                                       size_t slot,
+                                       const uint8_t *bytes,
+                                       size_t size, // in tokens
+                                       bool *taken,
+                                       reef_error *err) {
+    size_t each = reef_token_bytes(&trainer->net.config);
+    size_t T = trainer->net.config.context, open = trainer->net.gen_count - 1;
+    size_t stride = batch_stride(trainer);
+    uint8_t *fire = trainer->fire + open * stride + slot * T;
+    reef_gate_state state;
+    const reef_gate *gate = &trainer->net.gens[open]->gate;
+    reef_gate_reset(gate, &state);
+    *taken = false;
+    for (size_t at = 0; at + T < size; at += T) {
+        size_t fired = 0;
+        reef_gate_score(gate, &state, T, bytes + at * each, trainer->margins);
+        for (size_t t = 0; t < T; t++) fired += fire[t] = trainer->margins[t] > 0.0f;
+        if (fired == 0) continue;
+        *taken = true;
+        reef_step_place(trainer, slot, bytes + at * each);
+        reef_status status = fire_in_window(trainer, open, slot, bytes, at, err);
+        reef_firing_limit(open + 1, T, trainer->fire + slot * T, stride,
+                          reef_fire_max(&trainer->net.config));
+        return status;
+    }
+    return REEF_OK;
+}
+
+// The retain term needs old data on which the open generation's gate fires. Candidates are drawn by
+// step number, so which window is taken depends on nothing but the stream.
+static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    uint32_t generation = reef_open_generation(trainer)->info.generation;
+    trainer->retain_windows = 0;
+    if (generation == 0 || config->retain_weight <= 0.0f) return REEF_OK;
+    for (uint64_t i = 0; i < REEF_RETAIN_CANDIDATES; i++) {
+        uint64_t counter = trainer->step * REEF_RETAIN_CANDIDATES + i;
+        size_t slot =
+            (size_t)reef_random_below(config->seed, STREAM_RETAIN, counter, reservoir->old_slots);
+        if (reservoir->sizes[slot] == 0 || reservoir->generations[slot] >= generation) continue;
+        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
+        bool taken;
+        reef_status status =
+            take_leaking_window(trainer, slot_window, bytes,
+                                reservoir->sizes[slot] / reef_token_bytes(config), &taken, err);
+        if (status != REEF_OK) return status;
+        if (!taken) continue;
+        trainer->retain_windows = 1;
+        return REEF_OK;
+    }
+    return REEF_OK;
+}
+
+// The slots that rehearsal draws from: the open generation's own; with joint training, which has no parts,
+// those of the whole past. Returns how many.
+static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    bool whole = trainer->strategy.kind == REEF_STRATEGY_JOINT;
+    uint64_t seen = whole ? reservoir->seen : reservoir->young_seen;
+    size_t slots = whole ? reservoir->old_slots : reservoir->slots - reservoir->old_slots;
+    size_t count = seen < slots ? (size_t)seen : slots;
+    *first = whole ? 0 : reservoir->old_slots;
+    // A snapshot that is not exact has no windows, or fewer than were seen.
+    for (size_t slot = *first; slot < *first + count; slot++)
+        if (reservoir->sizes[slot] == 0) return 0;
+    return count;
+}
+
+// Windows of the open generation's own past, with its gate forced open like that of the new ones: the
+// stream passes only once, and neighbouring windows alone make a one-sided batch. rehearse_windows of them
+// are taken already.
+static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    size_t T = config->context, each = reef_token_bytes(config), first;
+    size_t young = rehearsal_slots(trainer, &first), rehearsed = reef_config_rehearsed(config);
+    if (young == 0 || rehearsed == 0) return REEF_OK;
+    size_t starts = reservoir->window_bytes / each - T; // one token more than a window is needed
+    for (size_t count = trainer->rehearse_windows; count < rehearsed; count++) {
+        uint64_t counter = 2 * (trainer->step * config->rehearse + count);
+        size_t slot =
+            first + (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
+        size_t at = (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter + 1, starts);
+        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
+        reef_step_place(trainer, config->batch + count, bytes + at * each);
+        reef_status status = fire_in_window(trainer, trainer->net.gen_count - 1,
+                                            config->batch + count, bytes, at, err);
+        if (status != REEF_OK) return status;
+        trainer->rehearse_windows = count + 1;
+    }
+    return REEF_OK;
+}
+
+// Every trained window weighs the same; those of old data only feed the retain term.
+static void weigh_windows(reef_trainer *trainer, size_t trained, size_t retained) {
+    size_t T = trainer->net.config.context, rows = trained * T;
+    for (size_t i = 0; i < rows; i++) trainer->weight[i] = 1.0f / (float)rows;
+    memset(trainer->weight + rows, 0, retained * T * sizeof *trainer->weight);
+}
+
+static double mean_bits(const reef_trainer *trainer) {
+    double nats = 0.0;
+    size_t count = reef_batch_tokens(&trainer->net.config);
+    for (size_t i = 0; i < count; i++) nats += trainer->pass.loss[i];
+    return nats / REEF_LN2 / (double)count;
+}
+
+void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
+    // A row's loss is about the token after it.
+    size_t each = reef_token_bytes(&trainer->net.config);
+    reef_prequential_count(trainer, begin + each, each, trainer->pass.loss, 1.0 / REEF_LN2,
+                           reef_batch_tokens(&trainer->net.config));
+}
+
+static reef_batch make_batch(reef_trainer *trainer,
+                             size_t windows,
+                             size_t retain_windows,
+                             bool gradient) {
+    const reef_config *config = &trainer->net.config;
+    return (reef_batch){
+        .windows = windows + retain_windows,
+        .retain_windows = retain_windows,
+        .tokens = trainer->tokens,
+        .targets = trainer->targets,
+        .weight = gradient ? trainer->weight : NULL,
+        .fire = trainer->fire,
+        .fire_stride = reef_step_windows(config) * config->context,
+    };
+}
+
+reef_status reef_step_decide(reef_trainer *trainer,
+                             const uint8_t *bytes,
+                             reef_firing *firing,
+                             bool *answered,
+                             reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    for (size_t w = 0; w < config->batch; w++)
+        reef_step_place(trainer, w, bytes + w * config->context * reef_token_bytes(config));
+    reef_batch batch = make_batch(trainer, config->batch, 0, false);
+    reef_firing_means means = means_of(trainer, &trainer->net);
+    return reef_firing_decide(firing, &means, &batch, reef_batch_tokens(config), trainer->fire,
+                              trainer->margins, batch_stride(trainer), answered, err);
+}
+
+bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {
+    return trainer->fire[g * batch_stride(trainer) + t] != 0;
+}
+
+// Of the new tokens of the batch that was decided about last.
+static size_t claims_of_open(const reef_trainer *trainer) {
+    size_t open = trainer->net.gen_count - 1, count = reef_batch_tokens(&trainer->net.config);
+    size_t claims = 0;
+    if (open == 0) return count;
+    for (size_t t = 0; t < count; t++) claims += reef_step_fires(trainer, open, t);
+    return claims;
+}
+
+// The open generation trains with its gate forced open, and counts as one of those that fire.
+static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
+    const reef_config *config = &trainer->net.config;
+    size_t T = config->context, open = trainer->net.gen_count - 1;
+    size_t stride = reef_step_windows(config) * T;
+    if (open == 0) return;
+    memset(trainer->fire + open * stride + first * T, 1, windows * T);
+    reef_firing_limit(open + 1, windows * T, trainer->fire + first * T, stride,
+                      reef_fire_max(config));
+}
+
+// Weights beyond what a float holds show in the router's queries, and without a router in the loss. What diverged is not
+// learned on, and no commit may hold it.
+static reef_status diverged(reef_trainer *trainer, const reef_error *how, reef_error *err) {
+    (void)reef_fail(&trainer->broken, REEF_INVALID,
+                    "training diverged at step %" PRIu64
+                    ": %.100s: nothing since the last commit is kept; make a pool with a smaller "
+                    "learning_rate",
+                    trainer->step, how->message);
+    return reef_trainer_check_whole(trainer, err);
+}
+
+reef_status reef_step_forward(reef_trainer *trainer,
+                              const uint8_t *bytes,
+                              reef_firing *firing,
+                              double *bits,
+                              reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    double start = reef_seconds();
+    bool answered; // not with the open generation's gate forced open
+    reef_error found;
+    reef_status status = reef_step_decide(trainer, bytes, firing, &answered, err);
+    if (status != REEF_OK) return status;
+    trainer->open_claims = claims_of_open(trainer);
+    force_open(trainer, 0, config->batch);
+    trainer->rehearse_windows = reef_replay_add(trainer);
+    status = add_rehearsal(trainer, err);
+    if (status != REEF_OK) return status;
+    force_open(trainer, config->batch, trainer->rehearse_windows);
+    size_t windows = config->batch + trainer->rehearse_windows;
+    status = add_retain_window(trainer, windows, err);
+    if (status != REEF_OK) return status;
+    weigh_windows(trainer, windows, trainer->retain_windows);
+    bool distills = reef_strategy_distills(trainer);
+    reef_batch batch = make_batch(trainer, windows, trainer->retain_windows, !distills);
+    status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
+                               REEF_PASS_TRAIN, &found);
+    if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, &found);
+    *bits = mean_bits(trainer);
+    if (status == REEF_OK && !isfinite(*bits))
+        status = reef_fail(&found, REEF_INVALID, "the loss is not finite");
+    trainer->seconds_forward += reef_seconds() - start;
+    if (status == REEF_INVALID) return diverged(trainer, &found, err);
+    return status == REEF_OK ? REEF_OK : reef_fail(err, status, "%s", found.message);
+}
+
+reef_status reef_step_task_free(reef_trainer *trainer,
+                                const uint8_t *bytes,
+                                const reef_firing *firing,
+                                double *bits,
+                                reef_error *err) {
+    reef_firing moving = {0};
+    reef_status status = reef_firing_copy(&moving, firing, err);
+    if (status != REEF_OK) return status;
+    bool answered;
+    status = reef_step_decide(trainer, bytes, &moving, &answered, err);
+    reef_firing_release(&moving);
+    if (status != REEF_OK) return status;
+    // With the weights that training moves, as the losses that it is compared with; not their averages.
+    reef_gen_fold(reef_open_generation(trainer), &trainer->net.config);
+    reef_batch batch = make_batch(trainer, trainer->net.config.batch, 0, false);
+    if (!answered)
+        status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
+                                   REEF_PASS_EVALUATE, err);
+    *bits = mean_bits(trainer);
+    return status;
+}
+
+// ---- optimiser -----------------------------------------------------------------------------------
+
+// After warm-up the rate falls with the square root of the generation's age: a stream has no end that a
+// cosine could aim at.
+static float learning_rate(const reef_config *config, uint64_t task_step) {
+    double age = (double)task_step + 1.0, warmup = (double)config->warmup;
+    if (age < warmup) return config->learning_rate * (float)(age / warmup);
+    return config->learning_rate / (float)sqrt(1.0 + (age - warmup) / (double)config->decay);
+}
+
+typedef struct dense_update {
+    reef_gen *gen;
+    reef_adam adam;
+    float scale, average_rate;
+    uint64_t count;
+} dense_update;
+
+static size_t chunk_floats(const reef_tensor *tensor, size_t at) {
+    return tensor->count - at < CHUNK ? tensor->count - at : CHUNK;
+}
+
+static void update_tensor(void *context, size_t piece) {
+    const dense_update *update = context;
+    const reef_tensor *tensor = &update->gen->tensors[piece];
+    if (tensor->grad == NULL) return;
+    memset(tensor->grad, 0, tensor->trained_at * sizeof *tensor->grad);
+    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
+        size_t count = chunk_floats(tensor, at);
+        float *grad = tensor->grad + at;
+        reef_adam_update(count, tensor->data + at, tensor->adam_m + at, tensor->adam_v + at, grad,
+                         update->scale, update->count, &update->adam);
+        if (tensor->average != NULL)
+            reef_average_update(count, tensor->average + at, tensor->data + at, update->count,
+                                update->average_rate);
+        memset(grad, 0, count * sizeof *grad);
+    }
+}
+
+static void square_tensor(void *context, size_t piece) {
+    reef_gen *gen = context;
+    reef_tensor *tensor = &gen->tensors[piece];
+    tensor->grad_squares = 0.0;
+    if (tensor->grad == NULL) return;
+    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
+        const float *grad = tensor->grad + at;
+        tensor->grad_squares += (double)reef_dot(chunk_floats(tensor, at), grad, grad);
+    }
+}
+
+// Sums of squares in double, chunk after chunk of a tensor, then tensor after tensor: a fixed order.
+double reef_step_gradient_norm(reef_workers *workers, reef_gen *gen) {
+    double sum = 0.0;
+    reef_workers_run(workers, gen->tensor_count, square_tensor, gen);
+    for (size_t i = 0; i < gen->tensor_count; i++) sum += gen->tensors[i].grad_squares;
+    return sqrt(sum);
+}
+
+void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen, double gradient_norm) {
+    const reef_config *config = &trainer->net.config;
+    float norm = (float)gradient_norm;
+    dense_update update = {
+        .gen = gen,
+        .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},
+        .scale = config->clip > 0.0f && norm > config->clip ? config->clip / norm : 1.0f,
+        .average_rate = config->average,
+        .count = trainer->generation_step + 1,
+    };
+    reef_workers_run(trainer->workers, gen->tensor_count, update_tensor, &update);
+}
+
+// What a layer is evaluated by, measured on the batch: statistics of queries, thresholds of mixtures.
+static void update_statistics(reef_trainer *trainer, reef_gen *gen) {
+    const reef_config *config = &trainer->net.config;
+    const reef_pass *pass = &trainer->pass;
+    reef_router_shape shape = reef_gen_shape(config, gen->info.side);
+    reef_moe_shape moe = reef_gen_moe_shape(config);
+    if (gen->queries_frozen) return;
+    for (uint32_t l = 0; l < config->layers; l++) {
+        if (reef_layer_retrieves(config, l) && config->batch_norm)
+            reef_router_update_stats(&shape, &gen->weights.routers[l],
+                                     &pass->peers[trainer->net.gen_count - 1][l].tape,
+                                     config->bn_momentum);
+        if (reef_layer_ffw(config, l) == REEF_FFW_MOE && gen->info.generation == 0)
+            reef_moe_update_thresholds(&moe, &gen->weights.blocks[l].moe, &pass->layers[l].moe,
+                                       config->bn_momentum);
+    }
+}
+
+void reef_step_backward(reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    reef_gen *gen = reef_open_generation(trainer);
+    double start = reef_seconds();
+    trainer->learning_rate = learning_rate(config, reef_task_step(trainer));
+    reef_batch batch = make_batch(trainer, config->batch + trainer->rehearse_windows,
+                                  trainer->retain_windows, true);
+    reef_pass_update update = {
+        .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
+                 config->epsilon},
+        .average_rate = config->average,
+        .clip = config->clip,
+    };
+    reef_strategy_update(trainer, &update);
+    update_statistics(trainer, gen);
+    reef_pass_backward(&trainer->pass, &trainer->net, trainer->workers, &batch, &update);
+    reef_strategy_gradients(trainer);
+    double backward = reef_seconds();
+    reef_step_update_dense(trainer, gen, reef_step_gradient_norm(trainer->workers, gen));
+    trainer->seconds_backward += backward - start;
+    trainer->seconds_update += reef_seconds() - backward;
+}

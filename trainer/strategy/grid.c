@@ -1,0 +1,28 @@
+// The obvious alternative to generations: the one grid grows in place by as many experts as a new
+// generation would have, and only these and their sub-keys train. Old rows, backbone, embedding, head and
+// query network stand still, but every new sub-key competes with the old ones for the K places of a token:
+// that, not the weights, is where it forgets.
+#include "trainer_internal.h"
+
+#include <string.h>
+
+uint32_t reef_grid_side(uint32_t side, uint32_t side_new) {
+    uint64_t old = (uint64_t)side * side, wanted = old + (uint64_t)side_new * side_new;
+    uint64_t next = side;
+    while (next * next < wanted) next++;
+    return (uint32_t)next;
+}
+
+reef_status reef_grid_boundary(reef_trainer *trainer, uint32_t side_new, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    uint32_t before = reef_open_generation(trainer)->info.side;
+    size_t old = (size_t)before * before;
+    reef_status status = reef_growth_enlarge(trainer, reef_grid_side(before, side_new), NULL, err);
+    if (status != REEF_OK) return status;
+    reef_gen *gen = reef_open_generation(trainer);
+    reef_gen_average_adopt(gen, config); // what stands still is what is evaluated
+    for (uint32_t l = 0; l < config->layers; l++)
+        if (gen->peers[l].expert_count > 0) memset(gen->peers[l].flags, 1, old);
+    trainer->strategy.grid_side = before;
+    return REEF_OK;
+}

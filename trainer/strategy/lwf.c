@@ -1,0 +1,122 @@
+// Learning without forgetting (Li & Hoiem 2016): on the new data, the model stays close to what the model
+// of the last boundary says about it. The loss of a step gets lwf_weight * KL(teacher || student), both
+// softmaxes at lwf_temperature, averaged over the same tokens as the cross-entropy.
+//
+// The teacher is a sealed copy: batch norm folded, no moments, nothing that could change. It costs one
+// more forward pass a step.
+#include "trainer_internal.h"
+#include "transformer.h"
+
+#include <math.h>
+#include <string.h>
+
+double reef_distill(size_t V,
+                    float *d_logits,
+                    const float *student,
+                    const float *teacher,
+                    float temperature,
+                    float weight) {
+    double top_p = -INFINITY, top_q = -INFINITY, sum_p = 0.0, sum_q = 0.0, loss = 0.0;
+    double rate = 1.0 / (double)temperature;
+    for (size_t v = 0; v < V; v++) {
+        top_p = fmax(top_p, (double)teacher[v] * rate);
+        top_q = fmax(top_q, (double)student[v] * rate);
+    }
+    for (size_t v = 0; v < V; v++) {
+        sum_p += exp((double)teacher[v] * rate - top_p);
+        sum_q += exp((double)student[v] * rate - top_q);
+    }
+    for (size_t v = 0; v < V; v++) {
+        double log_p = (double)teacher[v] * rate - top_p - log(sum_p);
+        double log_q = (double)student[v] * rate - top_q - log(sum_q);
+        loss += exp(log_p) * (log_p - log_q);
+        if (d_logits) d_logits[v] += (float)((double)weight * rate * (exp(log_q) - exp(log_p)));
+    }
+    return loss;
+}
+
+// ---- the teacher ---------------------------------------------------------------------------------
+
+reef_status reef_lwf_prepare(reef_trainer *trainer, reef_error *err) {
+    reef_strategy *strategy = &trainer->strategy;
+    const reef_config *config = &trainer->net.config;
+    reef_generation info = reef_open_generation(trainer)->info;
+    info.sealed = true;
+    info.dtype = REEF_F32;
+    reef_gen_free(strategy->teacher);
+    strategy->teacher = NULL;
+    reef_status status = reef_gen_new(&strategy->teacher, config, &info, err);
+    if (status == REEF_OK) status = reef_gen_hold_rows(strategy->teacher, err);
+    if (status == REEF_OK && strategy->listened.config == NULL)
+        status = reef_pass_init(&strategy->listened, config, reef_step_windows(config), false, err);
+    return status;
+}
+
+static void copy_dense(reef_gen *teacher, const reef_gen *open) {
+    for (size_t i = 0; i < teacher->tensor_count; i++) {
+        reef_tensor *tensor = &teacher->tensors[i];
+        const reef_tensor *from = reef_gen_find(open, tensor->name);
+        if (from != NULL) memcpy(tensor->data, from->data, tensor->count * sizeof(float));
+    }
+}
+
+reef_status reef_lwf_boundary(reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    reef_gen *open = reef_open_generation(trainer);
+    reef_status status = reef_lwf_prepare(trainer, err);
+    if (status != REEF_OK) return status;
+    reef_gen *teacher = trainer->strategy.teacher;
+    reef_gen_exchange(open, config); // the model as it is evaluated
+    copy_dense(teacher, open);
+    size_t width = (size_t)config->heads * config->d_key;
+    for (uint32_t l = 0; l < config->layers; l++) {
+        const reef_peer *peer = &open->peers[l];
+        if (peer->expert_count == 0) continue;
+        reef_router_params *router = &teacher->weights.routers[l];
+        memcpy(router->w_query, open->folded[l].w_query, config->d_model * width * sizeof(float));
+        memcpy(router->query_bias, open->folded[l].query_bias, width * sizeof(float));
+        memcpy(teacher->peers[l].experts, peer->experts,
+               peer->expert_count * peer->row_values * sizeof(float));
+    }
+    reef_gen_exchange(open, config);
+    return REEF_OK;
+}
+
+// ---- in a step -----------------------------------------------------------------------------------
+
+typedef struct lesson {
+    const reef_trainer *trainer;
+    const reef_batch *batch;
+} lesson;
+
+// A window's logits become the gradient of its loss; its share of every token is the batch's weight.
+static void gradient_window(void *context, size_t w) {
+    const lesson *of = context;
+    const reef_config *config = &of->trainer->net.config;
+    size_t T = config->context, V = config->vocab, each = reef_token_bytes(config), row = w * T;
+    const float *weight = of->trainer->weight + row;
+    float *logits = of->trainer->pass.logits + row * V;
+    float *distilled = of->trainer->pass.window_scratch + row * reef_pass_scratch_width(config);
+    const float *teacher = of->trainer->strategy.listened.logits + row * V;
+    for (size_t t = 0; t < T; t++) {
+        memset(distilled, 0, V * sizeof *distilled);
+        reef_distill(V, distilled, logits + t * V, teacher + t * V, config->lwf_temperature,
+                     config->lwf_weight * weight[t]);
+        reef_cross_entropy(1, V, of->trainer->pass.loss + row + t, logits + t * V,
+                           of->batch->targets + (row + t) * each, each, weight + t, true);
+        reef_axpy(V, logits + t * V, 1.0f, distilled);
+    }
+}
+
+reef_status reef_lwf_gradient(reef_trainer *trainer, const reef_batch *batch, reef_error *err) {
+    reef_strategy *strategy = &trainer->strategy;
+    reef_net net = {.config = trainer->net.config, .gen_count = 1, .gens = &strategy->teacher};
+    reef_batch heard = *batch;
+    heard.weight = NULL;
+    reef_status status = reef_pass_forward(&strategy->listened, &net, trainer->workers, &heard,
+                                           REEF_PASS_EVALUATE, err);
+    if (status != REEF_OK) return status;
+    lesson of = {trainer, batch};
+    reef_workers_run(trainer->workers, batch->windows, gradient_window, &of);
+    return REEF_OK;
+}

@@ -1,0 +1,49 @@
+// Experience replay: a share of the windows of every step is raw data of earlier tasks, from the uniform
+// reservoir (Robins 1995; Rolnick et al. 2019). They take the places of rehearsal, so that a step has as
+// many windows as with any other strategy.
+#include "trainer_internal.h"
+#include "reef_random.h"
+
+#include <math.h>
+
+size_t reef_replay_windows(const reef_config *config) {
+    double share = (double)config->replay_share;
+    double places = (double)config->batch + (double)config->rehearse;
+    double of_places = floor(share * places + 0.5);
+    if (of_places <= (double)config->rehearse) return (size_t)of_places;
+    // More than rehearsal has places for: the step grows until the share is right.
+    return (size_t)floor(share / (1.0 - share) * (double)config->batch + 0.5);
+}
+
+static bool is_old(const reef_trainer *trainer, size_t slot) {
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    return reservoir->sizes[slot] > 0 && reservoir->generations[slot] < trainer->strategy.task;
+}
+
+// The n-th slot of earlier tasks.
+static size_t old_slot(const reef_trainer *trainer, size_t n) {
+    size_t slot = 0;
+    while (!is_old(trainer, slot) || n-- > 0) slot++;
+    return slot;
+}
+
+size_t reef_replay_add(reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    if (trainer->strategy.kind != REEF_STRATEGY_REPLAY) return 0;
+    size_t windows = reef_replay_windows(config), old = 0;
+    for (size_t slot = 0; slot < reservoir->old_slots; slot++) old += is_old(trainer, slot);
+    if (old == 0) return 0;
+    size_t each = reservoir->token_bytes;
+    size_t starts = reservoir->window_bytes / each - config->context;
+    for (size_t i = 0; i < windows; i++) {
+        uint64_t counter = 2 * (trainer->step * windows + i);
+        uint64_t n = reef_random_below(config->seed, REEF_STREAM_REPLAY, counter, old);
+        size_t slot = old_slot(trainer, (size_t)n);
+        size_t at =
+            (size_t)reef_random_below(config->seed, REEF_STREAM_REPLAY, counter + 1, starts);
+        reef_step_place(trainer, config->batch + i,
+                        reservoir->bytes + slot * reservoir->window_bytes + at * each);
+    }
+    return windows;
+}

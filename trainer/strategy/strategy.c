@@ -1,0 +1,155 @@
+// The rivals of generations: one generation that stays open, and a counter of tasks. What a boundary is
+// for each of them, what trains afterwards, and how a step of training differs from that of generations.
+#include "trainer_internal.h"
+#include "reef_random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+reef_strategy_kind reef_strategy_kind_of(const reef_config *config) {
+    static const char *const NAMES[] = {
+        [REEF_STRATEGY_GENERATIONS] = "generations",
+        [REEF_STRATEGY_FINETUNE] = "finetune",
+        [REEF_STRATEGY_REPLAY] = "replay",
+        [REEF_STRATEGY_EWC] = "ewc",
+        [REEF_STRATEGY_LWF] = "lwf",
+        [REEF_STRATEGY_JOINT] = "joint",
+        [REEF_STRATEGY_SPARSE_MEMORY] = "sparse-memory",
+        [REEF_STRATEGY_GRID] = "grid",
+    };
+    size_t kind = 0;
+    // The words are those that config_field.c lets through.
+    while (strcmp(config->strategy, NAMES[kind]) != 0) kind++;
+    return (reef_strategy_kind)kind;
+}
+
+void reef_strategy_release(reef_strategy *strategy) {
+    reef_shadow_release(&strategy->anchor);
+    reef_shadow_release(&strategy->fisher);
+    reef_gen_free(strategy->teacher);
+    reef_pass_release(&strategy->listened);
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
+        free(strategy->background[l]);
+        free(strategy->kept[l]);
+    }
+    free(strategy->slots);
+    *strategy = (reef_strategy){0};
+}
+
+// ---- what trains ---------------------------------------------------------------------------------
+
+// After the first boundary the dense part stands still, but for sub-keys that the grid has gained.
+static size_t trained_at(const reef_strategy *strategy,
+                         const reef_config *config,
+                         const reef_tensor *tensor) {
+    bool sub_keys = strstr(tensor->name, ".sub_keys_") != NULL;
+    reef_router_shape shape = reef_gen_shape(config, strategy->grid_side);
+    if (strategy->kind == REEF_STRATEGY_GRID && sub_keys)
+        return strategy->grid_side * reef_router_key_row(&shape);
+    return tensor->count;
+}
+
+void reef_strategy_freeze(reef_trainer *trainer) {
+    const reef_strategy *strategy = &trainer->strategy;
+    const reef_config *config = &trainer->net.config;
+    bool freezes =
+        strategy->kind == REEF_STRATEGY_SPARSE_MEMORY || strategy->kind == REEF_STRATEGY_GRID;
+    if (!freezes || strategy->task == 0) return;
+    reef_gen *gen = reef_open_generation(trainer);
+    for (size_t i = 0; i < gen->tensor_count; i++)
+        gen->tensors[i].trained_at = trained_at(strategy, config, &gen->tensors[i]);
+    gen->queries_frozen = true;
+    reef_gen_fold(gen, config);
+}
+
+// ---- a boundary ----------------------------------------------------------------------------------
+
+static reef_status remember(reef_trainer *trainer, const reef_opening *opening, reef_error *err) {
+    switch (trainer->strategy.kind) {
+    case REEF_STRATEGY_EWC:
+        return reef_ewc_boundary(trainer, err);
+    case REEF_STRATEGY_LWF:
+        return reef_lwf_boundary(trainer, err);
+    case REEF_STRATEGY_SPARSE_MEMORY:
+        return reef_sparse_boundary(trainer, err);
+    case REEF_STRATEGY_GRID:
+        return reef_grid_boundary(trainer, opening->side, err);
+    default:
+        return REEF_OK;
+    }
+}
+
+// Memory only, as with generations: the next commit writes what it made.
+reef_status reef_strategy_boundary(reef_trainer *trainer,
+                                   const reef_opening *opening,
+                                   reef_error *err) {
+    reef_strategy *strategy = &trainer->strategy;
+    if (strategy->kind == REEF_STRATEGY_JOINT)
+        return reef_fail(err, REEF_INVALID,
+                         "the pool's strategy is joint, which has no boundaries: its stream is all "
+                         "domains mixed");
+    double median, spread;
+    reef_drift_level(&trainer->drift, &median, &spread);
+    strategy->task++; // from here on, what the reservoir has is of earlier tasks
+    reef_status status = remember(trainer, opening, err);
+    if (status != REEF_OK) {
+        strategy->task--;
+        // What it refuses it has not begun.
+        if (status != REEF_INVALID && status != REEF_FULL) reef_trainer_break(trainer, status);
+        return status;
+    }
+    strategy->task_at = trainer->stream_bytes;
+    strategy->task_from = trainer->generation_step;
+    strategy->dirty = true;
+    reef_strategy_freeze(trainer);
+    reef_reservoir_rejuvenate(&trainer->reservoir);
+    reef_drift_reset(&trainer->drift);
+    return reef_state_event(trainer, err, "boundary",
+                            "\"reason\": \"%s\", \"task\": %u, \"bits_per_byte\": %.4f",
+                            opening->reason, strategy->task, median);
+}
+
+reef_status reef_strategy_sample(reef_trainer *trainer,
+                                 size_t count_max,
+                                 reef_status (*visit)(reef_trainer *trainer, reef_error *err),
+                                 size_t *count,
+                                 reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    size_t T = config->context, each = reservoir->token_bytes;
+    size_t filled =
+        reservoir->seen < reservoir->old_slots ? (size_t)reservoir->seen : reservoir->old_slots;
+    *count = filled < count_max ? filled : count_max;
+    for (size_t i = 0; i < *count; i++) {
+        size_t slot = i * filled / *count;
+        uint64_t counter = ((uint64_t)trainer->strategy.task << 32) + i;
+        size_t at = (size_t)reef_random_below(config->seed, REEF_STREAM_SAMPLE, counter,
+                                              reservoir->window_bytes / each - T);
+        reef_step_place(trainer, 0, reservoir->bytes + slot * reservoir->window_bytes + at * each);
+        reef_status status = visit(trainer, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+// ---- a step --------------------------------------------------------------------------------------
+
+void reef_strategy_update(reef_trainer *trainer, reef_pass_update *update) {
+    reef_strategy *strategy = &trainer->strategy;
+    if (strategy->task == 0) return;
+    if (strategy->kind == REEF_STRATEGY_EWC) reef_ewc_pull_rows(trainer, update);
+    if (strategy->kind == REEF_STRATEGY_SPARSE_MEMORY) {
+        update->freeze = reef_sparse_freeze;
+        update->freeze_context = trainer;
+    }
+}
+
+void reef_strategy_gradients(reef_trainer *trainer) {
+    if (trainer->strategy.task > 0 && trainer->strategy.kind == REEF_STRATEGY_EWC)
+        reef_ewc_pull_dense(trainer);
+}
+
+bool reef_strategy_distills(const reef_trainer *trainer) {
+    return trainer->strategy.teacher != NULL && trainer->net.config.lwf_weight > 0.0f;
+}

@@ -1,0 +1,126 @@
+// Strategies: what a boundary does to the model. `generations` seals one generation and opens the next
+// (growth.c). Its rivals keep one generation open for ever and count tasks instead; they share stream,
+// drift test, optimiser and sampling with it, so that a comparison compares the strategy alone.
+//
+//   strategy.c         the counter of tasks, what freezes, which rival does what when
+//   strategy_replay.c  replay: windows of earlier tasks in every step
+//   strategy_ewc.c     ewc: a penalty on change, stiff where the old data's gradients were large
+//   strategy_lwf.c     lwf: distillation from the model of the last boundary
+//   strategy_sparse.c  sparse-memory: the few rows that matter to the new data and not to the old
+//   strategy_grid.c    grid: new rows in the same grid, everything else frozen
+//   strategy_store.c   what rivals keep beside the model, as records
+#ifndef REEF_STRATEGY_H
+#define REEF_STRATEGY_H
+
+#include "generation.h"
+
+typedef enum reef_strategy_kind {
+    REEF_STRATEGY_GENERATIONS,
+    REEF_STRATEGY_FINETUNE,
+    REEF_STRATEGY_REPLAY,
+    REEF_STRATEGY_EWC,
+    REEF_STRATEGY_LWF,
+    REEF_STRATEGY_JOINT,
+    REEF_STRATEGY_SPARSE_MEMORY,
+    REEF_STRATEGY_GRID,
+} reef_strategy_kind;
+
+/** One float for every parameter of the open generation, in the same order. */
+typedef struct reef_shadow {
+    float *values;                     // (value_count) of its tensors
+    float *rows[REEF_LAYER_COUNT_MAX]; // (N, row values) of its experts; NULL where there are none
+} reef_shadow;
+
+/** What a rival has beside the model. All of it is part of a commit but the scratch. */
+typedef struct reef_strategy {
+    reef_strategy_kind kind;
+    uint32_t task;      // boundaries so far; always 0 with generations
+    uint64_t task_at;   // position in the stream of the last one
+    uint64_t task_from; // generation_step at the last one
+    bool dirty;         // what the last boundary made is in no commit yet
+
+    reef_shadow anchor, fisher; // ewc, from the first boundary on
+    reef_expert_pull
+        pulls[REEF_LAYER_COUNT_MAX]; // ewc, scratch: both, as the update of rows wants them
+
+    reef_gen *teacher;  // lwf, from the first boundary on: the model of the last one, sealed
+    reef_pass listened; // lwf, scratch: what the teacher says about a batch
+
+    uint32_t
+        *background[REEF_LAYER_COUNT_MAX]; // sparse-memory: windows of old data that used a row
+    uint32_t background_windows;           // sparse-memory: of this many
+    uint8_t *kept[REEF_LAYER_COUNT_MAX];   // sparse-memory, scratch: 1: not changed by this step
+    struct reef_slot *slots;               // sparse-memory, scratch: (N) to be sorted
+
+    uint32_t grid_side; // grid: side before the last boundary; what it had is frozen
+} reef_strategy;
+
+reef_strategy_kind reef_strategy_kind_of(const reef_config *config);
+/** Does the strategy keep one generation? Then boundaries count tasks. */
+static inline bool reef_strategy_is_rival(const reef_strategy *strategy) {
+    return strategy->kind != REEF_STRATEGY_GENERATIONS;
+}
+/** Joint training never looks for a boundary, by whatever policy. */
+static inline bool reef_strategy_has_boundaries(const reef_strategy *strategy) {
+    return strategy->kind != REEF_STRATEGY_JOINT;
+}
+void reef_strategy_release(reef_strategy *strategy);
+
+// ---- replay --------------------------------------------------------------------------------------
+
+/** How many windows of old data a step has once there is any, beside `batch` windows of the stream. */
+size_t reef_replay_windows(const reef_config *config);
+
+// ---- elastic weight consolidation ----------------------------------------------------------------
+
+/** Zero memory for one float per parameter. */
+REEF_MUST_CHECK reef_status reef_shadow_init(reef_shadow *shadow,
+                                             const reef_gen *gen,
+                                             reef_error *err);
+void reef_shadow_release(reef_shadow *shadow); // accepts the zeroed one
+
+// ---- learning without forgetting -----------------------------------------------------------------
+
+/**
+ * Distillation of one token (Hinton et al. 2015): KL(p || q) in nats, with p and q the softmax of the
+ * teacher's and the student's logits (V) divided by `temperature`. Adds weight times its gradient with
+ * respect to the student's logits to d_logits (V), when that is not NULL.
+ */
+double reef_distill(size_t V,
+                    float *d_logits,
+                    const float *student,
+                    const float *teacher,
+                    float temperature,
+                    float weight);
+
+// ---- sparse memory finetuning --------------------------------------------------------------------
+
+/** One expert that a step chose, and what TF-IDF thinks of it. */
+typedef struct reef_slot {
+    double score;
+    reef_expert_id expert;
+} reef_slot;
+
+/**
+ * The `slots` best of the experts that `pairs` have, of those that `flags` (N, or NULL) do not freeze:
+ * score = uses * log((windows + 1) / (background + 1)), the lower id first among equals (Lin et al. 2025).
+ *
+ * kept     (N) written: 0 for the chosen, 1 for all others
+ * scratch  (N)
+ * returns how many were chosen
+ */
+size_t reef_sparse_choose(const reef_expert_pairs *pairs,
+                          size_t expert_count,
+                          const uint32_t *background,
+                          uint32_t windows,
+                          size_t slots,
+                          const uint8_t *flags,
+                          uint8_t *kept,
+                          reef_slot *scratch);
+
+// ---- grid ----------------------------------------------------------------------------------------
+
+/** The smallest side with at least as many new experts as a new generation of `side_new` would have. */
+uint32_t reef_grid_side(uint32_t side, uint32_t side_new);
+
+#endif

@@ -1,0 +1,32 @@
+// See mark.h.
+#include "boundary_mark.h"
+
+#include <assert.h>
+#include <string.h>
+
+static void begin_line(reef_mark *mark) {
+    mark->matched = 0;
+    mark->other = false;
+}
+
+void reef_mark_read(reef_mark *mark, const char *text, uint8_t byte) {
+    assert(mark->line_bytes == 0 && text[0] != '\0');
+    if (byte == '\n') {
+        bool whole = !mark->other && text[mark->matched] == '\0';
+        if (whole) mark->line_bytes = mark->matched + 1;
+        begin_line(mark);
+    } else if (!mark->other && (uint8_t)text[mark->matched] == byte) {
+        mark->matched++;
+    } else {
+        mark->other = true;
+        mark->matched = 0;
+    }
+}
+
+void reef_mark_source(reef_mark *mark, const char *text, size_t source) {
+    if (text[0] == '\0' || mark->source == source + 1) return;
+    mark->source = source + 1;
+    if (!mark->other && mark->matched > 0 && text[mark->matched] == '\0')
+        mark->line_bytes = mark->matched;
+    begin_line(mark);
+}

@@ -1,0 +1,107 @@
+// Bytes of a source, accepted into the stream, and how far each source was read.
+#include "reef_json_build.h"
+#include "trainer_internal.h"
+#include "vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static reef_source *find_source(const reef_trainer *trainer, const char *name) {
+    for (size_t i = 0; i < trainer->source_count; i++)
+        if (strcmp(trainer->sources[i].name, name) == 0) return &trainer->sources[i];
+    return NULL;
+}
+
+// Names are kept as JSON, which has nothing but UTF-8.
+static reef_status check_text(const char *name, reef_error *err) {
+    json_error_t fault;
+    json_t *text = json_pack_ex(&fault, 0, "s", name);
+    json_decref(text);
+    if (text != NULL) return REEF_OK;
+    if (reef_json_no_memory(&fault))
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for source %s", name);
+    return reef_fail(err, REEF_INVALID, "a source's name of %zu bytes is no UTF-8", strlen(name));
+}
+
+static reef_status add_source(reef_trainer *trainer,
+                              const char *name,
+                              reef_source **out,
+                              reef_error *err) {
+    if (name[0] == '\0' || strlen(name) >= sizeof trainer->sources->name)
+        return reef_fail(err, REEF_INVALID, "a source's name has %zu bytes; it needs 1 to %zu",
+                         strlen(name), sizeof trainer->sources->name - 1);
+    if (trainer->source_count >= REEF_SOURCE_COUNT_MAX)
+        return reef_fail(err, REEF_FULL, "the pool has read from %d sources, the most there can be",
+                         REEF_SOURCE_COUNT_MAX);
+    reef_status status = check_text(name, err);
+    if (status != REEF_OK) return status;
+    reef_source *sources = realloc(trainer->sources, (trainer->source_count + 1) * sizeof *sources);
+    if (sources == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for source %s", name);
+    trainer->sources = sources;
+    *out = &sources[trainer->source_count++];
+    **out = (reef_source){0};
+    memcpy((*out)->name, name, strlen(name));
+    return REEF_OK;
+}
+
+uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source) {
+    const reef_source *found = find_source(trainer, source);
+    return found == NULL ? 0 : found->cursor;
+}
+
+size_t reef_trainer_source_place(const reef_trainer *trainer, const char *source) {
+    const reef_source *found = find_source(trainer, source);
+    return found == NULL ? SIZE_MAX : (size_t)(found - trainer->sources);
+}
+
+reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
+                                     const char *const *sources,
+                                     size_t count,
+                                     reef_error *err) {
+    size_t fresh = 0;
+    for (size_t i = 0; i < count; i++) fresh += find_source(trainer, sources[i]) == NULL;
+    if (fresh == 0 || fresh <= REEF_SOURCE_COUNT_MAX - trainer->source_count) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "%zu of the sources are new to the pool, which has read from %zu and can from "
+                     "%d in all: give a folder as one source (dir:PATH), or make a new pool",
+                     fresh, trainer->source_count, REEF_SOURCE_COUNT_MAX);
+}
+
+reef_status reef_trainer_feed(reef_trainer *trainer,
+                              const char *source,
+                              const uint8_t *bytes,
+                              size_t count,
+                              size_t *taken,
+                              size_t *steps,
+                              reef_error *err) {
+    size_t accepted = 0, done = 0;
+    if (trainer->layer != NULL)
+        return reef_fail(
+            err, REEF_INVALID,
+            "the pool holds a layer by itself, which has no stream; a program that uses "
+            "it through libreef trains it");
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status == REEF_OK) status = reef_trainer_hold(trainer, err);
+    reef_source *from = find_source(trainer, source);
+    if (status == REEF_OK && from == NULL) status = add_source(trainer, source, &from, err);
+    if (status == REEF_OK && count > 0)
+        reef_mark_source(&trainer->mark, trainer->net.config.boundary_mark,
+                         (size_t)(from - trainer->sources));
+    if (status == REEF_OK && count > 0)
+        status = reef_prequential_source(trainer, (size_t)(from - trainer->sources), err);
+    while (status == REEF_OK) {
+        size_t took, ran;
+        status = trainer->vector != NULL ? reef_vector_push(trainer, bytes + accepted,
+                                                            count - accepted, &took, &ran, err)
+                                         : reef_stream_push(trainer, from, bytes + accepted,
+                                                            count - accepted, &took, &ran, err);
+        accepted += took;
+        from->cursor += took;
+        done += ran;
+        if ((took == 0 && ran == 0 && accepted == count) || (steps != NULL && ran > 0)) break;
+        if (accepted == count && ran == 0) break;
+    }
+    if (taken != NULL) *taken = accepted;
+    if (steps != NULL) *steps = done;
+    return status;
+}

@@ -1,0 +1,450 @@
+// From accepted bytes to trained batches.
+//
+// A batch is scored before it is trained on. While the drift test explains its loss, it is trained at
+// once. A batch that it does not explain is held back, and so are the ones after it, until either enough
+// of them are suspicious (a boundary: the generation is sealed as it was before the first of them, and
+// they become the first batches of the next one) or the stream is itself again (they are trained in
+// order, as if nothing had happened). So nothing ever has to be rolled back, and nothing is lost.
+//
+//   carry:   | held batch | held batch | next batch | part of a batch ...
+//            ^ stream_bytes, firing     ^ ahead
+//
+// A batch that the open generation does not explain but the older ones do, under their own gates and about as
+// well as they did their own data, is a domain that came back: it is skipped, not trained on. The last condition
+// matters where a gate claims what it has never seen: English, to a gate that knows it from comments in source
+// code only. The same is asked of a batch that the open generation does explain, where its own gate would leave
+// most of it to the older ones: to a generation whose batches vary much hardly anything is unlikely.
+//
+// A mark (mark.h) is a boundary at exactly its place. What is held is trained before it. The rest, fewer
+// bytes than a batch and its next byte, is skipped with the mark's line: the generations on both sides see
+// nothing of each other's data, and all gates begin anew behind it, since another stream begins there. A
+// mark before anything was trained since the last boundary is only taken out of the stream.
+#include "trainer_internal.h"
+#include "growth_policy.h"
+#include "expert_recycling.h"
+#include "warm_start.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHANGE_BATCHES                                                                             \
+    8                  // most of so many in a row have to be of the new kind where a change begins
+#define NORMAL_SHARE 3 // a run of held batches ends when a third of a boundary's worth are normal
+
+static size_t held_bytes(const reef_trainer *trainer) {
+    return trainer->held_batches * reef_batch_bytes(&trainer->net.config);
+}
+
+// Bytes of the carry that are known to be no part of a mark.
+static size_t usable_bytes(const reef_trainer *trainer) {
+    const reef_mark *mark = &trainer->mark;
+    return trainer->carry_bytes - reef_mark_pending(mark) - mark->line_bytes;
+}
+
+static size_t ready_bytes(const reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    return held_bytes(trainer) + reef_batch_bytes(config) + reef_token_bytes(config);
+}
+
+static bool batch_is_ready(const reef_trainer *trainer) {
+    return usable_bytes(trainer) >= ready_bytes(trainer);
+}
+
+// The first batch of the carry has been dealt with.
+static reef_status consume(reef_trainer *trainer, reef_error *err) {
+    size_t count = reef_batch_bytes(&trainer->net.config);
+    trainer->carry_bytes -= count;
+    memmove(trainer->carry, trainer->carry + count, trainer->carry_bytes);
+    trainer->stream_bytes += count;
+    return reef_firing_copy(&trainer->firing, &trainer->ahead, err);
+}
+
+// Train on the first batch of the carry; its forward pass has just been run.
+static reef_status train(reef_trainer *trainer, double bits, reef_error *err) {
+    reef_step_backward(trainer);
+    // One of the two is always 0.
+    uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
+    reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->carry,
+                         reef_batch_bytes(&trainer->net.config));
+    reef_drift_push(&trainer->drift, bits);
+    reef_status status = consume(trainer, err);
+    if (status == REEF_OK) status = reef_series_add(trainer, bits, err);
+    trainer->step++;
+    trainer->generation_step++;
+    if (status == REEF_OK && reef_recycle_is_due(trainer)) status = reef_recycle(trainer, err);
+    if (status == REEF_OK && reef_growth_gate_due(trainer))
+        status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), NULL, 0, err);
+    return status;
+}
+
+// Train on the first held batches without testing them again.
+static reef_status train_held(reef_trainer *trainer, size_t count, size_t *steps, reef_error *err) {
+    trainer->held_batches -= count;
+    if (trainer->held_batches > 0)
+        memmove(trainer->held_bits, trainer->held_bits + count,
+                trainer->held_batches * sizeof *trainer->held_bits);
+    reef_status status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    trainer->ahead.unexplained = 0.0; // they count as the open generation's
+    for (size_t i = 0; status == REEF_OK && i < count; i++) {
+        double bits;
+        status = reef_step_forward(trainer, trainer->carry, &trainer->ahead, &bits, err);
+        if (status == REEF_OK) status = train(trainer, bits, err);
+        ++*steps;
+    }
+    return status;
+}
+
+static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    trainer->suspicious = 0;
+    return train_held(trainer, trainer->held_batches, steps, err);
+}
+
+static reef_status hold(reef_trainer *trainer, double bits, bool suspicious, reef_error *err) {
+    if (trainer->held_batches == trainer->held_capacity) {
+        size_t capacity = 2 * trainer->held_capacity + 64;
+        double *held_bits = realloc(trainer->held_bits, capacity * sizeof *held_bits);
+        if (held_bits == NULL)
+            return reef_fail(err, REEF_NO_MEMORY, "no memory to hold %zu batches back", capacity);
+        trainer->held_bits = held_bits;
+        trainer->held_capacity = capacity;
+    }
+    trainer->held_bits[trainer->held_batches++] = bits;
+    trainer->suspicious += suspicious;
+    return REEF_OK;
+}
+
+// How many of the held batches still belong to what came before: an odd passage may lead up to the change.
+// The change is where the loss first stays nearer to that of the later held batches than to what was normal.
+static reef_status before_change(const reef_trainer *trainer, size_t *out, reef_error *err) {
+    size_t count = trainer->held_batches, half = count / 2;
+    double normal, spread, *later = malloc((count - half) * sizeof *later);
+    if (later == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to find a boundary");
+    reef_drift_level(&trainer->drift, &normal, &spread);
+    memcpy(later, trainer->held_bits + half, (count - half) * sizeof *later);
+    double middle = 0.5 * (normal + reef_median(later, (uint32_t)(count - half)));
+    free(later);
+    *out = 0;
+    for (size_t first = 0; first < count; first++) {
+        size_t above = 0, run = count - first < CHANGE_BATCHES ? count - first : CHANGE_BATCHES;
+        for (size_t i = 0; i < run; i++) above += trainer->held_bits[first + i] > middle;
+        if (trainer->held_bits[first] <= middle || 2 * above <= run) continue;
+        *out = first > 0 ? first - 1 : 0; // the change may be within the batch before
+        break;
+    }
+    return REEF_OK;
+}
+
+static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    size_t before = 0;
+    reef_status status = before_change(trainer, &before, err);
+    if (status == REEF_OK) status = train_held(trainer, before, steps, err);
+    if (status != REEF_OK) return status;
+    status = reef_policy_boundary(trainer, "drift", trainer->carry, held_bytes(trainer), err);
+    return status == REEF_OK ? release_held(trainer, steps, err) : status;
+}
+
+// What the generations that answer a batch were like when they were sealed: the mean over its tokens. False
+// where the open one answers them all.
+static bool reference_of(const reef_trainer *trainer, double *median, double *spread) {
+    const reef_net *net = &trainer->net;
+    size_t count = reef_batch_tokens(&net->config), open = net->gen_count - 1, old = 0;
+    *median = *spread = 0.0;
+    for (size_t t = 0; t < count; t++) {
+        size_t g = open;
+        while (g > 0 && !reef_step_fires(trainer, g, t)) g--;
+        if (g == open) continue;
+        *median += net->gens[g]->reference_median;
+        *spread += net->gens[g]->reference_spread;
+        old++;
+    }
+    if (old == 0) return false;
+    *median /= (double)old;
+    *spread /= (double)old;
+    return true;
+}
+
+// Read a batch with every gate deciding, from `firing` on: do older generations explain it, better than the
+// open one with its gate forced open (`forced_bits`), and at the level that they had on their own data? What
+// is left unexplained is written to `sum` as it stands after this batch. The losses of this reading are left in the
+// pass, and their mean in `bits`.
+static reef_status explain(reef_trainer *trainer,
+                           const uint8_t *bytes,
+                           const reef_firing *firing,
+                           double forced_bits,
+                           double *bits,
+                           double *sum,
+                           bool *out,
+                           reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    double median, spread;
+    reef_status status = reef_step_task_free(trainer, bytes, firing, bits, err);
+    *out = status == REEF_OK && reference_of(trainer, &median, &spread);
+    if (!*out) return status;
+    double limit = reef_drift_limit(median, spread, config);
+    *sum = reef_drift_unexplained(trainer->ahead.unexplained, *bits, median, spread, config);
+    *out = *bits <= fmin(limit, forced_bits) && *sum <= limit - median;
+    return REEF_OK;
+}
+
+// Is this batch of a domain that came back? One that the open generation does not explain is asked about twice:
+// with the gates as the stream left them, and with all gates at the beginning of a stream, since the open one's
+// mean stays high for some hundred bytes after its domain has ended. The training batch has to be read again. `bits` is
+// its loss, and becomes that of the reading by which it was recognised.
+static reef_status is_recognised(reef_trainer *trainer,
+                                 const uint8_t *bytes,
+                                 bool suspicious,
+                                 double *bits,
+                                 bool *out,
+                                 reef_error *err) {
+    double forced_bits = *bits, read_bits = *bits;
+    double sum = trainer->ahead.unexplained, again = sum;
+    reef_status status =
+        explain(trainer, bytes, &trainer->before, forced_bits, &read_bits, &sum, out, err);
+    if (status == REEF_OK && !*out && suspicious) {
+        reef_firing fresh = {0};
+        status = reef_firing_init(&fresh, &trainer->net, err);
+        if (status == REEF_OK)
+            status = explain(trainer, bytes, &fresh, forced_bits, &read_bits, &again, out, err);
+        reef_firing_release(&fresh);
+        if (again < sum) sum = again;
+    }
+    trainer->ahead.unexplained = sum;
+    if (*out) *bits = read_bits;
+    return status;
+}
+
+// The same, and the losses are counted of the reading that answers it: what is recognised is not the open generation's.
+static reef_status recognise(reef_trainer *trainer,
+                             const uint8_t *bytes,
+                             bool suspicious,
+                             double *bits,
+                             bool *out,
+                             reef_error *err) {
+    uint64_t begin = trainer->stream_bytes + held_bytes(trainer);
+    size_t size = reef_batch_tokens(&trainer->net.config) * sizeof *trainer->pass.loss;
+    *out = false;
+    if (trainer->net.gen_count == 1) {
+        reef_step_count_losses(trainer, begin);
+        return REEF_OK;
+    }
+    double *forced = malloc(size); // another reading takes their place
+    if (forced == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch's losses");
+    memcpy(forced, trainer->pass.loss, size);
+    reef_status status = is_recognised(trainer, bytes, suspicious, bits, out, err);
+    if (!*out) memcpy(trainer->pass.loss, forced, size);
+    free(forced);
+    if (status == REEF_OK) reef_step_count_losses(trainer, begin);
+    return status;
+}
+
+static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
+    trainer->skipped_bytes += reef_batch_bytes(&trainer->net.config);
+    reef_status status = consume(trainer, err);
+    return status == REEF_OK ? reef_series_add(trainer, bits, err) : status;
+}
+
+// A generation that came from a file has steps behind it, but no history to compare a batch with.
+static bool watches_drift(const reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    uint32_t window = trainer->drift.window, warmup = config->drift_warmup;
+    return strcmp(config->boundaries, "drift") == 0 &&
+           reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) >= warmup &&
+           trainer->drift.count >= (warmup < window ? warmup : window);
+}
+
+static bool is_suspicious(const reef_trainer *trainer, double bits) {
+    const reef_config *config = &trainer->net.config;
+    if (!watches_drift(trainer)) return false;
+    double median, spread;
+    reef_drift_level(&trainer->drift, &median, &spread);
+    return bits > reef_drift_limit(median, spread, config);
+}
+
+// Would most of the batch, whose forward pass has just been run, be answered by older generations?
+static bool is_left_to_older(const reef_trainer *trainer) {
+    return watches_drift(trainer) &&
+           2 * trainer->open_claims < reef_batch_tokens(&trainer->net.config);
+}
+
+// A batch that nothing speaks against; its forward pass has just been run.
+static reef_status train_on(reef_trainer *trainer, double bits, reef_error *err) {
+    reef_status status = train(trainer, bits, err);
+    if (status != REEF_OK) return status;
+    const char *reason = reef_policy_due(trainer);
+    return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);
+}
+
+// Forward of the batch that is looked at once more, after another pass has overwritten what it left.
+static reef_status read_again(reef_trainer *trainer,
+                              const uint8_t *bytes,
+                              double *bits,
+                              reef_error *err) {
+    reef_status status = reef_firing_copy(&trainer->ahead, &trainer->before, err);
+    return status == REEF_OK ? reef_step_forward(trainer, bytes, &trainer->ahead, bits, err)
+                             : status;
+}
+
+// How many suspicious batches make a boundary. A foreign page in a long book is no new book: the change has
+// to last for a share of what the generation has seen.
+static uint32_t confirm_batches(const reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    double share = (double)config->drift_share * (double)reef_task_step(trainer);
+    uint32_t asked = share < config->drift_hold ? (uint32_t)share : config->drift_hold;
+    return asked > config->drift_confirm ? asked : config->drift_confirm;
+}
+
+// Look at the batch after the held ones and decide about it.
+static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    uint32_t confirm = confirm_batches(trainer);
+    if (trainer->suspicious >= confirm) return boundary(trainer, steps, err); // failed before
+    const uint8_t *bytes = trainer->carry + held_bytes(trainer);
+    double bits;
+    reef_status status = reef_firing_copy(&trainer->before, &trainer->ahead, err);
+    if (status == REEF_OK && reef_start_is_due(trainer))
+        status = reef_start_generation(trainer, bytes, reef_batch_bytes(config), err);
+    if (status == REEF_OK) status = reef_step_forward(trainer, bytes, &trainer->ahead, &bits, err);
+    if (status != REEF_OK) return status;
+    bool suspicious = is_suspicious(trainer, bits), recognised = false;
+    bool asks = suspicious || is_left_to_older(trainer);
+    if (asks)
+        status = recognise(trainer, bytes, suspicious, &bits, &recognised, err);
+    else
+        reef_step_count_losses(trainer, trainer->stream_bytes + held_bytes(trainer));
+    if (status != REEF_OK) return status;
+    trainer->last_bits = bits;
+    // Batches held before it straddled the change; this one is looked at again after them.
+    if (recognised)
+        return trainer->held_batches > 0 ? release_held(trainer, steps, err)
+                                         : skip(trainer, bits, err);
+    if (!suspicious) trainer->ahead.unexplained = 0.0;
+    if (!suspicious && trainer->held_batches == 0) {
+        if (asks) status = read_again(trainer, bytes, &bits, err);
+        ++*steps;
+        return status == REEF_OK ? train_on(trainer, bits, err) : status;
+    }
+    status = hold(trainer, bits, suspicious, err);
+    if (status != REEF_OK) return status;
+    if (reef_policy_is_full(trainer))
+        return release_held(trainer, steps, err); // there is nothing to wait for
+    if (trainer->suspicious >= confirm) return boundary(trainer, steps, err);
+    size_t normal = trainer->held_batches - trainer->suspicious;
+    if (normal * NORMAL_SHARE > confirm) return release_held(trainer, steps, err);
+    return REEF_OK;
+}
+
+static reef_status reserve_carry(reef_trainer *trainer, size_t bytes, reef_error *err) {
+    if (bytes <= trainer->carry_capacity) return REEF_OK;
+    uint8_t *carry = realloc(trainer->carry, bytes);
+    if (carry == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to hold %zu bytes of the stream", bytes);
+    trainer->carry = carry;
+    trainer->carry_capacity = bytes;
+    return REEF_OK;
+}
+
+// All gates at the beginning of a stream.
+static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
+    reef_firing_release(&trainer->firing);
+    reef_status status = reef_firing_init(&trainer->firing, &trainer->net, err);
+    return status == REEF_OK ? reef_firing_copy(&trainer->ahead, &trainer->firing, err) : status;
+}
+
+// The carry ends in a mark's line, and no batch before it is ready.
+static reef_status mark_boundary(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    reef_status status = release_held(trainer, steps, err);
+    if (status != REEF_OK) return status;
+    bool grows = reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) > 0;
+    size_t gone = grows ? trainer->carry_bytes : trainer->mark.line_bytes;
+    trainer->mark.line_bytes = 0;
+    trainer->carry_bytes -= gone;
+    trainer->stream_bytes += gone;
+    trainer->skipped_bytes += gone;
+    if (!grows) return REEF_OK;
+    status = restart_gates(trainer, err);
+    return status == REEF_OK ? reef_policy_boundary(trainer, "mark", NULL, 0, err) : status;
+}
+
+// Are the ids within the vocabulary that these bytes, the next of the stream, end? Nothing of them is taken otherwise.
+static reef_status check_ids(const reef_trainer *trainer,
+                             const reef_source *source,
+                             uint64_t offset,
+                             const uint8_t *bytes,
+                             size_t count,
+                             reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    bool half = trainer->carry_bytes % 2 != 0; // the carry ends within a token
+    if (reef_token_bytes(config) == 1 || count == 0) return REEF_OK;
+    if (half && offset % 2 == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "source %.160s begins a token, but the one before it ended within one: "
+                         "ids take two bytes each",
+                         source->name);
+    uint8_t first[2] = {half ? trainer->carry[trainer->carry_bytes - 1] : 0, bytes[0]};
+    reef_status status = REEF_OK;
+    if (half) status = reef_tokens_check(config, source->name, offset - 1, first, 2, err);
+    size_t whole = (count - half) / 2 * 2;
+    return status == REEF_OK
+               ? reef_tokens_check(config, source->name, offset + half, bytes + half, whole, err)
+               : status;
+}
+
+// Accept bytes until a batch is ready or a mark has been read; returns how many.
+static reef_status accept(reef_trainer *trainer,
+                          const reef_source *source,
+                          const uint8_t *bytes,
+                          size_t count,
+                          size_t *taken,
+                          reef_error *err) {
+    const char *text = trainer->net.config.boundary_mark;
+    size_t need = ready_bytes(trainer) - usable_bytes(trainer);
+    if (count > need) count = need; // a line that turns out to be no mark may make it ready before
+    reef_status status = check_ids(trainer, source, source->cursor + *taken, bytes, count, err);
+    if (status == REEF_OK) status = reserve_carry(trainer, trainer->carry_bytes + count, err);
+    if (status != REEF_OK) return status;
+    memcpy(trainer->carry + trainer->carry_bytes, bytes, count);
+    if (text[0] == '\0') {
+        trainer->carry_bytes += count;
+        *taken += count;
+        return REEF_OK;
+    }
+    for (size_t i = 0; i < count && !batch_is_ready(trainer) && trainer->mark.line_bytes == 0;
+         i++) {
+        reef_mark_read(&trainer->mark, text, bytes[i]);
+        trainer->carry_bytes++;
+        ++*taken;
+    }
+    return REEF_OK;
+}
+
+// A refused boundary has not begun. After any other failure a batch may be half counted, with gates ahead of it, or
+// what follows a step has not been done: read on from here it would be another model.
+static reef_status settled(reef_trainer *trainer, reef_status status) {
+    if (status != REEF_OK && status != REEF_INVALID && status != REEF_FULL)
+        reef_trainer_break(trainer, status);
+    return status;
+}
+
+reef_status reef_stream_push(reef_trainer *trainer,
+                             const reef_source *source,
+                             const uint8_t *bytes,
+                             size_t count,
+                             size_t *taken,
+                             size_t *steps,
+                             reef_error *err) {
+    reef_status status = REEF_OK;
+    *taken = *steps = 0;
+    while (status == REEF_OK && *steps == 0) {
+        if (batch_is_ready(trainer))
+            status = settled(trainer, next_batch(trainer, steps, err));
+        else if (trainer->mark.line_bytes > 0)
+            status = settled(trainer, mark_boundary(trainer, steps, err));
+        else if (*taken < count)
+            status = accept(trainer, source, bytes + *taken, count - *taken, taken, err);
+        else
+            break;
+    }
+    return status;
+}

@@ -1,0 +1,157 @@
+// The rivals of generations: Adam on the same layer of experts, all of them trained, with a softmax head.
+//
+//   finetune  each batch of the stream once
+//   replay    beside it as many examples drawn from the memory
+//   joint     finetune, for a stream that was shuffled: the ceiling of the two
+#include "trainer_internal.h"
+#include "reef_random.h"
+#include "ridge_sums.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPLAY_STREAM 411 // of random numbers
+
+// w_up and its moments get rows for new classes.
+reef_status reef_vector_rival_widen(reef_vector *vector, size_t class_count, reef_error *err) {
+    reef_vector_gen *gen = reef_vector_open(vector);
+    size_t width = gen->shape.padded, before = gen->head.class_count;
+    float **moments[] = {&vector->adam.w_up_m, &vector->adam.w_up_v};
+    if (class_count <= before && vector->adam.experts_m != NULL) return REEF_OK;
+    for (size_t i = 0; i < 2; i++) {
+        float *grown = realloc(*moments[i], (class_count + 1) * width * sizeof *grown);
+        if (grown == NULL)
+            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu classes", class_count);
+        memset(grown + before * width, 0, (class_count - before) * width * sizeof *grown);
+        *moments[i] = grown;
+    }
+    size_t values = gen->expert_count * (gen->inputs + 1);
+    if (vector->adam.experts_m == NULL) {
+        vector->adam.experts_m = calloc(values, sizeof(float));
+        vector->adam.experts_v = calloc(values, sizeof(float));
+        // The gradients of a tile of experts are computed where the others keep their decomposition.
+        vector->factor = calloc(values, sizeof(float));
+    }
+    if (!vector->adam.experts_m || !vector->adam.experts_v || !vector->factor)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for the moments of %zu experts",
+                         gen->expert_count);
+    return reef_vector_head_size(&gen->head, class_count, width, 0, 1, err);
+}
+
+// ---- replay --------------------------------------------------------------------------------------
+
+// Rows `rows` .. 2 * rows - 1 of the batch from the memory; returns how many there are in all.
+static size_t replay(reef_trainer *trainer, size_t rows) {
+    reef_vector *vector = trainer->vector;
+    const reef_vector_memory *memory = &vector->memory;
+    size_t D = vector->net.config.inputs, each = reef_vector_record_bytes(&vector->net.config);
+    size_t filled = memory->seen < memory->slots ? memory->seen : memory->slots;
+    if (strcmp(vector->net.config.strategy, "replay") != 0 || filled == 0) return rows;
+    for (size_t i = 0; i < rows; i++) {
+        size_t slot = reef_random_below(vector->net.config.seed, REPLAY_STREAM,
+                                        trainer->step * REEF_VECTOR_BATCH_MAX + i, filled);
+        const uint8_t *record = memory->records + slot * each;
+        int32_t label;
+        memcpy(&label, record, sizeof label);
+        memcpy(vector->vectors + (rows + i) * D, record + REEF_VECTOR_LABEL_BYTES,
+               D * sizeof(float));
+        for (size_t c = 0; c < vector->net.class_count; c++)
+            if (vector->net.labels[c] == label) vector->classes[rows + i] = (int32_t)c;
+    }
+    return 2 * rows;
+}
+
+// ---- one step ------------------------------------------------------------------------------------
+
+typedef struct step {
+    reef_vector *vector;
+    reef_vector_gen *gen;
+    size_t rows, C;
+    reef_adam adam;
+    uint64_t count;
+} step;
+
+static void forward_piece(void *context, size_t piece) {
+    const step *s = context;
+    const reef_vector_gen *gen = s->gen;
+    size_t from = piece * REEF_VECTOR_PIECE, D = gen->inputs, width = gen->shape.padded;
+    float *z = s->vector->z + from * (D + 1), *hidden = s->vector->hidden + from * width;
+    reef_vector_standardise(gen, REEF_VECTOR_PIECE, z, s->vector->vectors + from * D);
+    reef_vector_hidden(gen, gen->expert_count, width, hidden, z);
+    reef_gemm(false, true, REEF_VECTOR_PIECE, s->C, width, 1.0f, hidden, width, gen->head.w_up,
+              width, 0.0f, s->vector->scores + from * s->C, s->C);
+}
+
+// Scores become the gradient of the mean cross-entropy; zero where there is no label.
+static void differentiate(const step *s) {
+    size_t labelled = 0;
+    for (size_t i = 0; i < s->rows; i++) labelled += s->vector->classes[i] >= 0;
+    for (size_t i = 0; i < s->rows; i++) {
+        float *row = s->vector->scores + i * s->C;
+        int32_t class = s->vector->classes[i];
+        if (class < 0) {
+            memset(row, 0, s->C * sizeof *row);
+            continue;
+        }
+        reef_softmax(s->C, row);
+        row[class] -= 1.0f;
+        for (size_t c = 0; c < s->C; c++) row[c] /= (float)labelled;
+    }
+}
+
+// A tile of experts: gradients through the ReLU, then Adam for w_down, bias and w_up.
+static void update_tile(void *context, size_t piece) {
+    const step *s = context;
+    reef_vector *vector = s->vector;
+    reef_vector_gen *gen = s->gen;
+    size_t width = gen->shape.padded, D1 = gen->inputs + 1, first = piece * gen->shape.tile;
+    size_t N =
+        gen->expert_count - first < gen->shape.tile ? gen->expert_count - first : gen->shape.tile;
+    float *d_hidden = vector->gate_hidden + first * REEF_VECTOR_BATCH_MAX; // (rows, N)
+    float *d_experts = vector->factor + first * D1;                        // (N, D + 1)
+    reef_gemm(false, false, s->rows, N, s->C, 1.0f, vector->scores, s->C, gen->head.w_up + first,
+              width, 0.0f, d_hidden, N);
+    for (size_t i = 0; i < s->rows; i++)
+        for (size_t n = 0; n < N; n++)
+            if (vector->hidden[i * width + first + n] == 0.0f) d_hidden[i * N + n] = 0.0f;
+    reef_gemm(true, false, N, D1, s->rows, 1.0f, d_hidden, N, vector->z, D1, 0.0f, d_experts, D1);
+    float d_w_up[REEF_RIDGE_TILE];
+    for (size_t c = 0; c < s->C; c++) {
+        memset(d_w_up, 0, N * sizeof *d_w_up);
+        for (size_t i = 0; i < s->rows; i++)
+            reef_axpy(N, d_w_up, vector->scores[i * s->C + c], vector->hidden + i * width + first);
+        size_t at = c * width + first;
+        reef_adam_update(N, gen->head.w_up + at, vector->adam.w_up_m + at, vector->adam.w_up_v + at,
+                         d_w_up, 1.0f, s->count, &s->adam);
+    }
+    reef_adam_update(N * D1, gen->experts + first * D1, vector->adam.experts_m + first * D1,
+                     vector->adam.experts_v + first * D1, d_experts, 1.0f, s->count, &s->adam);
+}
+
+static float rate(const reef_config *config, uint64_t count) {
+    if (count < config->warmup) return config->learning_rate * (float)count / (float)config->warmup;
+    double after = (double)(count - config->warmup) / (double)config->decay;
+    return (float)((double)config->learning_rate / sqrt(1.0 + after));
+}
+
+reef_status reef_vector_rival_step(reef_trainer *trainer, size_t rows, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    const reef_config *config = &vector->net.config;
+    reef_status status = reef_vector_rival_widen(vector, vector->net.class_count, err);
+    if (status != REEF_OK) return status;
+    step s = {.vector = vector,
+              .gen = reef_vector_open(vector),
+              .rows = replay(trainer, rows),
+              .C = vector->net.class_count,
+              .count = trainer->step + 1};
+    if (s.C == 0) return REEF_OK; // no label so far
+    s.adam = (reef_adam){rate(config, s.count), config->beta1, config->beta2, config->epsilon};
+    trainer->learning_rate = s.adam.learning_rate;
+    size_t pieces = (s.rows + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;
+    reef_workers_run(trainer->workers, pieces, forward_piece, &s);
+    differentiate(&s);
+    reef_workers_run(trainer->workers, s.gen->shape.tiles, update_tile, &s);
+    s.gen->experts_stored = false;
+    return REEF_OK;
+}

@@ -1,0 +1,472 @@
+// Records of a vector model, all little-endian as this machine holds them; N padded, and G' the padded
+// width of the gate, as in vector.h:
+//
+//   tensors    mean, scale       (D) floats
+//              w_up              (C, padded N) floats
+//              labels            (C) int32: of the pool's classes that the generation knows
+//              gate_weights      (generations, G') floats; empty where there is no gate
+//              head              drawn (0 or 1), sharpness of the gate, reference (3 doubles)
+//              vector            JSON: where learning stands; open generation only
+//   experts    layer 0, block    rows [w_down, bias]
+//   moments    layer 0, block    a tile of the gram matrix; layer 1 of the gate's, of sealed generations;
+//                                layer 2 of the gate's, of the open one
+//              moment, means     (C', padded N) and (generations, G') floats
+//              w_up, gate_weights   of the last solution on schedule (tensors hold that of all examples)
+//   moments    layer 0, block    of rivals: adam_m then adam_v of a block of experts
+//              w_up              adam_m then adam_v
+//   reservoir  slot              generation, size (uint32), 0 (uint64), the record
+//
+// Moments are of the open generation only. JSON and reservoir: vector_state.c.
+#include "trainer_internal.h"
+#include "vector_state.h"
+#include "ridge_sums.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAYER_GRAM, LAYER_GATE_SEALED, LAYER_GATE_OPEN };
+
+static reef_key key_of(reef_db db, uint32_t generation, const char *name) {
+    return (reef_key){.db = db, .generation = generation, .name = name};
+}
+
+static reef_status put(reef_txn *txn,
+                       reef_db db,
+                       uint32_t generation,
+                       const char *name,
+                       const void *data,
+                       size_t bytes,
+                       reef_error *err) {
+    reef_key key = key_of(db, generation, name);
+    // A matrix without rows may have no memory.
+    return reef_record_put(txn, &key, REEF_F32, bytes > 0 ? data : "", bytes, err);
+}
+
+static reef_status get(reef_txn *txn,
+                       reef_db db,
+                       uint32_t generation,
+                       const char *name,
+                       void *data,
+                       size_t bytes,
+                       reef_error *err) {
+    reef_key key = key_of(db, generation, name);
+    char none;
+    return reef_record_read(txn, &key, bytes > 0 ? data : &none, bytes, err);
+}
+
+// Rows in a matrix of floats that is stored under a name.
+static reef_status rows_of(reef_txn *txn,
+                           uint32_t generation,
+                           const char *name,
+                           size_t width,
+                           size_t *out,
+                           reef_error *err) {
+    reef_view view;
+    reef_key key = key_of(REEF_DB_TENSORS, generation, name);
+    reef_status status = reef_record_view(txn, &key, &view, err);
+    if (status != REEF_OK) return status;
+    if (view.bytes % (width * 4) != 0)
+        return reef_fail(err, REEF_CORRUPT,
+                         "%s of generation %u has %zu bytes, no whole rows of %zu", name,
+                         generation, view.bytes, width * 4);
+    *out = view.bytes / (width * 4);
+    return REEF_OK;
+}
+
+// ---- experts -------------------------------------------------------------------------------------
+
+// Blocks of rows; `adam`: the moments of rivals instead of the rows themselves.
+typedef struct block {
+    uint32_t index;
+    size_t at, count; // values: the first and how many
+} block;
+
+static bool next_block(const reef_vector_gen *gen, block *b) {
+    size_t width = gen->inputs + 1, each = reef_block_rows(width * sizeof(float));
+    size_t first = (size_t)b->index * each;
+    if (first >= gen->expert_count) return false;
+    size_t left = gen->expert_count - first;
+    *b = (block){b->index + 1, first * width, (left < each ? left : each) * width};
+    return true;
+}
+
+static reef_key block_key(reef_db db, uint32_t generation, const block *b) {
+    return (reef_key){.db = db, .generation = generation, .block = b->index - 1};
+}
+
+static reef_status put_experts(reef_txn *txn,
+                               uint32_t generation,
+                               const reef_vector_gen *gen,
+                               reef_error *err) {
+    for (block b = {0}; next_block(gen, &b);) {
+        reef_key key = block_key(REEF_DB_EXPERTS, generation, &b);
+        reef_status status =
+            reef_record_put(txn, &key, REEF_F32, gen->experts + b.at, b.count * sizeof(float), err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+static reef_status get_experts(reef_txn *txn,
+                               uint32_t records,
+                               reef_vector_gen *gen,
+                               reef_error *err) {
+    for (block b = {0}; next_block(gen, &b);) {
+        reef_key key = block_key(REEF_DB_EXPERTS, records, &b);
+        reef_status status =
+            reef_record_read(txn, &key, gen->experts + b.at, b.count * sizeof(float), err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+// ---- a generation --------------------------------------------------------------------------------
+
+static reef_status put_gen(reef_txn *txn,
+                           const reef_vector *vector,
+                           uint32_t g,
+                           const reef_vector_head *head,
+                           reef_error *err) {
+    const reef_vector_gen *gen = vector->net.gens[g];
+    size_t D = gen->inputs * sizeof(float), C = head->class_count;
+    size_t gate_width = reef_vector_gate_shape(&vector->net.config).padded;
+    double values[3] = {gen->drawn ? 1.0 : 0.0, (double)head->sharpness, gen->reference};
+    reef_status status = put(txn, REEF_DB_TENSORS, g, "mean", gen->mean, D, err);
+    if (status == REEF_OK) status = put(txn, REEF_DB_TENSORS, g, "scale", gen->scale, D, err);
+    if (status == REEF_OK)
+        status = put(txn, REEF_DB_TENSORS, g, "w_up", head->w_up,
+                     C * gen->shape.padded * sizeof(float), err);
+    if (status == REEF_OK)
+        status =
+            put(txn, REEF_DB_TENSORS, g, "labels", vector->net.labels, C * sizeof(int32_t), err);
+    if (status == REEF_OK)
+        status = put(txn, REEF_DB_TENSORS, g, "gate_weights", head->gate,
+                     head->gate_count * gate_width * sizeof(float), err);
+    if (status == REEF_OK)
+        status = put(txn, REEF_DB_TENSORS, g, "head", values, sizeof values, err);
+    if (status == REEF_OK && !gen->experts_stored) status = put_experts(txn, g, gen, err);
+    return status;
+}
+
+reef_status reef_vector_load_gen(reef_vector_net *net,
+                                 reef_txn *txn,
+                                 uint32_t records,
+                                 reef_error *err) {
+    reef_vector_gen *gen = NULL;
+    size_t C = 0, gates = 0, gate_width = reef_vector_gate_shape(&net->config).padded;
+    double values[3];
+    reef_status status = reef_vector_net_reserve(net, net->gen_count + 1, err);
+    if (status == REEF_OK) status = reef_vector_gen_new(&gen, &net->config, err);
+    if (status != REEF_OK) return status;
+    net->gens[net->gen_count++] = gen;
+    size_t D = gen->inputs * sizeof(float), width = gen->shape.padded;
+    status = rows_of(txn, records, "labels", 1, &C, err);
+    if (status == REEF_OK && C > REEF_CLASS_COUNT_MAX)
+        return reef_fail(err, REEF_CORRUPT, "generation %u has %zu classes", records, C);
+    if (status == REEF_OK) status = rows_of(txn, records, "gate_weights", gate_width, &gates, err);
+    if (status == REEF_OK)
+        status = reef_vector_head_size(&gen->head, C, width, gates, gate_width, err);
+    if (status == REEF_OK) status = get(txn, REEF_DB_TENSORS, records, "mean", gen->mean, D, err);
+    if (status == REEF_OK) status = get(txn, REEF_DB_TENSORS, records, "scale", gen->scale, D, err);
+    if (status == REEF_OK)
+        status = get(txn, REEF_DB_TENSORS, records, "w_up", gen->head.w_up,
+                     C * width * sizeof(float), err);
+    if (status == REEF_OK)
+        status = get(txn, REEF_DB_TENSORS, records, "gate_weights", gen->head.gate,
+                     gates * gate_width * sizeof(float), err);
+    if (status == REEF_OK)
+        status = get(txn, REEF_DB_TENSORS, records, "head", values, sizeof values, err);
+    // Classes only ever join: those of an earlier generation are the first of a later one's.
+    if (status == REEF_OK && C >= net->class_count) {
+        status =
+            get(txn, REEF_DB_TENSORS, records, "labels", net->labels, C * sizeof(int32_t), err);
+        net->class_count = C;
+    }
+    if (status == REEF_OK) status = get_experts(txn, records, gen, err);
+    if (status != REEF_OK) return status;
+    gen->drawn = values[0] != 0.0;
+    gen->head.sharpness = (float)values[1];
+    gen->reference = values[2];
+    gen->experts_stored = true;
+    return REEF_OK;
+}
+
+// ---- sums ----------------------------------------------------------------------------------------
+
+static reef_status put_tiles(reef_txn *txn,
+                             uint32_t generation,
+                             uint32_t layer,
+                             const reef_ridge_shape *shape,
+                             const float *gram,
+                             reef_error *err) {
+    size_t floats = reef_ridge_tile_floats(shape);
+    for (size_t tile = 0; tile < reef_ridge_tile_count(shape); tile++) {
+        reef_key key = {.db = REEF_DB_MOMENTS,
+                        .generation = generation,
+                        .layer = layer,
+                        .block = (uint32_t)tile};
+        reef_status status =
+            reef_record_put(txn, &key, REEF_F32, gram + tile * floats, floats * sizeof(float), err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+static reef_status get_tiles(reef_txn *txn,
+                             uint32_t generation,
+                             uint32_t layer,
+                             const reef_ridge_shape *shape,
+                             float *gram,
+                             reef_error *err) {
+    size_t floats = reef_ridge_tile_floats(shape);
+    for (size_t tile = 0; tile < reef_ridge_tile_count(shape); tile++) {
+        reef_key key = {.db = REEF_DB_MOMENTS,
+                        .generation = generation,
+                        .layer = layer,
+                        .block = (uint32_t)tile};
+        reef_status status =
+            reef_record_read(txn, &key, gram + tile * floats, floats * sizeof(float), err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+typedef reef_status (*move_matrix)(reef_txn *txn,
+                                   uint32_t generation,
+                                   const char *name,
+                                   float *data,
+                                   size_t bytes,
+                                   reef_error *err);
+typedef reef_status (*move_gram)(reef_txn *txn,
+                                 uint32_t generation,
+                                 uint32_t layer,
+                                 const reef_ridge_shape *shape,
+                                 float *gram,
+                                 reef_error *err);
+
+static reef_status put_matrix(reef_txn *txn,
+                              uint32_t generation,
+                              const char *name,
+                              float *data,
+                              size_t bytes,
+                              reef_error *err) {
+    return put(txn, REEF_DB_MOMENTS, generation, name, data, bytes, err);
+}
+
+static reef_status get_matrix(reef_txn *txn,
+                              uint32_t generation,
+                              const char *name,
+                              float *data,
+                              size_t bytes,
+                              reef_error *err) {
+    return get(txn, REEF_DB_MOMENTS, generation, name, data, bytes, err);
+}
+
+static reef_status put_gram(reef_txn *txn,
+                            uint32_t generation,
+                            uint32_t layer,
+                            const reef_ridge_shape *shape,
+                            float *gram,
+                            reef_error *err) {
+    return put_tiles(txn, generation, layer, shape, gram, err);
+}
+
+// One list of what there is, for both directions.
+static reef_status move_sums(
+    reef_txn *txn, reef_vector *vector, move_matrix matrix, move_gram gram, reef_error *err) {
+    reef_vector_gen *open = reef_vector_open(vector);
+    uint32_t g = (uint32_t)(vector->net.gen_count - 1);
+    size_t row = open->shape.padded * sizeof(float);
+    size_t gate_row = vector->gate.shape.padded * sizeof(float);
+    reef_status status = gram(txn, g, LAYER_GRAM, &open->shape, vector->gram, err);
+    if (status == REEF_OK && g > 0)
+        status = gram(txn, g, LAYER_GATE_SEALED, &vector->gate.shape, vector->gate.sealed, err);
+    if (status == REEF_OK && g > 0)
+        status = gram(txn, g, LAYER_GATE_OPEN, &vector->gate.shape, vector->gate.open, err);
+    if (status == REEF_OK)
+        status = matrix(txn, g, "moment", vector->moment, vector->moment_classes * row, err);
+    if (status == REEF_OK)
+        status = matrix(txn, g, "means", vector->gate.means, vector->net.gen_count * gate_row, err);
+    if (status == REEF_OK)
+        status = matrix(txn, g, "w_up", open->head.w_up, open->head.class_count * row, err);
+    if (status == REEF_OK)
+        status =
+            matrix(txn, g, "gate_weights", open->head.gate, open->head.gate_count * gate_row, err);
+    return status;
+}
+
+// ---- moments of rivals ---------------------------------------------------------------------------
+
+static reef_status put_pair(reef_txn *txn,
+                            const reef_key *key,
+                            const float *m,
+                            const float *v,
+                            size_t count,
+                            reef_error *err) {
+    float *both = malloc((2 * count + 1) * sizeof *both);
+    if (both == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu moments", count);
+    if (count > 0) {
+        memcpy(both, m, count * sizeof *both);
+        memcpy(both + count, v, count * sizeof *both);
+    }
+    reef_status status = reef_record_put(txn, key, REEF_F32, both, 2 * count * sizeof *both, err);
+    free(both);
+    return status;
+}
+
+static reef_status get_pair(
+    reef_txn *txn, const reef_key *key, float *m, float *v, size_t count, reef_error *err) {
+    float *both = malloc((2 * count + 1) * sizeof *both);
+    if (both == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu moments", count);
+    reef_status status = reef_record_read(txn, key, both, 2 * count * sizeof *both, err);
+    if (status == REEF_OK && count > 0) {
+        memcpy(m, both, count * sizeof *both);
+        memcpy(v, both + count, count * sizeof *both);
+    }
+    free(both);
+    return status;
+}
+
+static reef_status put_adam(reef_txn *txn, const reef_vector *vector, reef_error *err) {
+    const reef_vector_gen *gen = reef_vector_open(vector);
+    const reef_vector_adam *adam = &vector->adam;
+    reef_key name = key_of(REEF_DB_MOMENTS, 0, "w_up");
+    if (adam->experts_m == NULL || gen->experts_stored) return REEF_OK;
+    for (block b = {0}; next_block(gen, &b);) {
+        reef_key key = block_key(REEF_DB_MOMENTS, 0, &b);
+        reef_status status =
+            put_pair(txn, &key, adam->experts_m + b.at, adam->experts_v + b.at, b.count, err);
+        if (status != REEF_OK) return status;
+    }
+    return put_pair(txn, &name, adam->w_up_m, adam->w_up_v,
+                    gen->head.class_count * gen->shape.padded, err);
+}
+
+static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err) {
+    const reef_vector_gen *gen = reef_vector_open(vector);
+    reef_vector_adam *adam = &vector->adam;
+    reef_key name = key_of(REEF_DB_MOMENTS, 0, "w_up");
+    if (gen->head.class_count == 0) return REEF_OK; // no step so far
+    reef_status status = reef_vector_rival_widen(vector, gen->head.class_count, err);
+    if (status != REEF_OK) return status;
+    for (block b = {0}; next_block(gen, &b);) {
+        reef_key key = block_key(REEF_DB_MOMENTS, 0, &b);
+        status = get_pair(txn, &key, adam->experts_m + b.at, adam->experts_v + b.at, b.count, err);
+        if (status != REEF_OK) return status;
+    }
+    return get_pair(txn, &name, adam->w_up_m, adam->w_up_v,
+                    gen->head.class_count * gen->shape.padded, err);
+}
+
+// ---- a commit ------------------------------------------------------------------------------------
+
+static reef_status put_sealed(reef_trainer *trainer, reef_txn *txn, size_t g, reef_error *err) {
+    reef_generation info = trainer->net.gens[g]->info;
+    reef_key key = reef_vector_state_key(info.generation);
+    info.sealed = false; // until everything is in place
+    reef_status status = reef_generation_put(txn, &info, err);
+    if (status == REEF_OK) status = reef_state_delete(txn, info.generation, err);
+    if (status == REEF_OK) status = reef_record_delete(txn, &key, err);
+    if (status == REEF_OK)
+        status =
+            put_gen(txn, trainer->vector, (uint32_t)g, &trainer->vector->net.gens[g]->head, err);
+    if (status != REEF_OK) return status;
+    return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);
+}
+
+static reef_status put_open(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    uint32_t g = (uint32_t)(vector->net.gen_count - 1);
+    const reef_vector_head *head =
+        vector->rival || vector->examples == 0 ? &reef_vector_open(vector)->head : &vector->served;
+    reef_status status = reef_generation_put(txn, &trainer->net.gens[g]->info, err);
+    if (status == REEF_OK) status = put_gen(txn, vector, g, head, err);
+    if (status == REEF_OK)
+        status = vector->rival ? put_adam(txn, vector, err)
+                               : move_sums(txn, vector, put_matrix, put_gram, err);
+    if (status == REEF_OK) status = reef_vector_state_put(txn, vector, err);
+    return status;
+}
+
+reef_status reef_vector_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_status status = reef_vector_refresh(trainer, err);
+    for (size_t g = 0; status == REEF_OK && g + 1 < trainer->net.gen_count; g++)
+        if (!trainer->net.gens[g]->stored) status = put_sealed(trainer, txn, g, err);
+    if (status == REEF_OK) status = put_open(trainer, txn, err);
+    if (status == REEF_OK) status = reef_vector_memory_put(txn, trainer->vector, err);
+    return status;
+}
+
+void reef_vector_settle(reef_trainer *trainer) {
+    reef_vector *vector = trainer->vector;
+    for (size_t g = 0; g < trainer->net.gen_count; g++) {
+        trainer->net.gens[g]->stored = !trainer->net.gens[g]->open;
+        // Experts that are not drawn yet are stored as zeros, and change once.
+        vector->net.gens[g]->experts_stored = vector->net.gens[g]->drawn;
+    }
+    if (vector->memory.slots > 0)
+        memset(vector->memory.dirty, 0, vector->memory.slots * sizeof *vector->memory.dirty);
+}
+
+// ---- opening -------------------------------------------------------------------------------------
+
+static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    uint32_t count;
+    reef_status status = reef_generation_count(txn, &count, err);
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
+        reef_gen *gen = calloc(1, sizeof *gen);
+        if (gen == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a generation");
+        status = reef_generation_read(txn, g, &gen->info, err);
+        gen->open = !gen->info.sealed;
+        gen->stored = gen->info.sealed;
+        if (status == REEF_OK)
+            status = reef_net_append(&trainer->net, gen, err);
+        else
+            reef_gen_free(gen);
+        if (status == REEF_OK) status = reef_vector_load_gen(&trainer->vector->net, txn, g, err);
+    }
+    if (status != REEF_OK) return status;
+    if (count > 0 && reef_open_generation(trainer)->open) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT, "pool %s has no open generation",
+                     reef_store_path(trainer->store));
+}
+
+// The open generation's tensors hold what was solved for the commit; here comes the solution on schedule.
+static reef_status load_sums(reef_vector *vector,
+                             reef_txn *txn,
+                             const reef_vector_head *sizes,
+                             reef_error *err) {
+    reef_vector_gen *open = reef_vector_open(vector);
+    size_t G = vector->net.gen_count, gate_width = vector->gate.shape.padded;
+    size_t moment_classes = vector->moment_classes;
+    if (vector->examples > 0) {
+        vector->served = open->head;
+        open->head = (reef_vector_head){0};
+    }
+    vector->served_examples = vector->examples;
+    vector->moment_classes = 0;
+    reef_status status = reef_vector_sums_widen(vector, moment_classes, err);
+    vector->gate.means = calloc(G * gate_width, sizeof(float));
+    if (vector->gate.means == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu generations", G);
+    if (status == REEF_OK)
+        status = reef_vector_head_size(&open->head, sizes->class_count, open->shape.padded,
+                                       sizes->gate_count, gate_width, err);
+    open->head.sharpness = sizes->sharpness;
+    if (status == REEF_OK) status = move_sums(txn, vector, get_matrix, get_tiles, err);
+    return status;
+}
+
+reef_status reef_vector_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    reef_vector_head sizes = {0};
+    reef_status status = load_generations(trainer, txn, err);
+    if (status == REEF_OK) status = reef_vector_state_get(txn, vector, &sizes, err);
+    if (status == REEF_OK)
+        status = vector->rival ? get_adam(txn, vector, err) : load_sums(vector, txn, &sizes, err);
+    if (status == REEF_OK) status = reef_vector_memory_get(txn, vector, err);
+    if (status != REEF_OK) return status;
+    reef_vector_gen *open = reef_vector_open(vector);
+    open->experts_stored = open->drawn;
+    return REEF_OK;
+}

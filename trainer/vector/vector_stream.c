@@ -1,0 +1,350 @@
+// The stream of a vector model: what is learned, held back and skipped; boundaries.
+//
+// A batch is scored before it is learned, and its errors are tested for drift (vector_drift.c). What comes before the
+// place where a change may have begun is learned, what comes after is held back. At BOUNDARY_EXCESS the generation is
+// sealed, and the held examples are the first of the next one. A hundred examples of the next domain, learned by
+// mistake, would teach the old head enough of it to hide the change (seen with permuted digits): so the place matters.
+//
+//   carry:  [ released | held back ....... | next batch | not a batch yet ]
+//
+// A batch that the open generation does not explain but all generations together do is of a domain that
+// came back: sealed generations do not learn, so it is skipped.
+#include "vector_stream.h"
+#include "reef_random.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RIVAL_BATCH 64        // examples of the stream in a step of the rivals of generations
+#define BOUNDARY_EXCESS 64.0  // errors beyond what is borne with that make a boundary
+#define SUSPICIOUS_EXCESS 8.0 // errors beyond it at which examples are held back
+#define HELD_BATCHES_MIN 2    // that make a boundary, so that one bad batch alone never does
+#define HELD_BATCHES_MAX 8    // then they are learned: whatever it is, it is no clear change
+#define CLASS_GROWTH 4        // solve again when a class has so many times more examples,
+#define CLASS_EXAMPLES_MIN 32 // and so many,
+#define SOLVE_GROWTH 1.25     // or all have grown so much
+#define MEMORY_STREAM 410     // of random numbers
+
+// ---- learning ------------------------------------------------------------------------------------
+
+// A uniform sample of everything learned (Vitter 1985, algorithm R).
+static void offer_memory(reef_trainer *trainer, const uint8_t *bytes, size_t rows) {
+    reef_vector *vector = trainer->vector;
+    reef_vector_memory *memory = &vector->memory;
+    size_t each = reef_vector_record_bytes(&vector->net.config);
+    for (size_t i = 0; i < rows && memory->slots > 0; i++) {
+        if (vector->classes[i] < 0) continue;
+        uint64_t slot = memory->seen < memory->slots
+                            ? memory->seen
+                            : reef_random_below(vector->net.config.seed, MEMORY_STREAM,
+                                                memory->seen, memory->seen + 1);
+        memory->seen++;
+        if (slot >= memory->slots) continue;
+        memcpy(memory->records + slot * each, bytes + i * each, each);
+        memory->generations[slot] = reef_open_generation(trainer)->info.generation;
+        memory->dirty[slot] = true;
+    }
+}
+
+static bool solve_is_due(const reef_vector *vector) {
+    if ((double)vector->examples >= SOLVE_GROWTH * (double)vector->solved_examples)
+        return vector->examples > vector->solved_examples;
+    for (size_t c = 0; c < vector->net.class_count; c++)
+        if (vector->class_examples[c] >= CLASS_EXAMPLES_MIN &&
+            vector->class_examples[c] >= CLASS_GROWTH * vector->solved_class_examples[c])
+            return true;
+    return false;
+}
+
+static reef_status learn_sums(reef_trainer *trainer,
+                              const uint8_t *bytes,
+                              size_t rows,
+                              reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    reef_status status = reef_vector_sums_widen(vector, vector->net.class_count, err);
+    if (status != REEF_OK) return status;
+    if (vector->net.gen_count > 1) reef_vector_batch_gate(trainer, rows);
+    reef_vector_sums_add(vector, trainer->workers, rows);
+    offer_memory(trainer, bytes, rows);
+    if (!solve_is_due(vector)) return REEF_OK;
+    status = reef_vector_solve(vector, trainer->workers, &reef_vector_open(vector)->head, err);
+    vector->solved_examples = vector->examples;
+    memcpy(vector->solved_class_examples, vector->class_examples, sizeof vector->class_examples);
+    return status;
+}
+
+static reef_status learn_steps(reef_trainer *trainer,
+                               const uint8_t *bytes,
+                               size_t rows,
+                               reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    reef_status status = reef_vector_rival_step(trainer, rows, err);
+    if (status != REEF_OK) return status;
+    for (size_t i = 0; i < rows; i++) vector->examples += vector->classes[i] >= 0;
+    // Afterwards: what is replayed is of the past. The step leaves the classes of the batch in place.
+    offer_memory(trainer, bytes, rows);
+    return REEF_OK;
+}
+
+// The first `rows` examples of the carry have been dealt with.
+static void consume(reef_trainer *trainer, size_t rows) {
+    reef_vector *vector = trainer->vector;
+    size_t bytes = rows * reef_vector_record_bytes(&trainer->net.config);
+    trainer->carry_bytes -= bytes;
+    memmove(trainer->carry, trainer->carry + bytes, trainer->carry_bytes);
+    trainer->stream_bytes += bytes;
+    vector->untested = vector->untested > rows ? vector->untested - rows : 0;
+}
+
+// Learn the batch at the carry's beginning; its hidden units and errors are known.
+static reef_status learn(reef_trainer *trainer,
+                         size_t rows,
+                         const reef_vector_tally *t,
+                         reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    reef_status status = vector->rival ? learn_steps(trainer, trainer->carry, rows, err)
+                                       : learn_sums(trainer, trainer->carry, rows, err);
+    if (status != REEF_OK) return status;
+    reef_vector_tally_remember(vector, t);
+    consume(trainer, rows);
+    trainer->step++;
+    trainer->generation_step++;
+    return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
+}
+
+// ---- boundaries ----------------------------------------------------------------------------------
+
+static void let_go(reef_vector *vector) {
+    vector->held = 0;
+    vector->held_batches = 0;
+    vector->excess = 0.0;
+}
+
+reef_status reef_vector_check_boundary(const reef_trainer *trainer, reef_error *err) {
+    const reef_vector *vector = trainer->vector;
+    if (vector->rival)
+        return reef_fail(err, REEF_INVALID,
+                         "strategy %s has one generation, which is never sealed; only pools of "
+                         "strategy generations have boundaries",
+                         vector->net.config.strategy);
+    if (vector->examples == 0)
+        return reef_fail(
+            err, REEF_INVALID,
+            "generation %" PRIu32
+            " is open and has learned no labelled example yet; there is nothing to seal",
+            reef_open_generation(trainer)->info.generation);
+    return REEF_OK;
+}
+
+reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    reef_gen *info = reef_open_generation(trainer);
+    reef_vector_gen *open = reef_vector_open(vector);
+    double expected = reef_vector_expected_errors(vector);
+    reef_status status = reef_vector_check_boundary(trainer, err);
+    if (status == REEF_OK) status = reef_vector_solve(vector, trainer->workers, &open->head, err);
+    if (status != REEF_OK) return status;
+    open->reference = isnan(expected) ? 0.0 : expected;
+    reef_vector_sums_seal(vector);
+    vector->served_is_new = false;
+    vector->history = vector->next = 0;
+    info->open = false;
+    info->info.sealed = true;
+    info->info.sealed_step = trainer->step;
+    info->info.sealed_at = trainer->stream_bytes;
+    status = reef_vector_open_generation(trainer, err);
+    if (status != REEF_OK) {
+        reef_trainer_break(trainer, status);
+        return status;
+    }
+    let_go(vector);
+    vector->untested = 0; // by command, amid released examples: they are the new generation's
+    trainer->generation_step = trainer->boundary_step = 0;
+    trainer->boundary_at = trainer->stream_bytes;
+    status = reef_state_event(trainer, err, "seal",
+                              "\"sealed\": %u, \"reason\": \"%s\", \"error_rate\": %.4f",
+                              info->info.generation, reason, open->reference);
+    if (status != REEF_OK) return status;
+    return reef_state_event(trainer, err, "open", "\"reason\": \"%s\", \"side\": %u", reason,
+                            trainer->net.config.side);
+}
+
+reef_status reef_vector_refresh(reef_trainer *trainer, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    // A label may be new although its example was not learned.
+    bool is_same = vector->examples == vector->served_examples &&
+                   vector->served.class_count == vector->net.class_count;
+    if (vector->rival || vector->examples == 0 || is_same) return REEF_OK;
+    reef_status status = reef_vector_solve(vector, trainer->workers, &vector->served, err);
+    if (status != REEF_OK) return status;
+    vector->served_examples = vector->examples;
+    vector->served_is_new = true;
+    return REEF_OK;
+}
+
+// ---- the stream ----------------------------------------------------------------------------------
+
+// Small at first, so that a short stream is learned too; from then on as large as keeps products fast.
+static size_t batch_rows(const reef_vector *vector) {
+    if (vector->rival) return RIVAL_BATCH;
+    uint64_t rows = vector->examples;
+    if (rows < REEF_VECTOR_BATCH_MIN) return REEF_VECTOR_BATCH_MIN;
+    return rows > REEF_VECTOR_BATCH_MAX ? REEF_VECTOR_BATCH_MAX : (size_t)rows;
+}
+
+static reef_status skip(reef_trainer *trainer,
+                        size_t rows,
+                        const reef_vector_tally *t,
+                        reef_error *err) {
+    trainer->skipped_bytes += rows * reef_vector_record_bytes(&trainer->net.config);
+    consume(trainer, rows);
+    return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
+}
+
+// Learn the carry's first `rows` examples without testing them again.
+static void release(reef_vector *vector, size_t rows) {
+    let_go(vector);
+    vector->untested = rows;
+}
+
+// Hold a batch back that nothing explains, and decide about all that are.
+static reef_status hold(reef_trainer *trainer, size_t rows, double excess, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    vector->held += rows;
+    vector->held_batches++;
+    vector->excess = excess;
+    if (excess >= BOUNDARY_EXCESS && vector->held_batches >= HELD_BATCHES_MIN)
+        return reef_vector_boundary(trainer, "drift", err);
+    if (vector->held_batches == HELD_BATCHES_MAX) release(vector, vector->held);
+    return REEF_OK;
+}
+
+// Decide about the batch after the held ones, which has been scored.
+static reef_status judge(reef_trainer *trainer,
+                         size_t rows,
+                         const reef_vector_tally *t,
+                         reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    double limit = reef_vector_borne(vector);
+    size_t zero = rows, held = vector->held;
+    double excess = 0.0;
+    bool explained;
+    if (vector->untested == 0 && limit <= 1.0)
+        excess = reef_vector_excess(vector, rows, limit, vector->excess, &zero);
+    if (excess < SUSPICIOUS_EXCESS && held == 0) return learn(trainer, rows, t, err);
+    if (excess < SUSPICIOUS_EXCESS) zero = rows;
+    if (zero > 0) { // up to there all is well; the rest is looked at again
+        release(vector, held + zero);
+        return REEF_OK;
+    }
+    reef_status status = reef_vector_is_explained(vector, rows, &explained, err);
+    if (status != REEF_OK) return status;
+    if (!explained) return hold(trainer, rows, excess, err);
+    if (held == 0) return skip(trainer, rows, t, err);
+    release(vector, held); // they straddled the change; this batch comes again after them
+    return REEF_OK;
+}
+
+// The answers to the batch after the held ones, by source.
+static void count_answers(reef_trainer *trainer, size_t rows) {
+    reef_vector *vector = trainer->vector;
+    size_t each = reef_vector_record_bytes(&trainer->net.config);
+    size_t C = reef_vector_open(vector)->head.class_count;
+    for (size_t i = 0; i < rows; i++) {
+        int32_t class = vector->classes[i];
+        bool right =
+            C > 0 && class >= 0 && reef_vector_best(C, vector->scores + i * C) == (size_t) class;
+        vector->wrong[i] = class < 0 ? -1.0 : right ? 0.0 : 1.0;
+    }
+    reef_prequential_count(trainer, trainer->stream_bytes + vector->held * each, each,
+                           vector->wrong, 1.0, rows);
+}
+
+static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    size_t each = reef_vector_record_bytes(&trainer->net.config);
+    reef_status status =
+        reef_vector_batch_read(vector, trainer->carry + vector->held * each, rows, err);
+    if (status != REEF_OK) return status;
+    reef_vector_batch_score(trainer, rows);
+    reef_vector_tally t = reef_vector_tally_count(
+        vector, rows, reef_vector_open(vector)->head.class_count, vector->scores);
+    if (t.labelled > 0) trainer->last_bits = (double)t.wrong / (double)t.labelled;
+    count_answers(trainer, rows);
+    *steps = 1; // what is left in the carry may be a batch too
+    return judge(trainer, rows, &t, err);
+}
+
+static reef_status reserve_carry(reef_trainer *trainer, size_t bytes, reef_error *err) {
+    if (bytes <= trainer->carry_capacity) return REEF_OK;
+    uint8_t *carry = realloc(trainer->carry, bytes);
+    if (carry == NULL)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to hold %zu bytes of the stream", bytes);
+    trainer->carry = carry;
+    trainer->carry_capacity = bytes;
+    return REEF_OK;
+}
+
+// Accept up to `need` bytes; records are checked when their last byte has come, and a bad one is given
+// back as far as it came in this call.
+static reef_status accept(reef_trainer *trainer,
+                          const uint8_t *bytes,
+                          size_t count,
+                          size_t need,
+                          size_t *taken,
+                          reef_error *err) {
+    size_t each = reef_vector_record_bytes(&trainer->net.config), before = trainer->carry_bytes;
+    size_t take = count < need ? count : need;
+    reef_status status = reserve_carry(trainer, before + take, err);
+    if (status != REEF_OK) return status;
+    memcpy(trainer->carry + before, bytes, take);
+    for (size_t at = before / each; (at + 1) * each <= before + take; at++) {
+        status = reef_vector_record_check(trainer->carry + at * each, trainer->net.config.inputs,
+                                          (trainer->stream_bytes + at * each) / each, err);
+        if (status == REEF_OK)
+            status = reef_vector_label_check(&trainer->vector->net, trainer->carry, at, err);
+        if (status == REEF_OK) continue;
+        *taken = at * each > before ? at * each - before : 0;
+        trainer->carry_bytes = before + *taken;
+        return status;
+    }
+    trainer->carry_bytes += take;
+    *taken = take;
+    return REEF_OK;
+}
+
+reef_status reef_vector_push(reef_trainer *trainer,
+                             const uint8_t *bytes,
+                             size_t count,
+                             size_t *taken,
+                             size_t *steps,
+                             reef_error *err) {
+    const reef_vector *vector = trainer->vector;
+    size_t each = reef_vector_record_bytes(&trainer->net.config), rows = batch_rows(vector);
+    *taken = *steps = 0;
+    if (vector->untested > 0 && vector->untested < rows) rows = vector->untested;
+    size_t end = (vector->held + rows) * each;
+    reef_status status = REEF_OK;
+    if (trainer->carry_bytes < end)
+        status = accept(trainer, bytes, count, end - trainer->carry_bytes, taken, err);
+    if (status != REEF_OK || trainer->carry_bytes < end) return status;
+    status = next_batch(trainer, rows, steps, err);
+    // The batch is still in the carry, and may be in the sums or among the held ones already.
+    if (status != REEF_OK) reef_trainer_break(trainer, status);
+    return status;
+}
+
+reef_status reef_trainer_learn_rest(reef_trainer *trainer, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status != REEF_OK || vector == NULL || vector->rival || vector->examples == 0 ||
+        vector->held > 0)
+        return status;
+    release(vector, trainer->carry_bytes / reef_vector_record_bytes(&trainer->net.config));
+    for (size_t taken, steps; status == REEF_OK && vector->untested > 0;)
+        status = reef_vector_push(trainer, NULL, 0, &taken, &steps, err);
+    return status;
+}

@@ -1,0 +1,139 @@
+// What a trainer of a vector model consists of, and the opening of its generations.
+#include "trainer_internal.h"
+#include "ridge_sums.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- memory --------------------------------------------------------------------------------------
+
+static reef_status memory_init(reef_vector *vector, reef_error *err) {
+    const reef_config *config = &vector->net.config;
+    reef_vector_memory *memory = &vector->memory;
+    memory->slots = config->memory;
+    memory->records = calloc(memory->slots + 1, reef_vector_record_bytes(config));
+    memory->generations = malloc((memory->slots + 1) * sizeof *memory->generations);
+    memory->dirty = calloc(memory->slots + 1, sizeof *memory->dirty);
+    if (!memory->records || !memory->generations || !memory->dirty)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for a sample of %zu examples",
+                         memory->slots);
+    memset(memory->generations, 0xff, memory->slots * sizeof *memory->generations);
+    return REEF_OK;
+}
+
+static reef_status batch_init(reef_vector *vector, reef_error *err) {
+    size_t rows = REEF_VECTOR_BATCH_MAX, D = vector->net.config.inputs;
+    reef_ridge_shape shape =
+        reef_ridge_shape_of((size_t)vector->net.config.side * vector->net.config.side);
+    reef_ridge_shape gate = reef_vector_gate_shape(&vector->net.config);
+    vector->vectors = calloc(rows * D, sizeof(float));
+    vector->z = calloc(rows * (D + 1), sizeof(float));
+    vector->hidden = calloc(rows * shape.padded, sizeof(float));
+    // Rivals have no gate; their gradients of all hidden units lie there.
+    size_t gate_width = vector->rival ? shape.padded : gate.padded;
+    vector->gate_hidden = calloc(rows * gate_width, sizeof(float));
+    vector->wrong = calloc(rows, sizeof *vector->wrong);
+    vector->scores = calloc(rows * REEF_CLASS_COUNT_MAX, sizeof(float));
+    vector->classes = calloc(rows, sizeof *vector->classes);
+    if (vector->vectors && vector->z && vector->hidden && vector->gate_hidden && vector->scores &&
+        vector->classes && vector->wrong)
+        return REEF_OK;
+    return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch of %zu vectors", rows);
+}
+
+reef_status reef_vector_start(reef_trainer *trainer, reef_error *err) {
+    reef_vector *vector = calloc(1, sizeof *vector);
+    if (vector == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a vector model");
+    trainer->vector = vector;
+    vector->net.config = trainer->net.config;
+    vector->rival = strcmp(vector->net.config.strategy, "generations") != 0;
+    reef_status status = reef_workers_new(&trainer->workers, trainer->options.threads, err);
+    if (status == REEF_OK) status = memory_init(vector, err);
+    if (status == REEF_OK) status = batch_init(vector, err);
+    if (status == REEF_OK && !vector->rival) status = reef_vector_sums_init(vector, err);
+    return status;
+}
+
+void reef_vector_free(reef_vector *vector) {
+    if (vector == NULL) return;
+    float *floats[] = {vector->gram,           vector->moment,      vector->gate.sealed,
+                       vector->gate.open,      vector->gate.means,  vector->adam.experts_m,
+                       vector->adam.experts_v, vector->adam.w_up_m, vector->adam.w_up_v,
+                       vector->vectors,        vector->z,           vector->hidden,
+                       vector->gate_hidden,    vector->scores,      vector->weights,
+                       vector->scratch,        vector->factor,      vector->solution,
+                       vector->solve_scratch};
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) free(floats[i]);
+    reef_vector_net_release(&vector->net);
+    reef_vector_head_release(&vector->served);
+    free(vector->memory.records);
+    free(vector->memory.generations);
+    free(vector->memory.dirty);
+    free(vector->classes);
+    free(vector->wrong);
+    free(vector);
+}
+
+// ---- generations ---------------------------------------------------------------------------------
+
+// The store's idea of a generation: numbers and sizes, no tensors of a language model.
+static reef_status append_info(reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    reef_gen *gen = calloc(1, sizeof *gen);
+    if (gen == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a generation");
+    gen->open = true;
+    gen->info = (reef_generation){.side = config->side,
+                                  .dtype = REEF_F32,
+                                  .opened_step = trainer->step,
+                                  .opened_at = trainer->stream_bytes};
+    if (trainer->net.gen_count > 0) {
+        const reef_gen *before = reef_open_generation(trainer);
+        gen->info.generation = before->info.generation + 1;
+        gen->info.parent = before->info.generation;
+        gen->info.first_id =
+            before->info.first_id + (uint64_t)before->info.side * before->info.side;
+    }
+    return reef_net_append(&trainer->net, gen, err);
+}
+
+// Until the new generation's gate is known, that of the one before decides: the new one has no say yet.
+static reef_status inherit_gate(reef_vector_gen *gen, const reef_vector *vector, reef_error *err) {
+    if (vector->net.gen_count == 0) return REEF_OK;
+    const reef_vector_head *before = &reef_vector_open(vector)->head;
+    size_t width = vector->gate.shape.padded;
+    reef_status status =
+        reef_vector_head_size(&gen->head, 0, gen->shape.padded, before->gate_count, width, err);
+    if (status != REEF_OK) return status;
+    gen->head.sharpness = before->sharpness;
+    if (before->gate_count > 0)
+        memcpy(gen->head.gate, before->gate, before->gate_count * width * sizeof(float));
+    return REEF_OK;
+}
+
+reef_status reef_vector_open_generation(reef_trainer *trainer, reef_error *err) {
+    reef_vector *vector = trainer->vector;
+    reef_vector_gen *gen = NULL;
+    if (trainer->net.gen_count >= REEF_GENERATION_COUNT_MAX)
+        return reef_fail(err, REEF_FULL, "the pool has %zu generations, the most there can be",
+                         trainer->net.gen_count);
+    reef_status status = reef_vector_net_reserve(&vector->net, vector->net.gen_count + 1, err);
+    if (status == REEF_OK) status = reef_vector_gen_new(&gen, &trainer->net.config, err);
+    if (status == REEF_OK) status = inherit_gate(gen, vector, err);
+    if (status == REEF_OK) status = append_info(trainer, err);
+    if (status != REEF_OK) {
+        reef_vector_gen_free(gen);
+        return status;
+    }
+    vector->net.gens[vector->net.gen_count++] = gen;
+    return vector->rival ? REEF_OK : reef_vector_sums_generation(vector, err);
+}
+
+reef_status reef_vector_refuse_experts(const reef_trainer *trainer,
+                                       const char *what,
+                                       reef_error *err) {
+    if (trainer->vector == NULL) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "experts of a vector model cannot be %s: they are drawn once and stay as they "
+                     "are; seal the generation to open another",
+                     what);
+}
