@@ -4,21 +4,21 @@
 // The pool is opened, and every source checked, before anything runs. Then there are two threads of
 // ours: the loop (reading, socket, signals, progress), which never computes or waits for the disk, and
 // the trainer's (training.c). The loop ends when the trainer's thread has.
-#include "control.h"
-#include "http.h"
-#include "http_routes.h"
-#include "input.h"
-#include "monitor.h"
-#include "options.h"
+#include "control_socket.h"
+#include "http_server.h"
+#include "routes.h"
+#include "reef_source.h"
+#include "status.h"
+#include "reef_settings.h"
 #include "push.h"
-#include "reef_program.h"
+#include "reef_process.h"
 #include "reef_trainer.h"
-#include "report.h"
+#include "reef_log.h"
 #include "service.h"
-#include "serving.h"
-#include "source_fit.h"
-#include "training.h"
-#include "turns_store.h"
+#include "query_thread.h"
+#include "resume_check.h"
+#include "training_thread.h"
+#include "stride_checkpoint.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 // reefd as a service; see service.h.
 #include "service.h"
 
-#include "address.h"
-#include "reef_program.h"
+#include "reef_address.h"
+#include "reef_process.h"
 
 #include <signal.h>
 #include <stdio.h>

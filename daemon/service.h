@@ -8,13 +8,13 @@
 #ifndef REEF_SERVICE_H
 #define REEF_SERVICE_H
 
-#include "http.h"
-#include "monitor.h"
-#include "notify.h"
-#include "options.h"
-#include "report.h"
-#include "scrub.h"
-#include "training.h"
+#include "http_server.h"
+#include "status.h"
+#include "systemd.h"
+#include "reef_settings.h"
+#include "reef_log.h"
+#include "scrubber.h"
+#include "training_thread.h"
 #include "verify_job.h"
 
 #include <jansson.h>

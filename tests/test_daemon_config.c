@@ -1,6 +1,6 @@
 // Where the settings of reefd come from: file, environment and command line, one over the other; and that a
 // mistake in the file is told with its line.
-#include "options.h"
+#include "reef_settings.h"
 
 #include "temp_dir.h"
 

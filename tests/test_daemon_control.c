@@ -2,7 +2,7 @@
 // a client sends or leaves undone keeps it from training.
 #include "reefd_run.h"
 
-#include "reef_daemon.h"
+#include "reef_client.h"
 #include "reef_trainer.h"
 #include "verify_job.h"
 

@@ -1,6 +1,6 @@
 // What clients push becomes bytes of the stream: every format against bytes written by hand, and what is wrong
 // with a batch in words that name the line. A batch is taken as a whole or not at all.
-#include "ingest.h"
+#include "push_parse.h"
 #include "reef_store.h"
 
 #include <math.h>

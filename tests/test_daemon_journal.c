@@ -3,7 +3,7 @@
 #include "program.h"
 #include "reefd_run.h"
 
-#include "reef_daemon.h"
+#include "reef_client.h"
 
 #include <setjmp.h>
 #include <signal.h>

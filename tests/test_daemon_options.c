@@ -1,5 +1,5 @@
 // The command line of reefd: what is accepted, and that what is refused is named.
-#include "options.h"
+#include "reef_settings.h"
 #include "redis_url.h"
 #include "temp_dir.h"
 

@@ -4,7 +4,7 @@
 #include "reefd_run.h"
 
 #include "push.h"
-#include "reef_daemon.h"
+#include "reef_client.h"
 #include "reef_trainer.h"
 
 #include <lmdb.h>

@@ -20,7 +20,7 @@
 
 #include "draw.h"
 #include "live_run.h"
-#include "turns_store.h"
+#include "stride_checkpoint.h"
 #include "vector_record.h"
 
 #define ENTRIES 2500

@@ -1,5 +1,5 @@
 // The bounded queue of bytes, against a plain counter: what comes out is what went in.
-#include "ring.h"
+#include "byte_ring.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

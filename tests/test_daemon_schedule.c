@@ -1,6 +1,6 @@
 // The schedule: who is waited for and how long, and that decisions survive a crash. Real pools, no threads; the
 // clock is a number.
-#include "schedule.h"
+#include "scheduler.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #include "reefd_run.h"
 
 #include "reef_store.h"
-#include "scrub.h"
+#include "scrubber.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -3,8 +3,8 @@
 #include "http_client.h"
 #include "reefd_run.h"
 
-#include "address.h"
-#include "reef_daemon.h"
+#include "reef_address.h"
+#include "reef_client.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,8 +1,8 @@
 // The serving thread: between questions it keeps no read of the pool for a state that nobody asks for; and what it says
 // of forgetting where one generation learns all tasks, and of who reads.
-#include "http_facts.h"
-#include "http_forgetting.h"
-#include "serving.h"
+#include "query_stats.h"
+#include "query_forgetting.h"
+#include "query_thread.h"
 
 #include "lifelong.h"
 

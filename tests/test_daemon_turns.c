@@ -1,5 +1,5 @@
 // Turns of lanes: shares by weight, whole records, and the same stream however the bytes arrive.
-#include "turns.h"
+#include "stride.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

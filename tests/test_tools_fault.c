@@ -2,7 +2,7 @@
 // one line that says so, an exit code of sysexits(3), never a signal, and nothing lost.
 #include "cli.h"
 #include "program.h"
-#include "reef_program.h"
+#include "reef_process.h"
 #include "tiny_pool.h"
 
 #include <setjmp.h>

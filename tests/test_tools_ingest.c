@@ -1,7 +1,7 @@
 // `reef ingest`: lines reach a running daemon batch by batch, each is trained once however often it is sent, and
 // who sends them waits out a full journal and a daemon that ends.
 #include "program.h"
-#include "reef_daemon.h"
+#include "reef_client.h"
 #include "reefd_run.h"
 
 #include "reef_trainer.h"

@@ -1,7 +1,7 @@
 // A change of a pool: through the daemon that holds it, or by this program when there is none.
 #include "cli.h"
 
-#include "reef_daemon.h"
+#include "reef_client.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // The options of a command: its own, and those that its row of the table of commands stands for.
 #include "cli.h"
 
-#include "options.h"
+#include "reef_settings.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 // Every transaction here is short: what is read is copied, so that a long evaluation never keeps the
 // daemon from reusing pages.
 #include "cli.h"
-#include "pool_json.h"
+#include "reef_pool_json.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 
 #include "cli.h"
 
-#include "report.h"
+#include "reef_log.h"
 
 #include <inttypes.h>
 #include <locale.h>

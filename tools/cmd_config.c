@@ -1,6 +1,6 @@
 // reef config show and reef config check: the settings of reefd, and where each comes from.
 #include "commands.h"
-#include "options.h"
+#include "reef_settings.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "commands.h"
 #include "ingest_feed.h"
 
-#include "reef_daemon.h"
+#include "reef_client.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 // place; these are steps of their own, from the timeline. What was consolidated counts where its heir stands.
 #include "chart.h"
 #include "commands.h"
-#include "pool_json.h"
+#include "reef_pool_json.h"
 #include "svg.h"
 
 #include <inttypes.h>

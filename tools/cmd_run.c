@@ -1,7 +1,7 @@
 // reef run: the daemon in the foreground. Finds reefd and becomes it; options are the daemon's, and it explains its own
 // mistakes, but those of the command line are told before it is started.
 #include "commands.h"
-#include "options.h"
+#include "reef_settings.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 // reef snapshot: keep states of a pool under a name, and look at them.
 #include "commands.h"
-#include "pool_json.h"
-#include "report.h"
+#include "reef_pool_json.h"
+#include "reef_log.h"
 
 #include <inttypes.h>
 #include <string.h>

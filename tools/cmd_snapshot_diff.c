@@ -1,6 +1,6 @@
 // reef snapshot diff: what lies between two states of a pool.
 #include "commands.h"
-#include "pool_json.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <math.h>

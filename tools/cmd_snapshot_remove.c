@@ -3,8 +3,8 @@
 // Both make a list of names first; what is on it goes in one transaction, through the daemon where one
 // runs. A snapshot that is made meanwhile is on no list.
 #include "commands.h"
-#include "pool_json.h"
-#include "report.h"
+#include "reef_pool_json.h"
+#include "reef_log.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // reef snapshot restore: go back to a snapshot, in a new pool or in the same one.
 #include "commands.h"
-#include "pool_json.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

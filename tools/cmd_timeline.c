@@ -1,6 +1,6 @@
 // reef timeline: what happened to a pool, in order.
 #include "commands.h"
-#include "pool_json.h"
+#include "reef_pool_json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 // Measuring reads the last commit only, so it leaves no trace in the training.
 #include "commands.h"
 #include "eval_set.h"
-#include "pool_json.h"
+#include "reef_pool_json.h"
 #include "train_budget.h"
 #include "train_record.h"
 #include "train_stream.h"

@@ -1,7 +1,7 @@
 // reef usage: how evenly the experts of one generation are used, layer by layer, always or in a range of time.
 #include "commands.h"
 #include "npy_file.h"
-#include "usage_json.h"
+#include "reef_usage_json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 // reef verify: check a pool, whole or in part, in a child process, so that a damaged file cannot take the tool
 // down; and say what can be saved of a damaged one.
 #include "commands.h"
-#include "pool_json.h"
+#include "reef_pool_json.h"
 #include "verify_plan.h"
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include "completion.h"
 
 #include "cli.h"
-#include "options.h"
+#include "reef_settings.h"
 
 #include <stdlib.h>
 #include <string.h>

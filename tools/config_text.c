@@ -5,7 +5,7 @@
 #include "config_text.h"
 
 #include "cli.h"
-#include "options.h"
+#include "reef_settings.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "eval_set.h"
 #include "experiment.h"
 
-#include "config_file.h"
+#include "reef_config_file.h"
 #include "reef_edit_distance.h"
 
 #include <ctype.h>

@@ -2,7 +2,7 @@
 // that may be shown are kept, so memory does not grow with the pool.
 #include "experts_list.h"
 
-#include "usage_json.h"
+#include "reef_usage_json.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "manual.h"
 
 #include "cli.h"
-#include "options.h"
+#include "reef_settings.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 // `reef`: one tool for everything that is not streaming. Finds the command, runs it, and turns what
 // went wrong into one line and an exit code of sysexits(3).
 #include "commands.h"
-#include "reef_program.h"
+#include "reef_process.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 // See top_link.h. One connection stays open as long as the daemon does.
 #include "top_link.h"
 
-#include "address.h"
+#include "reef_address.h"
 #include "cli.h"
-#include "reef_daemon.h"
+#include "reef_client.h"
 
 #include <errno.h>
 #include <fcntl.h>

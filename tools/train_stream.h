@@ -3,7 +3,7 @@
 #define REEF_TRAIN_STREAM_H
 
 #include "cli.h"
-#include "input.h"
+#include "reef_source.h"
 
 typedef struct train_stream {
     reef_input *files;

@@ -1,13 +1,13 @@
 // See daemon_world.h.
 #include "daemon_world.h"
 
-#include "control.h"
-#include "http.h"
-#include "http_routes.h"
-#include "monitor.h"
+#include "control_socket.h"
+#include "http_server.h"
+#include "routes.h"
+#include "status.h"
 #include "push.h"
-#include "serving.h"
-#include "training.h"
+#include "query_thread.h"
+#include "training_thread.h"
 
 #include <arpa/inet.h>
 #include <assert.h>

@@ -1,7 +1,7 @@
 // What clients push: text, JSON Lines or .npy. Input: the format, the width of the pool's vectors (0: a language
 // model) and where a label stands, a byte each; then the batch.
 #include "fuzz.h"
-#include "ingest.h"
+#include "push_parse.h"
 #include "reef_store.h"
 
 #include <assert.h>

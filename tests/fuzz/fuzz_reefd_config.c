@@ -1,6 +1,6 @@
 // A configuration file of reefd, as `reefd --config FILE` reads it. Input: the file.
 #include "fuzz.h"
-#include "options.h"
+#include "reef_settings.h"
 
 #include <assert.h>
 #include <jansson.h>

@@ -3,7 +3,7 @@
 // do (replace, patch or cut) and bytes. The changed pool is committed, then checked, scored or asked to predict, its
 // history read and compacted, and learning goes on.
 #include "fuzz.h"
-#include "pool_json.h"
+#include "reef_pool_json.h"
 #include "page_reader.h"
 #include "reef_trainer.h"
 #include "store_internal.h"

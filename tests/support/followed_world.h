@@ -3,8 +3,8 @@
 #ifndef REEF_TEST_FOLLOWED_WORLD_H
 #define REEF_TEST_FOLLOWED_WORLD_H
 
-#include "followed.h"
-#include "followed_part.h"
+#include "tail.h"
+#include "tail_file.h"
 #include "temp_dir.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 // See reefd_run.h. REEFD_PATH is the program under test; the build defines it.
 #include "reefd_run.h"
 
-#include "reef_daemon.h"
+#include "reef_client.h"
 #include "reef_trainer.h"
 
 #include <dirent.h>

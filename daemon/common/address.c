@@ -1,0 +1,64 @@
+// Addresses to listen on; see address.h. A socket path has to fit into sun_path (107 bytes on
+// Linux): bind() and libuv would cut a longer one silently and listen somewhere else.
+#include "reef_address.h"
+
+#include "reef_client.h"
+
+#include <netdb.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOST_BYTES_MAX 80 // an IPv6 address, with a zone
+
+reef_status reef_address_init(struct sockaddr_un *address,
+                              const char *pool,
+                              const char *socket_path,
+                              reef_error *err) {
+    memset(address, 0, sizeof(*address));
+    address->sun_family = AF_UNIX;
+    if (!socket_path && !pool)
+        return reef_fail(err, REEF_INVALID, "neither a pool nor a socket was named");
+    int length = pool ? (int)strlen(pool) : 0;
+    while (length > 1 && pool[length - 1] == '/') length--;
+    int bytes = socket_path
+                    ? snprintf(address->sun_path, sizeof(address->sun_path), "%s", socket_path)
+                    : snprintf(address->sun_path, sizeof(address->sun_path), "%.*s/%s", length,
+                               pool, REEF_SOCKET_NAME);
+    if (bytes <= 0) return reef_fail(err, REEF_INVALID, "the socket path is empty");
+    if ((size_t)bytes >= sizeof(address->sun_path))
+        return reef_fail(
+            err, REEF_INVALID,
+            "the socket path has %d bytes, a socket takes at most %zu: give a shorter one with "
+            "--socket (%.60s...)",
+            bytes, sizeof(address->sun_path) - 1, address->sun_path);
+    return REEF_OK;
+}
+
+static reef_status listen_failure(const char *listen, reef_error *err) {
+    return reef_fail(err, REEF_INVALID,
+                     "'%.80s' is no place to listen: PORT, ADDRESS:PORT or [ADDRESS]:PORT", listen);
+}
+
+reef_status reef_address_parse(struct sockaddr_storage *out, const char *listen, reef_error *err) {
+    char host[HOST_BYTES_MAX] = "127.0.0.1";
+    const char *colon = strrchr(listen, ':'), *port = colon ? colon + 1 : listen;
+    if (colon) {
+        bool brackets = listen[0] == '[' && colon > listen + 1 && colon[-1] == ']';
+        const char *begin = listen + brackets, *end = colon - brackets;
+        if (end <= begin || (size_t)(end - begin) >= sizeof(host))
+            return listen_failure(listen, err);
+        snprintf(host, sizeof(host), "%.*s", (int)(end - begin), begin);
+    }
+    char *end = NULL;
+    unsigned long number = strtoul(port, &end, 10);
+    if (port[0] < '0' || port[0] > '9' || *end || number > 65535)
+        return listen_failure(listen, err);
+    struct addrinfo *found = NULL, hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                                            .ai_socktype = SOCK_STREAM};
+    if (getaddrinfo(host, port, &hints, &found) != 0) return listen_failure(listen, err);
+    memcpy(out, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return REEF_OK;
+}

@@ -1,0 +1,222 @@
+// The client's side of the control socket: one request, one answer, one connection. Blocking, with a
+// deadline on every wait but that for the end of a long command, and without a loop, so that a tool needs
+// nothing else.
+#include "reef_client.h"
+
+#include "reef_address.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define SEND_SECONDS_MAX 10
+#define ANSWER_SECONDS_MAX                                                                         \
+    600 // a seal or a commit waits for the step that is running and for the disk
+#define ANSWER_ROOM_FIRST 4096
+
+static reef_status fail_io(const struct sockaddr_un *address, const char *what, reef_error *err) {
+    return reef_fail(err, REEF_IO, "%s the daemon at '%s': %s", what, address->sun_path,
+                     strerror(errno));
+}
+
+static reef_status connect_to(int *out, const struct sockaddr_un *address, reef_error *err) {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return fail_io(address, "no socket for", err);
+    struct timeval limit = {.tv_sec = SEND_SECONDS_MAX};
+    reef_status status = REEF_OK;
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0)
+        status = fail_io(address, "cannot set a deadline for", err);
+    else if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
+        status =
+            errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR || errno == ENOTSOCK
+                ? reef_fail(err, REEF_NOT_FOUND, "no daemon listens at '%s'; reef run starts one",
+                            address->sun_path)
+                : fail_io(address, "cannot reach", err);
+    if (status != REEF_OK) {
+        close(fd);
+        return status;
+    }
+    *out = fd;
+    return REEF_OK;
+}
+
+// A drain trains all that waits and a check reads the whole pool: nobody knows how long that takes. A daemon that
+// ends closes the socket.
+static bool takes_long(const json_t *request) {
+    const char *command = json_string_value(json_object_get(request, "command"));
+    return command && (!strcmp(command, "drain") || !strcmp(command, "verify"));
+}
+
+// The request as one line, whatever way it was written, and how long its answer may take; -1: for ever.
+static reef_status compact(char **out, int *answer_ms, const char *request, reef_error *err) {
+    json_error_t why;
+    json_t *object = json_loads(request, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(object)) {
+        reef_status status = reef_fail(err, REEF_INVALID, "the request is no JSON object: %s",
+                                       object ? "it is something else" : why.text);
+        json_decref(object);
+        return status;
+    }
+    *out = json_dumps(object, JSON_COMPACT);
+    *answer_ms = takes_long(object) ? -1 : ANSWER_SECONDS_MAX * 1000;
+    json_decref(object);
+    return *out ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+}
+
+static reef_status send_line(int fd,
+                             const struct sockaddr_un *address,
+                             char *line,
+                             reef_error *err) {
+    size_t bytes = strlen(line) + 1;
+    if (bytes > REEF_REQUEST_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID, "the request has %zu bytes, at most %u are allowed",
+                         bytes, REEF_REQUEST_BYTES_MAX);
+    line[bytes - 1] = '\n'; // in place of the final zero
+    for (size_t sent = 0; sent < bytes;) {
+        ssize_t count = send(fd, line + sent, bytes - sent, MSG_NOSIGNAL);
+        if (count > 0) sent += (size_t)count;
+        // A daemon that refuses a client answers before it reads; the answer says why.
+        if (count < 0 && errno == EPIPE) break;
+        if (count < 0 && errno != EINTR) return fail_io(address, "cannot write to", err);
+    }
+    return REEF_OK;
+}
+
+static reef_status wait_for_bytes(int fd,
+                                  const struct sockaddr_un *address,
+                                  int answer_ms,
+                                  reef_error *err) {
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    int ready = 0;
+    do {
+        ready = poll(&wait, 1, answer_ms);
+    } while (ready < 0 && errno == EINTR);
+    if (ready < 0) return fail_io(address, "cannot wait for", err);
+    if (ready == 0)
+        return reef_fail(err, REEF_BUSY, "the daemon at '%s' has not answered for %d s",
+                         address->sun_path, answer_ms / 1000);
+    return REEF_OK;
+}
+
+typedef struct text {
+    char *bytes;
+    size_t used, room;
+} text;
+
+static reef_status make_room(text *answer, reef_error *err) {
+    if (answer->used + 1 < answer->room) return REEF_OK;
+    if (answer->room > REEF_REQUEST_BYTES_MAX)
+        return reef_fail(err, REEF_IO, "the daemon's answer is longer than %u bytes",
+                         REEF_REQUEST_BYTES_MAX);
+    size_t room = answer->room ? answer->room * 2 : ANSWER_ROOM_FIRST;
+    char *bytes = realloc(answer->bytes, room);
+    if (!bytes) return reef_fail(err, REEF_NO_MEMORY, "no memory for the daemon's answer");
+    answer->bytes = bytes;
+    answer->room = room;
+    return REEF_OK;
+}
+
+static reef_status receive_line(
+    int fd, const struct sockaddr_un *address, int answer_ms, text *answer, reef_error *err) {
+    for (;;) {
+        reef_status status = make_room(answer, err);
+        if (status == REEF_OK) status = wait_for_bytes(fd, address, answer_ms, err);
+        if (status != REEF_OK) return status;
+        ssize_t count = recv(fd, answer->bytes + answer->used, answer->room - answer->used - 1, 0);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return fail_io(address, "cannot read from", err);
+        if (count == 0)
+            return reef_fail(err, REEF_IO, "the daemon at '%s' ended before it answered",
+                             address->sun_path);
+        char *end = memchr(answer->bytes + answer->used, '\n', (size_t)count);
+        answer->used += (size_t)count;
+        if (!end) continue;
+        *end = 0;
+        return REEF_OK;
+    }
+}
+
+static reef_status status_from_text(const char *name) {
+    static const char *const TEXTS[] = {
+#define STATUS_TEXT(upper, text, code) text,
+        REEF_STATUS_LIST(STATUS_TEXT)
+#undef STATUS_TEXT
+    };
+    for (size_t i = 1; name && i < sizeof(TEXTS) / sizeof(*TEXTS); i++)
+        if (!strcmp(name, TEXTS[i])) return (reef_status)i;
+    return REEF_IO;
+}
+
+static reef_status read_answer(char **result,
+                               const char *line,
+                               unsigned *retry_ms,
+                               reef_error *err) {
+    json_t *answer = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    json_t *ok = json_object_get(answer, "ok");
+    json_t *value = json_object_get(answer, "result");
+    json_t *error = json_object_get(answer, "error");
+    const char *message = json_string_value(json_object_get(error, "message"));
+    reef_status status = REEF_OK;
+    if (json_is_true(ok) && value) {
+        *result = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (!*result) status = reef_fail(err, REEF_NO_MEMORY, "no memory for the daemon's answer");
+    } else if (json_is_false(ok) && message) {
+        status =
+            reef_fail(err, status_from_text(json_string_value(json_object_get(error, "status"))),
+                      "%s", message);
+        json_int_t hint = json_integer_value(json_object_get(error, "retry_ms"));
+        *retry_ms = hint > 0 && hint < UINT_MAX ? (unsigned)hint : 0;
+    } else {
+        status = reef_fail(err, REEF_IO, "the daemon's answer is not understood: %.80s", line);
+    }
+    json_decref(answer);
+    return status;
+}
+
+reef_status reef_daemon_call(const char *pool,
+                             const char *socket_path,
+                             const char *request,
+                             char **result,
+                             reef_error *err) {
+    unsigned retry_ms;
+    return reef_daemon_call_hinted(pool, socket_path, request, result, &retry_ms, err);
+}
+
+reef_status reef_daemon_call_hinted(const char *pool,
+                                    const char *socket_path,
+                                    const char *request,
+                                    char **result,
+                                    unsigned *retry_ms,
+                                    reef_error *err) {
+    *result = NULL;
+    *retry_ms = 0;
+    struct sockaddr_un address;
+    int fd = -1, answer_ms = 0;
+    char *line = NULL;
+    text answer = {0};
+
+    reef_status status = reef_address_init(&address, pool, socket_path, err);
+    if (status != REEF_OK) goto cleanup;
+    status = compact(&line, &answer_ms, request, err);
+    if (status != REEF_OK) goto cleanup;
+    status = connect_to(&fd, &address, err);
+    if (status != REEF_OK) goto cleanup;
+    status = send_line(fd, &address, line, err);
+    if (status != REEF_OK) goto cleanup;
+    status = receive_line(fd, &address, answer_ms, &answer, err);
+    if (status != REEF_OK) goto cleanup;
+    status = read_answer(result, answer.bytes, retry_ms, err);
+
+cleanup:
+    if (fd >= 0) close(fd);
+    free(answer.bytes);
+    free(line);
+    return status;
+}

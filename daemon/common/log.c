@@ -1,0 +1,317 @@
+// Messages of reefd; see report.h. A line is put together in memory and written at once, so that lines
+// of two processes on one terminal do not mix. That standard error is closed or full is nobody's
+// concern here: training matters more than talking about it.
+#include "reef_log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINE_BYTES_MAX 2048 // a longer message is cut
+#define COLUMNS_DEFAULT 80
+
+static bool is_terminal(void) {
+    const char *kind = getenv("TERM");
+    return isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
+}
+
+// systemd says which file is its journal; a program that was started with the variable but writes elsewhere
+// must not add what only the journal takes away again.
+static bool is_journal(void) {
+    const char *stream = getenv("JOURNAL_STREAM");
+    struct stat info;
+    if (!stream || fstat(STDERR_FILENO, &info) != 0) return false;
+    char own[64];
+    snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)info.st_dev, (uintmax_t)info.st_ino);
+    return strcmp(own, stream) == 0;
+}
+
+void reef_report_init(reef_report *report, bool json, bool quiet) {
+    *report = (reef_report){
+        .json = json, .quiet = quiet, .terminal = is_terminal(), .journal = is_journal()};
+    if (uv_mutex_init(&report->lock)) abort();
+}
+
+void reef_report_set(reef_report *report, bool json, bool quiet) {
+    uv_mutex_lock(&report->lock);
+    report->json = json;
+    report->quiet = quiet;
+    uv_mutex_unlock(&report->lock);
+}
+
+void reef_report_release(reef_report *report) {
+    if (report->line_pending) (void)!write(STDERR_FILENO, "\n", 1);
+    uv_mutex_destroy(&report->lock);
+}
+
+static void write_all(const char *text, size_t bytes) {
+    while (bytes) {
+        ssize_t written = write(STDERR_FILENO, text, bytes);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return;
+        text += written;
+        bytes -= (size_t)written;
+    }
+}
+
+static const char *level_text(reef_level level) {
+    static const char *const TEXTS[] = {
+#define LEVEL_TEXT(name, text, priority) text,
+        REEF_LEVEL_LIST(LEVEL_TEXT)
+#undef LEVEL_TEXT
+    };
+    return TEXTS[level];
+}
+
+static const char *level_prefix(const reef_report *report, reef_level level) {
+    static const char *const PREFIXES[] = {
+#define LEVEL_PREFIX(name, text, priority) "<" #priority ">reefd: ",
+        REEF_LEVEL_LIST(LEVEL_PREFIX)
+#undef LEVEL_PREFIX
+    };
+    return PREFIXES[level] + (report->journal ? 0 : strlen("<3>"));
+}
+
+// One message, in one line whatever it holds; it replaces a progress line that stands on the terminal.
+static void write_line(reef_report *report, reef_level level, const char *text) {
+    char line[LINE_BYTES_MAX];
+    const char *erase = report->line_pending ? "\r\033[K" : "";
+    int bytes =
+        snprintf(line, sizeof(line) - 1, "%s%s%s", erase, level_prefix(report, level), text);
+    if (bytes < 0) return;
+    size_t length = (size_t)bytes < sizeof(line) - 2 ? (size_t)bytes : sizeof(line) - 2;
+    for (size_t i = strlen(erase); i < length; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+            line[i] = '?'; // a name may hold anything
+    line[length] = '\n';
+    write_all(line, length + 1);
+    report->line_pending = false;
+}
+
+static void write_json(reef_report *report, const json_t *object) {
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    size_t bytes = text ? strlen(text) : 0;
+    if (bytes) {
+        if (report->line_pending) write_all("\r\033[K", 4);
+        report->line_pending = false;
+        text[bytes] = '\n'; // in place of the final zero, so that it is one write
+        write_all(text, bytes + 1);
+    }
+    free(text);
+}
+
+static uint64_t unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+size_t reef_character_bytes(const uint8_t *bytes, size_t count) {
+    uint8_t first = bytes[0];
+    if (first < 0x80) return 1;
+    size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4 || length > count) return 0;
+    uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (bytes[1] < low || bytes[1] > high) return 0;
+    for (size_t i = 2; i < length; i++)
+        if (bytes[i] < 0x80 || bytes[i] > 0xbf) return 0;
+    return length;
+}
+
+json_t *reef_json_text(const char *text) {
+    json_t *value = json_string(text);
+    if (value) return value;
+    char *copy = strdup(text);
+    if (!copy) return json_null();
+    for (size_t at = 0, end = strlen(copy); at < end;) {
+        size_t bytes = reef_character_bytes((const uint8_t *)copy + at, end - at);
+        if (!bytes) copy[at] = '?';
+        at += bytes ? bytes : 1;
+    }
+    value = json_string(copy);
+    free(copy);
+    return value;
+}
+
+json_t *reef_json_number(double value) {
+    json_t *number = json_real(value);
+    return number ? number : json_null();
+}
+
+static void set_stamp(json_t *object, reef_level level) {
+    if (!json_object_get(object, "unix_ms"))
+        json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
+    json_object_set_new(object, "level", json_string(level_text(level)));
+}
+
+static void say(reef_report *report,
+                reef_level level,
+                const char *event,
+                const char *status,
+                const char *message) {
+    uv_mutex_lock(&report->lock);
+    if (report->json) {
+        json_t *object = json_object();
+        json_object_set_new(object, "event", json_string(event));
+        set_stamp(object, level);
+        if (status) json_object_set_new(object, "status", json_string(status));
+        json_object_set_new(object, "message", reef_json_text(message));
+        write_json(report, object);
+        json_decref(object);
+    } else {
+        write_line(report, level, message);
+    }
+    uv_mutex_unlock(&report->lock);
+}
+
+void reef_report_error(reef_report *report, reef_status status, const char *message) {
+    say(report, REEF_LEVEL_ERROR, "error", reef_status_text(status), message);
+}
+
+void reef_report_warning(reef_report *report, const char *event, const char *format, ...) {
+    char message[LINE_BYTES_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    say(report, REEF_LEVEL_WARNING, event, NULL, message);
+}
+
+// One field of an event for people: "generation_step": 3 reads "generation step 3".
+static size_t format_field(char *out, size_t room, const char *key, const json_t *value) {
+    char *text = json_is_string(value)
+                     ? NULL
+                     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(4));
+    int bytes = snprintf(out, room, "%s %s", key, text ? text : json_string_value(value));
+    free(text);
+    for (char *at = out; *at && *at != ' '; at++)
+        if (*at == '_') *at = ' ';
+    if (bytes < 0) return 0;
+    return (size_t)bytes < room ? (size_t)bytes : room - 1;
+}
+
+static void format_event(char *out, size_t room, const json_t *event) {
+    const char *name = json_string_value(json_object_get(event, "event"));
+    const char *message = json_string_value(json_object_get(event, "message"));
+    int head = snprintf(out, room, "%s%s%s", name ? name : "event", message ? ": " : "",
+                        message ? message : "");
+    size_t used = head < 0 ? 0 : (size_t)head;
+    const char *key = NULL;
+    json_t *value = NULL;
+    const char *separator = message ? "; " : ": ";
+    // jansson's foreach walks by iterator without changing the object, but wants it without const.
+    json_object_foreach((json_t *)(uintptr_t)event, key, value) {
+        if (!strcmp(key, "event") || !strcmp(key, "message") || !strcmp(key, "unix_ms")) continue;
+        if (used + 4 >= room) break;
+        used += (size_t)snprintf(out + used, room - used, "%s", separator);
+        used += format_field(out + used, room - used, key, value);
+        separator = ", ";
+    }
+}
+
+// Damage is not only worth telling.
+static reef_level event_level(const json_t *event) {
+    const char *name = json_string_value(json_object_get(event, "event"));
+    return name && !strcmp(name, "damage") ? REEF_LEVEL_WARNING : REEF_LEVEL_INFO;
+}
+
+void reef_report_event(reef_report *report, json_t *event) {
+    uv_mutex_lock(&report->lock);
+    if (!report->quiet && report->json) {
+        set_stamp(event, event_level(event));
+        write_json(report, event);
+    } else if (!report->quiet) {
+        char line[LINE_BYTES_MAX] = "";
+        format_event(line, sizeof(line), event);
+        write_line(report, event_level(event), line);
+    }
+    uv_mutex_unlock(&report->lock);
+    json_decref(event);
+}
+
+void reef_report_event_text(reef_report *report, const char *json) {
+    json_t *event = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(event)) {
+        json_decref(event);
+        event = json_pack("{s:s, s:o}", "event", "event", "message", reef_json_text(json));
+    }
+    reef_report_event(report, event);
+}
+
+// The members of an object in a row, "number 5, step 9".
+static void format_members(char *out, size_t room, const json_t *object) {
+    size_t used = 0;
+    const char *key = NULL;
+    json_t *value = NULL;
+    out[0] = '\0';
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        if (used + 4 >= room) break;
+        if (used > 0) used += (size_t)snprintf(out + used, room - used, ", ");
+        used += format_field(out + used, room - used, key, value);
+    }
+}
+
+static void write_member(reef_report *report, const char *key, const json_t *value) {
+    char text[LINE_BYTES_MAX - 64], line[LINE_BYTES_MAX];
+    if (json_is_object(value))
+        format_members(text, sizeof(text), value);
+    else
+        (void)format_field(text, sizeof(text), "", value);
+    snprintf(line, sizeof(line), "%-18s%s%s", key, json_is_object(value) ? " " : "", text);
+    write_line(report, REEF_LEVEL_INFO, line);
+}
+
+void reef_report_status(reef_report *report, json_t *status) {
+    const char *key = NULL;
+    json_t *value = NULL, *item = NULL;
+    size_t i = 0;
+    uv_mutex_lock(&report->lock);
+    if (report->json) {
+        json_object_set_new(status, "event", json_string("status"));
+        set_stamp(status, REEF_LEVEL_INFO);
+        write_json(report, status);
+    } else {
+        json_object_foreach(status, key, value) {
+            if (!json_is_array(value))
+                write_member(report, key, value);
+            else
+                json_array_foreach(value, i, item) write_member(report, key, item);
+        }
+    }
+    uv_mutex_unlock(&report->lock);
+    json_decref(status);
+}
+
+// The line is cut at the terminal's width: a wrapped one could not be taken back by a carriage return.
+static void rewrite_line(reef_report *report, const char *line) {
+    struct winsize size = {0};
+    int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col
+                                                                                  : COLUMNS_DEFAULT;
+    char text[LINE_BYTES_MAX];
+    int bytes = snprintf(text, sizeof(text), "\r\033[Kreefd: %.*s", columns - 8, line);
+    if (bytes > 0) write_all(text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1);
+    report->line_pending = true;
+}
+
+void reef_report_progress(reef_report *report, const char *line, json_t *object) {
+    uv_mutex_lock(&report->lock);
+    if (!report->quiet && report->json) {
+        json_object_set_new(object, "event", json_string("progress"));
+        set_stamp(object, REEF_LEVEL_INFO);
+        write_json(report, object);
+    } else if (!report->quiet && report->terminal) {
+        rewrite_line(report, line);
+    } else if (!report->quiet) {
+        write_line(report, REEF_LEVEL_INFO, line);
+    }
+    uv_mutex_unlock(&report->lock);
+    json_decref(object);
+}

@@ -1,0 +1,178 @@
+// Records of a pool as JSON; see pool_json.h.
+#include "reef_pool_json.h"
+
+#include "reef_log.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+uint32_t reef_config_peer_layers(const reef_config *config) {
+    if (reef_config_is_vector(config)) return 1;
+    return reef_config_retrieving_layers(config);
+}
+
+uint64_t reef_generation_experts(const reef_generation *generation, uint32_t peer_layers) {
+    return (uint64_t)generation->side * generation->side * peer_layers;
+}
+
+uint32_t reef_generation_heir(const reef_generation *generations, uint32_t count, uint32_t index) {
+    while (index + 1 < count && reef_generation_is_empty(&generations[index])) index++;
+    return index;
+}
+
+static json_t *count_json(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+static void set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]) {
+    char text[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(root, text);
+    json_object_set_new(object, "root", json_string(text));
+}
+
+json_t *reef_generation_json(const reef_generation *generations,
+                             uint32_t count,
+                             uint32_t index,
+                             uint32_t peer_layers) {
+    const reef_generation *generation = &generations[index];
+    json_t *object = json_object();
+    json_object_set_new(object, "generation", count_json(generation->generation));
+    json_object_set_new(object, "parent", count_json(generation->parent));
+    json_object_set_new(object, "side", count_json(generation->side));
+    json_object_set_new(object, "experts",
+                        count_json(reef_generation_experts(generation, peer_layers)));
+    json_object_set_new(object, "first_id", count_json(generation->first_id));
+    json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(generation->dtype)));
+    json_object_set_new(object, "sealed", json_boolean(generation->sealed));
+    json_object_set_new(object, "opened_step", count_json(generation->opened_step));
+    json_object_set_new(object, "opened_at", count_json(generation->opened_at));
+    bool sealed = generation->sealed;
+    json_object_set_new(object, "sealed_step",
+                        sealed ? count_json(generation->sealed_step) : json_null());
+    json_object_set_new(object, "sealed_at",
+                        sealed ? count_json(generation->sealed_at) : json_null());
+    if (sealed)
+        set_root(object, generation->root);
+    else
+        json_object_set_new(object, "root", json_null());
+    json_object_set_new(object, "consolidated_into",
+                        reef_generation_is_empty(generation)
+                            ? count_json(reef_generation_heir(generations, count, index))
+                            : json_null());
+    return object;
+}
+
+json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
+    json_t *object = json_object();
+    json_object_set_new(object, "name", json_string(snapshot->name));
+    json_object_set_new(object, "commit", count_json(snapshot->commit));
+    json_object_set_new(object, "step", count_json(snapshot->step));
+    json_object_set_new(object, "stream_bytes", count_json(snapshot->stream_bytes));
+    json_object_set_new(object, "unix_ms", count_json(snapshot->unix_ms));
+    set_root(object, snapshot->root);
+    json_object_set_new(object, "sealed_generations", count_json(snapshot->sealed_count));
+    json_object_set_new(object, "open_generation", count_json(snapshot->open_generation));
+    json_object_set_new(object, "shared_generations", count_json(snapshot->shared_count));
+    json_object_set_new(object, "exact", json_boolean(snapshot->exact));
+    return object;
+}
+
+// ---- events --------------------------------------------------------------------------------------
+
+typedef struct reading {
+    json_t *events;
+    reef_descent descent;
+} reading;
+
+// What a restore leaves as it is: snapshots, and damage.
+static bool is_of_the_state(const json_t *event) {
+    static const char *const lasting[] = {"snapshot", "snapshot_remove", "damage"};
+    const char *kind = json_string_value(json_object_get(event, "event"));
+    for (size_t i = 0; kind && i < sizeof(lasting) / sizeof(lasting[0]); i++)
+        if (strcmp(kind, lasting[i]) == 0) return false;
+    return true;
+}
+
+static reef_status on_event(void *context,
+                            const reef_key *key,
+                            const reef_view *view,
+                            reef_error *err) {
+    reading *r = context;
+    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    if (!event)
+        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
+                         key->sequence);
+    bool undone = !reef_descent_has(&r->descent, view->commit) && is_of_the_state(event);
+    bool taken = (!undone || json_object_set_new(event, "undone", json_true()) == 0) &&
+                 json_array_append(r->events, event) == 0;
+    json_decref(event);
+    return taken ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory for the timeline");
+}
+
+reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err) {
+    reading r = {.events = events};
+    reef_status status = reef_descent_read(&r.descent, txn, err);
+    if (status == REEF_OK)
+        status = reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, &r, err);
+    reef_descent_release(&r.descent);
+    return status;
+}
+
+// ---- checks --------------------------------------------------------------------------------------
+
+static const char *mode_text(const reef_check_options *options) {
+    return options->quick ? "quick" : options->sample < 1 ? "sample" : "whole";
+}
+
+// What was looked at, in the words of the manual, and what was not.
+static void set_scope(json_t *object, const reef_check_options *options) {
+    json_t *not = json_array();
+    if (options->quick) json_array_append_new(not, json_string("payloads of sealed records"));
+    if (!options->quick && options->sample < 1)
+        json_array_append_new(not, json_string("payloads of sealed records outside the sample"));
+    json_object_set_new(object, "looked_at",
+                        json_pack("[s, s, s, s, s, s, s, s]", "pages", "free space", "records",
+                                  "sums", "root hashes", "references", "sizes", "usage windows"));
+    json_object_set_new(object, "not_looked_at", not );
+}
+
+json_t *reef_check_json(json_t *pool,
+                        const reef_check_options *options,
+                        const reef_check_report *report,
+                        json_t *damage,
+                        double percent,
+                        double seconds) {
+    json_t *object = json_object();
+    json_object_set_new(object, "pool", pool);
+    json_object_set_new(object, "sound", json_boolean(report->damaged == 0));
+    json_object_set_new(object, "mode", json_string(mode_text(options)));
+    set_root(object, report->root);
+    json_object_set_new(object, "seconds", reef_json_number(seconds));
+    json_object_set_new(object, "damage", damage);
+    bool sample = strcmp(mode_text(options), "sample") == 0;
+    json_object_set_new(object, "sample_percent", sample ? reef_json_number(percent) : json_null());
+    json_object_set_new(object, "seed", sample ? count_json(options->seed) : json_null());
+    set_scope(object, options);
+#define SET_COUNT(field) json_object_set_new(object, #field, count_json(report->field))
+    SET_COUNT(damaged);
+    SET_COUNT(records);
+    SET_COUNT(bytes);
+    SET_COUNT(sealed_records);
+    SET_COUNT(sealed_bytes);
+    SET_COUNT(hashed_records);
+    SET_COUNT(hashed_bytes);
+    SET_COUNT(usage_windows);
+    SET_COUNT(generations);
+    SET_COUNT(snapshots);
+    SET_COUNT(commits);
+    SET_COUNT(file_bytes);
+    SET_COUNT(used_bytes);
+    SET_COUNT(pages);
+    SET_COUNT(pages_used);
+    SET_COUNT(pages_free);
+    SET_COUNT(pages_lost);
+    SET_COUNT(reads);
+#undef SET_COUNT
+    json_object_set_new(object, "longest_read_ms", reef_json_number(report->longest_read_ms));
+    return object;
+}

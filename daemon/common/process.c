@@ -1,0 +1,153 @@
+// See reef_program.h. The environment is read here, by programs, never by libraries.
+#include "reef_process.h"
+#include "reef_std_fds.h"
+
+#include "reef_kernels.h"
+#include "reef_store.h"
+#include "reef_log.h"
+
+#include <jansson.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PROGRAM_BYTES_MAX 40
+#define POOL_BYTES_MAX 1000
+
+// ---- last words ----------------------------------------------------------------------------------
+
+static bool log_json, log_journal;
+
+void reef_program_log(bool json, bool journal) {
+    log_json = json;
+    log_journal = journal;
+}
+
+// From a signal handler and without memory: write(2) and little else.
+static void put(const char *text, size_t bytes) {
+    (void)!write(STDERR_FILENO, text, bytes);
+}
+
+static void put_text(const char *text) {
+    put(text, strlen(text));
+}
+
+// A JSON object of which all but the time, which comes last, is there: `{"a": 1`.
+static void put_json(const char *open) {
+    char digits[24], line[24 + 16] = ",\"unix_ms\":";
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    size_t count = 0, at = strlen(line);
+    for (; ms > 0; ms /= 10) digits[count++] = (char)('0' + ms % 10);
+    while (count > 0) line[at++] = digits[--count];
+    line[at++] = '}';
+    line[at++] = '\n';
+    put_text(open);
+    put(line, at);
+}
+
+// ---- no memory -----------------------------------------------------------------------------------
+
+static const char *program_name;
+
+// At once, from whatever thread: nothing is flushed, so that no half of an answer gets out, and nothing that
+// was committed is lost.
+static void out_of_memory(void) {
+    if (log_json) {
+        put_json("{\"event\":\"error\",\"level\":\"error\",\"status\":\"no memory\","
+                 "\"message\":\"out of memory; nothing that was committed is lost\"");
+    } else {
+        if (log_journal) put_text("<3>");
+        put_text(program_name);
+        put_text(": out of memory; nothing that was committed is lost\n");
+    }
+    _exit(reef_status_exit_code(REEF_NO_MEMORY));
+}
+
+// Without memory jansson leaves members out and takes cut words for other ones, and does not always say so.
+static void *json_memory(size_t bytes) {
+    void *memory = malloc(bytes);
+    if (memory == NULL) out_of_memory();
+    return memory;
+}
+
+void reef_program_begin(const char *name) {
+    program_name = name;
+    reef_standard_descriptors_hold();
+    json_set_alloc_funcs(json_memory, free);
+}
+
+// ---- kernels -------------------------------------------------------------------------------------
+
+reef_status reef_program_choose_kernels(reef_error *err) {
+    const char *isa = getenv("REEF_ISA");
+    return reef_kernels_choose(isa != NULL && *isa != '\0' ? isa : NULL, err);
+}
+
+// ---- damaged pages -------------------------------------------------------------------------------
+
+// Put together beforehand: a handler may call write and _exit, and little else.
+static char guard_line[PROGRAM_BYTES_MAX + 2 * POOL_BYTES_MAX + 250];
+static char *guard_json; // all but the time
+
+static void on_fault(int number) {
+    // An assert of ours is ours, and who sends this signal (a watchdog) means it: it is taken when the handler returns.
+    if (number == SIGABRT && !reef_store_gave_up()) {
+        (void)signal(SIGABRT, SIG_DFL);
+        (void)raise(SIGABRT);
+        return;
+    }
+    if (log_json && guard_json) {
+        put_json(guard_json);
+    } else {
+        if (log_journal) put_text("<3>");
+        put_text(guard_line);
+    }
+    _exit(reef_status_exit_code(REEF_CORRUPT));
+}
+
+// A terminal sees it: no control characters.
+static void path_print(char *out, const char *path) {
+    size_t i = 0;
+    for (; path[i] != '\0' && i + 1 < POOL_BYTES_MAX; i++)
+        out[i] = (unsigned char)path[i] < 0x20 || path[i] == 0x7f ? '?' : path[i];
+    out[i] = '\0';
+}
+
+// The line without its end as a JSON object without its end.
+static char *guard_as_json(void) {
+    char message[sizeof(guard_line)];
+    snprintf(message, sizeof(message), "%s", guard_line + strcspn(guard_line, ":") + 2);
+    message[strcspn(message, "\n")] = '\0';
+    json_t *object = json_pack("{s:s, s:s, s:s, s:o}", "event", "error", "level", "error", "status",
+                               reef_status_text(REEF_CORRUPT), "message", reef_json_text(message));
+    char *text = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    if (text) text[strlen(text) - 1] = '\0';
+    return text;
+}
+
+void reef_program_guard(const char *program, const char *pool) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void)program, (void)pool; // sanitizers have handlers of their own, which say more
+    (void)on_fault, (void)path_print, (void)guard_as_json;
+#else
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
+    static char path[POOL_BYTES_MAX];
+    if (guard_line[0]) return;
+    path_print(path, pool);
+    snprintf(guard_line, sizeof(guard_line),
+             "%.*s: stopped by a signal while it used pool %s: most likely a page of its "
+             "data.mdb is damaged; see what is lost with: reef verify %s (where that finds "
+             "nothing, this is a bug)\n",
+             PROGRAM_BYTES_MAX, program, path, path);
+    guard_json = guard_as_json();
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        (void)sigaction(signals[i], &(struct sigaction){.sa_handler = on_fault}, NULL);
+#endif
+}

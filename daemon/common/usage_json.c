@@ -1,0 +1,164 @@
+// Usage of one layer; see usage_json.h.
+#include "reef_usage_json.h"
+
+#include "reef_log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+// ---- summing up ----------------------------------------------------------------------------------
+
+static size_t bucket_of(uint64_t count) {
+    size_t bucket = 0;
+    while (count > 0 && bucket + 1 < REEF_USAGE_BUCKETS_MAX) {
+        count >>= 1;
+        bucket++;
+    }
+    return bucket;
+}
+
+// Insertion into the short list; among equals the lower id comes first because ids come in order.
+static void note_top(reef_usage_layer *layer, const reef_usage *usage, uint32_t id) {
+    if (usage[id].count == 0) return;
+    size_t at = layer->top_count;
+    while (at > 0 && usage[layer->top[at - 1]].count < usage[id].count) at--;
+    if (at == REEF_USAGE_TOP) return;
+    if (layer->top_count < REEF_USAGE_TOP) layer->top_count++;
+    for (size_t i = layer->top_count - 1; i > at; i--) layer->top[i] = layer->top[i - 1];
+    layer->top[at] = id;
+}
+
+static void summarise(reef_usage_layer *layer, const reef_usage *usage, size_t expert_count) {
+    reef_usage_summarise(expert_count, usage, &layer->summary);
+    for (size_t id = 0; id < expert_count; id++) {
+        size_t bucket = bucket_of(usage[id].count);
+        layer->buckets[bucket]++;
+        if (bucket >= layer->bucket_count) layer->bucket_count = bucket + 1;
+        note_top(layer, usage, (uint32_t)id);
+        if (bucket == 0 && layer->dead_count < REEF_USAGE_DEAD)
+            layer->dead[layer->dead_count++] = (uint32_t)id;
+    }
+    for (size_t i = 0; i < layer->top_count; i++)
+        layer->top_share[i] =
+            (double)usage[layer->top[i]].count / (double)layer->summary.selections;
+}
+
+// ---- a range of time -----------------------------------------------------------------------------
+
+// The store sums rows of two numbers, which are what a reef_usage is.
+static reef_status sum(reef_txn *txn,
+                       const reef_generation *generation,
+                       uint32_t layer,
+                       size_t expert_count,
+                       reef_usage_range *range,
+                       reef_usage **out,
+                       reef_error *err) {
+    *out = calloc(expert_count, sizeof(**out));
+    if (!*out) return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of a layer");
+    return reef_usage_sum(txn, generation->generation, layer, expert_count, range, (uint64_t *)*out,
+                          err);
+}
+
+// What is in the totals and in no window; the total of one expert becomes that.
+static reef_status take_windows(reef_usage *total,
+                                const reef_usage *windows,
+                                size_t expert,
+                                reef_error *err) {
+    if (windows->count > total->count || windows->score > total->score)
+        return reef_fail(err, REEF_CORRUPT,
+                         "usage over time says that expert %zu was chosen %" PRIu64
+                         " times, but its total is %" PRIu64,
+                         expert, windows->count, total->count);
+    total->count -= windows->count;
+    total->score -= windows->score;
+    return REEF_OK;
+}
+
+reef_status reef_usage_range_read(reef_txn *txn,
+                                  const reef_generation *generation,
+                                  uint32_t layer,
+                                  reef_usage_range *range,
+                                  reef_usage **usage,
+                                  uint64_t *before,
+                                  reef_error *err) {
+    *usage = NULL;
+    *before = 0;
+    size_t expert_count = (size_t)generation->side * generation->side;
+    reef_usage_range always = {.until_ms = UINT64_MAX};
+    reef_usage *windows = NULL, *rest = calloc(expert_count, sizeof(*rest));
+    if (!rest) return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of a layer");
+    reef_status status =
+        reef_usage_read(txn, generation->generation, layer, expert_count, rest, err);
+    if (status == REEF_OK)
+        status = sum(txn, generation, layer, expert_count, &always, &windows, err);
+    if (status == REEF_OK) status = sum(txn, generation, layer, expert_count, range, usage, err);
+    for (size_t i = 0; status == REEF_OK && i < expert_count; i++) {
+        status = take_windows(&rest[i], &windows[i], i, err);
+        *before += rest[i].count;
+        if (range->since_ms > 0) continue;
+        (*usage)[i].count += rest[i].count;
+        (*usage)[i].score += rest[i].score;
+    }
+    free(windows);
+    free(rest);
+    return status;
+}
+
+reef_status reef_usage_layer_read(reef_txn *txn,
+                                  const reef_generation *generation,
+                                  uint32_t layer,
+                                  const reef_usage_range *range,
+                                  reef_usage_layer *out,
+                                  reef_error *err) {
+    size_t expert_count = (size_t)generation->side * generation->side;
+    reef_usage *usage = NULL;
+    reef_status status = REEF_OK;
+    *out = (reef_usage_layer){0};
+    if (range) {
+        out->range = *range;
+        status =
+            reef_usage_range_read(txn, generation, layer, &out->range, &usage, &out->before, err);
+    } else {
+        usage = calloc(expert_count, sizeof(*usage));
+        status = usage
+                     ? reef_usage_read(txn, generation->generation, layer, expert_count, usage, err)
+                     : reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of a layer");
+    }
+    if (status == REEF_OK) summarise(out, usage, expert_count);
+    free(usage);
+    return status;
+}
+
+// ---- for others ----------------------------------------------------------------------------------
+
+json_t *reef_usage_layer_json(uint32_t index, const reef_usage_layer *layer, bool ranged) {
+    const reef_usage_summary *s = &layer->summary;
+    json_t *top = json_array(), *dead = json_array(), *histogram = json_array();
+    for (size_t i = 0; i < layer->top_count; i++)
+        json_array_append_new(top, json_pack("{s:I, s:o}", "expert", (json_int_t)layer->top[i],
+                                             "share", reef_json_number(layer->top_share[i])));
+    for (size_t i = 0; i < layer->dead_count; i++)
+        json_array_append_new(dead, json_integer((json_int_t)layer->dead[i]));
+    for (size_t b = 0; b < layer->bucket_count; b++) {
+        json_int_t low = b ? (json_int_t)1 << (b - 1) : 0, high = b ? 2 * low - 1 : 0;
+        json_array_append_new(histogram, json_pack("{s:I, s:I, s:I}", "low", low, "high", high,
+                                                   "experts", (json_int_t)layer->buckets[b]));
+    }
+    json_t *document = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "layer", (json_int_t)index, "experts",
+        (json_int_t)s->expert_count, "used", (json_int_t)s->used_count, "dead",
+        (json_int_t)(s->expert_count - s->used_count), "selections", (json_int_t)s->selections,
+        "used_percent", reef_json_number(s->used_percent), "unevenness",
+        reef_json_number(s->unevenness), "top", top, "dead_first", dead, "histogram", histogram);
+    if (!ranged) return document;
+    const reef_usage_range *range = &layer->range;
+    json_t *from = range->windows > 0 ? json_integer((json_int_t)range->from_ms) : json_null();
+    json_t *to = range->windows > 0 ? json_integer((json_int_t)range->to_ms) : json_null();
+    json_t *known = range->known_ms > 0 ? json_integer((json_int_t)range->known_ms) : json_null();
+    json_object_set_new(document, "windows", json_integer((json_int_t)range->windows));
+    json_object_set_new(document, "from_ms", from);
+    json_object_set_new(document, "to_ms", to);
+    json_object_set_new(document, "known_since_ms", known);
+    json_object_set_new(document, "selections_before", json_integer((json_int_t)layer->before));
+    return document;
+}

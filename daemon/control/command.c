@@ -1,0 +1,347 @@
+// Commands and their answers; see command.h. Parsing is strict: a misspelt argument that was silently
+// ignored could freeze the wrong experts for good.
+#include "command.h"
+#include "reef_pool_json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef reef_status (*argument_reader)(reef_request *request, json_t *object, reef_error *err);
+
+static reef_status fail_arguments(const json_error_t *why, const json_t *object, reef_error *err) {
+    return reef_fail(err, REEF_INVALID, "command '%s': %s",
+                     json_string_value(json_object_get(object, "command")), why->text);
+}
+
+static reef_status read_nothing(reef_request *request, json_t *object, reef_error *err) {
+    (void)request;
+    json_error_t why;
+    const char *command = NULL;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s}", "command", &command))
+        return fail_arguments(&why, object, err);
+    return REEF_OK;
+}
+
+static reef_status read_seal(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL, *dtype = NULL;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?s}", "command", &command, "seal_dtype",
+                       &dtype))
+        return fail_arguments(&why, object, err);
+    if (!dtype) return REEF_OK;
+    reef_config config; // only to learn whether it is a value of the field
+    reef_config_default(&config);
+    reef_status status = reef_config_set(&config, "seal_dtype", dtype, err);
+    if (status == REEF_OK)
+        snprintf(request->seal_dtype, sizeof(request->seal_dtype), "%s", config.seal_dtype);
+    return status;
+}
+
+static reef_status read_grow(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_int_t side = 0;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I}", "command", &command, "side", &side))
+        return fail_arguments(&why, object, err);
+    if (side < 1 || side > UINT32_MAX)
+        return reef_fail(err, REEF_INVALID, "side %" JSON_INTEGER_FORMAT " is out of bounds", side);
+    request->side = (uint32_t)side;
+    return REEF_OK;
+}
+
+static reef_status read_branch(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_int_t from = 0;
+    int dry_run = 0;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s?b}", "command", &command, "from",
+                       &from, "dry_run", &dry_run))
+        return fail_arguments(&why, object, err);
+    if (from < 0 || from >= REEF_GENERATION_COUNT_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "there is no generation %" JSON_INTEGER_FORMAT ": a pool has at most %u",
+                         from, REEF_GENERATION_COUNT_MAX);
+    request->branch.from = (uint32_t)from;
+    request->dry_run = dry_run != 0;
+    return REEF_OK;
+}
+
+static reef_status read_freeze(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_int_t layer = -1, first = 0, last = REEF_FREEZE_TO_END;
+    double quantile = 0;
+    int thaw = 0, dry_run = 0;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?I, s?I, s?I, s?F, s?b, s?b}", "command",
+                       &command, "layer", &layer, "first", &first, "last", &last, "usage_quantile",
+                       &quantile, "thaw", &thaw, "dry_run", &dry_run))
+        return fail_arguments(&why, object, err);
+    if (layer < -1 || layer >= REEF_LAYER_COUNT_MAX)
+        return reef_fail(err, REEF_INVALID, "there is no layer %" JSON_INTEGER_FORMAT, layer);
+    if (first < 0 || last < first)
+        return reef_fail(err, REEF_INVALID,
+                         "ids %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is no range",
+                         first, last);
+    if (!(quantile >= 0 && quantile < 1))
+        return reef_fail(err, REEF_INVALID, "usage_quantile %g is not in [0, 1)", quantile);
+    request->freeze = (reef_freeze){.layer = (int32_t)layer,
+                                    .first = (uint64_t)first,
+                                    .last = (uint64_t)last,
+                                    .usage_quantile = quantile,
+                                    .thaw = thaw != 0,
+                                    .dry_run = dry_run != 0};
+    return REEF_OK;
+}
+
+static reef_status read_thaw(reef_request *request, json_t *object, reef_error *err) {
+    reef_status status = read_freeze(request, object, err);
+    request->freeze.thaw = true;
+    return status;
+}
+
+static reef_status read_snapshot(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL, *name = NULL;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:s}", "command", &command, "name", &name))
+        return fail_arguments(&why, object, err);
+    if (strlen(name) > REEF_NAME_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "the snapshot's name has %zu bytes, at most %d are allowed", strlen(name),
+                         REEF_NAME_BYTES_MAX);
+    snprintf(request->name, sizeof(request->name), "%s", name);
+    return REEF_OK;
+}
+
+static reef_status read_snapshot_remove(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    json_t *names = NULL, *item;
+    size_t i;
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:o}", "command", &command, "names",
+                       &names))
+        return fail_arguments(&why, object, err);
+    if (json_array_size(names) == 0)
+        return reef_fail(err, REEF_INVALID,
+                         "command 'snapshot_remove': names is no list of snapshots' names");
+    json_array_foreach(names, i, item) {
+        size_t bytes = json_string_length(item); // 0 for what is no text
+        if (bytes == 0 || bytes > REEF_NAME_BYTES_MAX)
+            return reef_fail(err, REEF_INVALID,
+                             "command 'snapshot_remove': name %zu is no text of 1 to %d bytes",
+                             i + 1, REEF_NAME_BYTES_MAX);
+    }
+    request->names = calloc(json_array_size(names), sizeof(*request->names));
+    if (!request->names) return reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+    json_array_foreach(names, i, item)
+        snprintf(request->names[i], sizeof(*request->names), "%s", json_string_value(item));
+    request->name_count = json_array_size(names);
+    return REEF_OK;
+}
+
+static reef_status read_verify(reef_request *request, json_t *object, reef_error *err) {
+    json_error_t why;
+    const char *command = NULL;
+    int quick = 0;
+    double percent = 100;
+    json_int_t seed = (json_int_t)(uv_hrtime() & UINT32_MAX); // another sample each time
+    if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?b, s?F, s?I}", "command", &command,
+                       "quick", &quick, "sample", &percent, "seed", &seed))
+        return fail_arguments(&why, object, err);
+    bool sampled = json_object_get(object, "sample") != NULL;
+    if (quick && sampled)
+        return reef_fail(err, REEF_INVALID,
+                         "command 'verify': quick hashes nothing that is sealed and sample a part "
+                         "of it: give one of them");
+    if (json_object_get(object, "seed") && !sampled)
+        return reef_fail(err, REEF_INVALID,
+                         "command 'verify': seed draws a sample: give sample as well");
+    if (!(percent >= 0.001 && percent <= 100))
+        return reef_fail(err, REEF_INVALID, "sample %g is no percentage from 0.001 to 100",
+                         percent);
+    if (seed < 0) return reef_fail(err, REEF_INVALID, "the seed is negative");
+    request->verify =
+        (reef_verify_scope){.quick = quick != 0, .percent = percent, .seed = (uint64_t)seed};
+    return REEF_OK;
+}
+
+static const struct {
+    const char *name;
+    reef_command_kind kind;
+    reef_request_kind request; // of REEF_COMMAND_TRAINER and REEF_COMMAND_SERVICE
+    argument_reader read;
+} COMMANDS[] = {
+    {"status", REEF_COMMAND_STATUS, 0, read_nothing},
+    {"commit", REEF_COMMAND_TRAINER, REEF_REQUEST_COMMIT, read_nothing},
+    {"seal", REEF_COMMAND_TRAINER, REEF_REQUEST_SEAL, read_seal},
+    {"grow", REEF_COMMAND_TRAINER, REEF_REQUEST_GROW, read_grow},
+    {"branch", REEF_COMMAND_TRAINER, REEF_REQUEST_BRANCH, read_branch},
+    {"freeze", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_freeze},
+    {"thaw", REEF_COMMAND_TRAINER, REEF_REQUEST_FREEZE, read_thaw},
+    {"snapshot", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT, read_snapshot},
+    {"snapshot_remove", REEF_COMMAND_TRAINER, REEF_REQUEST_SNAPSHOT_REMOVE, read_snapshot_remove},
+    {"pause", REEF_COMMAND_TRAINER, REEF_REQUEST_PAUSE, read_nothing},
+    {"resume", REEF_COMMAND_TRAINER, REEF_REQUEST_RESUME, read_nothing},
+    {"drain", REEF_COMMAND_TRAINER, REEF_REQUEST_DRAIN, read_nothing},
+    {"verify", REEF_COMMAND_SERVICE, REEF_REQUEST_VERIFY, read_verify},
+    {"reload", REEF_COMMAND_SERVICE, REEF_REQUEST_RELOAD, read_nothing},
+    {"ingest", REEF_COMMAND_INGEST, 0, NULL},
+    {"stop", REEF_COMMAND_STOP, 0, read_nothing},
+};
+
+static reef_status parse_object(reef_command *command, json_t *object, reef_error *err) {
+    const char *name = json_string_value(json_object_get(object, "command"));
+    if (!name)
+        return reef_fail(err, REEF_INVALID,
+                         "the request names no command: {\"command\": \"status\"}");
+    for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
+        if (strcmp(name, COMMANDS[i].name) != 0) continue;
+        command->kind = COMMANDS[i].kind;
+        command->request.kind = COMMANDS[i].request;
+        if (!COMMANDS[i].read) return reef_push_batch_parse(&command->batch, object, err);
+        return COMMANDS[i].read(&command->request, object, err);
+    }
+    return reef_fail(
+        err, REEF_INVALID,
+        "unknown command '%.40s': known are status, commit, seal, grow, branch, freeze, "
+        "thaw, "
+        "snapshot, snapshot_remove, pause, resume, drain, ingest, verify, reload, stop",
+        name);
+}
+
+reef_status reef_command_parse(reef_command *command,
+                               const char *line,
+                               size_t bytes,
+                               reef_error *err) {
+    *command = (reef_command){0};
+    json_error_t why;
+    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
+    reef_status status = REEF_OK;
+    if (!object)
+        status = reef_fail(err, REEF_INVALID, "the request is not JSON: %s", why.text);
+    else if (!json_is_object(object))
+        status = reef_fail(err, REEF_INVALID, "the request is no JSON object");
+    else
+        status = parse_object(command, object, err);
+    json_decref(object);
+    return status;
+}
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static json_t *count_json(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+json_t *reef_answer_result(json_t *result) {
+    return json_pack("{s:b, s:o}", "ok", 1, "result", result);
+}
+
+json_t *reef_answer_error(const reef_error *err) {
+    json_t *error = json_object();
+    json_object_set_new(error, "status", json_string(reef_status_text(err->status)));
+    json_object_set_new(error, "message", reef_json_text(err->message));
+    return json_pack("{s:b, s:o}", "ok", 0, "error", error);
+}
+
+static void set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]) {
+    char text[2 * REEF_HASH_BYTES + 1];
+    reef_hash_format(root, text);
+    json_object_set_new(object, "root", json_string(text));
+}
+
+json_t *reef_commit_json(const reef_commit_view *view) {
+    json_t *object = json_object();
+    json_object_set_new(object, "number", count_json(view->commit.number));
+    json_object_set_new(object, "step", count_json(view->commit.step));
+    json_object_set_new(object, "stream_bytes", count_json(view->commit.stream_bytes));
+    json_object_set_new(object, "unix_ms", count_json(view->commit.unix_ms));
+    set_root(object, view->commit.root);
+    json_object_set_new(object, "ms", reef_json_number(view->ms));
+    return object;
+}
+
+static json_t *removal_json(const reef_request *request) {
+    json_t *object = json_object(), *names = json_array();
+    for (size_t i = 0; i < request->name_count; i++)
+        json_array_append_new(names, reef_json_text(request->names[i]));
+    json_object_set_new(object, "removed", names);
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
+static json_t *freeze_json(const reef_request *request) {
+    json_t *object = json_object();
+    json_object_set_new(object, "changed", count_json(request->changed));
+    json_object_set_new(object, "thaw", json_boolean(request->freeze.thaw));
+    json_object_set_new(object, "dry_run", json_boolean(request->freeze.dry_run));
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
+static json_t *branch_json(const reef_request *request) {
+    const reef_branch *branch = &request->branch;
+    json_t *object = json_object();
+    json_object_set_new(object, "from", count_json(branch->from));
+    json_object_set_new(object, "generation", count_json(branch->generation));
+    json_object_set_new(object, "side", count_json(branch->side));
+    json_object_set_new(object, "whole", json_boolean(branch->whole));
+    json_object_set_new(object, "experts", count_json(branch->experts));
+    json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
+static void set_sealing(json_t *object, const reef_sealing *sealing) {
+    json_object_set_new(object, "sealed", count_json(sealing->generation));
+    json_object_set_new(object, "task", count_json(sealing->task));
+    json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(sealing->dtype)));
+    json_object_set_new(object, "loss_bytes", count_json(sealing->loss_bytes));
+    json_object_set_new(object, "loss_before", reef_json_number(sealing->loss_before));
+    json_object_set_new(object, "loss_after", reef_json_number(sealing->loss_after));
+}
+
+static json_t *generation_json(const reef_request *request) {
+    json_t *object = json_object();
+    json_object_set_new(object, "generation", count_json(request->trainer.generation));
+    if (request->kind == REEF_REQUEST_GROW)
+        json_object_set_new(object, "side", count_json(request->side));
+    if (request->kind == REEF_REQUEST_SEAL) set_sealing(object, &request->sealing);
+    json_object_set_new(object, "experts", count_json(request->trainer.experts));
+    json_object_set_new(object, "experts_open", count_json(request->trainer.experts_open));
+    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    return object;
+}
+
+static json_t *result_json(const reef_request *request) {
+    switch (request->kind) {
+    case REEF_REQUEST_COMMIT:
+    case REEF_REQUEST_PAUSE:
+    case REEF_REQUEST_RESUME:
+    case REEF_REQUEST_DRAIN:
+        return reef_commit_json(&request->last);
+    case REEF_REQUEST_SNAPSHOT:
+        return reef_snapshot_json(&request->snapshot);
+    case REEF_REQUEST_SNAPSHOT_REMOVE:
+        return removal_json(request);
+    case REEF_REQUEST_BRANCH:
+        return branch_json(request);
+    case REEF_REQUEST_FREEZE:
+        return freeze_json(request);
+    case REEF_REQUEST_RELOAD:
+    case REEF_REQUEST_VERIFY:
+        return json_incref(request->result);
+    default:
+        return generation_json(request);
+    }
+}
+
+json_t *reef_command_answer(const reef_request *request) {
+    if (request->error.status != REEF_OK) return reef_answer_error(&request->error);
+    json_t *result = result_json(request);
+    // A check waits for no step.
+    if (request->kind != REEF_REQUEST_VERIFY)
+        json_object_set_new(result, "waited_ms", reef_json_number(request->waited_ms));
+    return reef_answer_result(result);
+}

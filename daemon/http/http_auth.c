@@ -1,0 +1,94 @@
+// Where HTTP is answered and for whom: the address to listen on, and the file with the token; see http.h.
+#include "http_internal.h"
+
+#include "reef_address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// ---- the token -----------------------------------------------------------------------------------
+
+static reef_status token_failure(const char *path, const char *why, reef_error *err) {
+    return reef_fail(
+        err, REEF_INVALID,
+        "the token file '%.160s' %s; make one with: (umask 077; openssl rand -hex 32 > "
+        "FILE)",
+        path, why);
+}
+
+static reef_status check_token_file(int fd, const char *path, reef_error *err) {
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return reef_fail(err, REEF_IO, "cannot look at the token file '%.160s': %s", path,
+                         strerror(errno));
+    if (!S_ISREG(info.st_mode)) return token_failure(path, "is no file", err);
+    if (info.st_mode & 077)
+        return token_failure(path, "may be read or written by others (chmod 600)", err);
+    return REEF_OK;
+}
+
+static reef_status take_token(reef_http_token *token, int fd, const char *path, reef_error *err) {
+    char text[REEF_HTTP_TOKEN_BYTES_MAX + 2]; // with the end of its line, and one more
+    ssize_t count = read(fd, text, sizeof(text));
+    if (count < 0)
+        return reef_fail(err, REEF_IO, "cannot read the token file '%.160s': %s", path,
+                         strerror(errno));
+    size_t bytes = (size_t)count;
+    if (bytes && text[bytes - 1] == '\n') bytes--;
+    if (bytes < REEF_HTTP_TOKEN_BYTES_MIN || bytes > REEF_HTTP_TOKEN_BYTES_MAX)
+        return token_failure(path, "holds no token of 16 to 256 bytes", err);
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] <= ' ' || text[i] > '~')
+            return token_failure(path, "holds more than one line of printable characters", err);
+    memcpy(token->bytes, text, bytes);
+    token->count = bytes;
+    return REEF_OK;
+}
+
+reef_status reef_http_token_read(reef_http_token *token, const char *path, reef_error *err) {
+    *token = (reef_http_token){0};
+    if (!path) return REEF_OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return reef_fail(err, errno == ENOENT ? REEF_NOT_FOUND : REEF_IO,
+                         "cannot open the token file '%.160s': %s", path, strerror(errno));
+    reef_status status = check_token_file(fd, path, err);
+    if (status == REEF_OK) status = take_token(token, fd, path, err);
+    close(fd);
+    return status;
+}
+
+// ---- the address ---------------------------------------------------------------------------------
+
+bool reef_http_is_loopback(const struct sockaddr_storage *address) {
+    if (address->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+reef_status reef_http_access_check(const char *listen,
+                                   const char *token_file,
+                                   struct sockaddr_storage *address,
+                                   reef_http_token *token,
+                                   reef_error *err) {
+    reef_status status = reef_address_parse(address, listen, err);
+    if (status == REEF_OK) status = reef_http_token_read(token, token_file, err);
+    if (status == REEF_OK && !reef_http_is_loopback(address) && !token->count)
+        status =
+            reef_fail(err, REEF_INVALID,
+                      "--http %.80s can be reached from other machines: give --http-token FILE "
+                      "as well",
+                      listen);
+    return status;
+}
+
+reef_status reef_http_check(const char *listen, const char *token_file, reef_error *err) {
+    struct sockaddr_storage address = {0};
+    reef_http_token token;
+    return reef_http_access_check(listen, token_file, &address, &token, err);
+}

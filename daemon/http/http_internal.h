@@ -1,0 +1,46 @@
+// What http.c, http_access.c and http_stream.c share: one connection, how the loop is told of work, and who may ask.
+#ifndef REEF_HTTP_PRIVATE_H
+#define REEF_HTTP_PRIVATE_H
+
+#include "http_server.h"
+
+#include <sys/socket.h>
+
+#define REEF_HTTP_ADDRESS_BYTES_MAX 80
+
+struct reef_http_connection {
+    struct MHD_Connection *connection;
+    uint64_t since_ms; // when its phase began
+    bool
+        waits_for_us; // nothing is asked of its client: a request is deferred, or a stream has nothing
+    bool hung_up;     // while a request was deferred: seen since `since_ms`
+    reef_http_request *deferred; // the one that waits for its answer, or NULL
+    reef_http_stream *stream;    // its answer, where it is one
+    reef_http_connection *next, *previous;
+};
+
+/** Answer with a response, which is taken; a deferred request goes on from here. */
+void reef_http_respond(reef_http_request *request,
+                       unsigned code,
+                       const char *type,
+                       struct MHD_Response *response);
+/** Let MHD work off what is ready. */
+void reef_http_run(reef_http *http);
+uint64_t reef_http_now_ms(const reef_http *http);
+/** Streams that are open; counted by http_stream.c. */
+size_t *reef_http_stream_count(reef_http *http);
+
+/** Where to listen, and the token; INVALID when others could reach that without one. */
+REEF_MUST_CHECK reef_status reef_http_access_check(const char *listen,
+                                                   const char *token_file,
+                                                   struct sockaddr_storage *address,
+                                                   reef_http_token *token,
+                                                   reef_error *err);
+bool reef_http_is_loopback(const struct sockaddr_storage *address);
+
+/** The request is over: whoever feeds its stream is told. Accepts NULL. */
+void reef_http_stream_gone(reef_http_stream *stream);
+/** MHD stops: the stream's connection must not be suspended. */
+void reef_http_stream_release(reef_http_stream *stream);
+
+#endif

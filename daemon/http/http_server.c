@@ -1,0 +1,562 @@
+// Connections of the HTTP side; see http.h.
+//
+// Time is limited three times, each limit absolute, so a byte now and then buys nothing: from the connection
+// or the last answer to the end of a header, from there to the end of the body, and for taking the answer.
+// A connection whose time is up is shut down, and MHD, which reads its end, forgets it. While a request is
+// deferred nothing is asked of its client but to be there.
+#define _GNU_SOURCE // POLLRDHUP
+#include "http_server.h"
+
+#include "http_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define BODY_ROOM_FIRST 4096
+
+struct reef_http {
+    reef_http_options options;
+    struct MHD_Daemon *daemon;
+    uv_poll_t poll;
+    uv_timer_t timer;
+    char address[REEF_HTTP_ADDRESS_BYTES_MAX];
+    reef_http_token token;
+    reef_http_connection *connections;
+    size_t connection_count, stream_count;
+    uint64_t answers[6];   // by hundreds of the code; [0]: none was sent
+    size_t bodies_bytes;   // of requests that are being read
+    unsigned open_handles; // of the loop
+    bool running, closing;
+    bool is_public; // can be reached from other machines
+};
+
+// ---- the loop ------------------------------------------------------------------------------------
+
+static void on_timer(uv_timer_t *timer);
+
+// MHD works off what is ready and says when it wants to be asked again. It is never entered twice: an answer
+// that is given from within it is worked off by the call that is under way.
+void reef_http_run(reef_http *http) {
+    if (http->running || http->closing) return;
+    http->running = true;
+    (void)MHD_run(http->daemon);
+    http->running = false;
+    MHD_UNSIGNED_LONG_LONG wait_ms;
+    if (MHD_get_timeout(http->daemon, &wait_ms) == MHD_YES)
+        (void)uv_timer_start(&http->timer, on_timer, wait_ms, 0);
+    else
+        (void)uv_timer_stop(&http->timer);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    reef_http_run(timer->data);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events) {
+    (void)status;
+    (void)events;
+    reef_http_run(poll->data);
+}
+
+size_t *reef_http_stream_count(reef_http *http) {
+    return &http->stream_count;
+}
+
+uint64_t reef_http_now_ms(const reef_http *http) {
+    return uv_now(http->options.loop);
+}
+
+// ---- requests ------------------------------------------------------------------------------------
+
+static reef_http_connection *peer_of(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static reef_http_request *request_new(reef_http *http,
+                                      struct MHD_Connection *connection,
+                                      const char *method,
+                                      const char *path) {
+    reef_http_request *request = calloc(1, sizeof(*request));
+    if (!request) return NULL;
+    request->http = http;
+    request->connection = connection;
+    request->method = method;
+    request->path = path;
+    request->peer = peer_of(connection);
+    return request;
+}
+
+static void add_headers(struct MHD_Response *response, unsigned code, const char *type) {
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    // Nothing but our own page may run here, and it talks to nobody else.
+    (void)MHD_add_response_header(response, "Content-Security-Policy",
+                                  "default-src 'none'; script-src 'self'; style-src 'self'; "
+                                  "connect-src 'self'; img-src data:; base-uri 'none'; "
+                                  "form-action 'none'; frame-ancestors 'none'");
+    (void)MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    if (code == MHD_HTTP_UNAUTHORIZED)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+}
+
+void reef_http_respond(reef_http_request *request,
+                       unsigned code,
+                       const char *type,
+                       struct MHD_Response *response) {
+    request->code = code;
+    request->answer = response;
+    request->answered = true;
+    if (response) add_headers(response, code, type);
+    if (!request->deferred) return; // on_request sends it
+    request->deferred = false;
+    if (request->peer) {
+        request->peer->waits_for_us = false;
+        request->peer->deferred = NULL;
+    }
+    MHD_resume_connection(request->connection);
+    reef_http_run(request->http);
+}
+
+void reef_http_answer(
+    reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes) {
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE);
+    if (!response) free(body);
+    reef_http_respond(request, code, type, response);
+}
+
+void reef_http_answer_static(reef_http_request *request,
+                             const char *type,
+                             const unsigned char *body,
+                             size_t bytes) {
+    // MHD only reads it.
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)body, MHD_RESPMEM_PERSISTENT);
+    reef_http_respond(request, MHD_HTTP_OK, type, response);
+}
+
+static enum MHD_Result send_answer(reef_http_request *request) {
+    request->http->answers[request->answer && request->code < 600 ? request->code / 100 : 0]++;
+    if (!request->answer)
+        return MHD_NO; // no memory for it, or nobody to take it: the connection is closed
+    if (request->peer) request->peer->since_ms = reef_http_now_ms(request->http);
+    enum MHD_Result result =
+        MHD_queue_response(request->connection, request->code, request->answer);
+    MHD_destroy_response(request->answer);
+    request->answer = NULL;
+    return result;
+}
+
+// ---- bodies --------------------------------------------------------------------------------------
+
+static void release_body(reef_http_request *request) {
+    free(request->body);
+    request->body = NULL;
+    request->body_bytes = request->body_room = 0;
+}
+
+static void refuse_body(reef_http_request *request, unsigned code, const char *error) {
+    static const char FORMAT[] = "{\"error\":{%s}}\n";
+    size_t room = strlen(error) + sizeof(FORMAT);
+    char *text = malloc(room);
+    int bytes = text ? snprintf(text, room, FORMAT, error) : 0;
+    reef_http_answer(request, code, "application/json", text, (size_t)bytes);
+    request->http->bodies_bytes -= request->body_room;
+    release_body(request);
+}
+
+static void refuse_long(reef_http_request *request) {
+    char error[128];
+    snprintf(error, sizeof(error),
+             "\"status\":\"invalid\",\"message\":\"the body has more than the %u bytes that are "
+             "allowed\"",
+             REEF_HTTP_BODY_BYTES_MAX);
+    refuse_body(request, MHD_HTTP_CONTENT_TOO_LARGE, error);
+}
+
+static bool declares_too_much(struct MHD_Connection *connection) {
+    const char *length =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return length && strtoull(length, NULL, 10) > REEF_HTTP_BODY_BYTES_MAX;
+}
+
+// False without memory, and when too much of all bodies together is kept: `request` is answered then.
+static bool make_room(reef_http_request *request, size_t bytes) {
+    if (bytes <= request->body_room) return true;
+    reef_http *http = request->http;
+    size_t room = request->body_room ? request->body_room : BODY_ROOM_FIRST;
+    while (room < bytes) room *= 2;
+    size_t more = room - request->body_room;
+    if (more > REEF_HTTP_BODIES_BYTES_MAX - http->bodies_bytes) {
+        refuse_body(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                    "\"status\":\"busy\",\"message\":\"too many bodies are being sent; try "
+                    "again\",\"retry_ms\":1000");
+        return false;
+    }
+    uint8_t *body = realloc(request->body, room);
+    if (!body) return false;
+    http->bodies_bytes += more;
+    request->body = body;
+    request->body_room = room;
+    return true;
+}
+
+// False without memory.
+static bool take_body(reef_http_request *request, const char *bytes, size_t count) {
+    if (request->answered)
+        return true; // what is refused is passed over, for as long as a body may take
+    if (count > REEF_HTTP_BODY_BYTES_MAX - request->body_bytes) {
+        refuse_long(request);
+        return true;
+    }
+    if (!make_room(request, request->body_bytes + count)) return request->answered;
+    memcpy(request->body + request->body_bytes, bytes, count);
+    request->body_bytes += count;
+    return true;
+}
+
+// ---- what MHD calls ------------------------------------------------------------------------------
+
+// Where a request ends must have one meaning: a proxy before us that took another would pass on two as one.
+typedef struct framing {
+    unsigned hosts, lengths, encodings;
+    bool chunked;
+} framing;
+
+static enum MHD_Result on_header(void *context,
+                                 enum MHD_ValueKind kind,
+                                 const char *name,
+                                 const char *value) {
+    (void)kind;
+    framing *all = context;
+    all->hosts += !strcasecmp(name, MHD_HTTP_HEADER_HOST);
+    all->lengths += !strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) != 0) return MHD_YES;
+    all->encodings++;
+    all->chunked = value && !strcasecmp(value, "chunked");
+    return MHD_YES;
+}
+
+static bool is_ambiguous(struct MHD_Connection *connection) {
+    framing all = {0};
+    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, on_header, &all);
+    return all.hosts > 1 || all.lengths + all.encodings > 1 || (all.encodings && !all.chunked);
+}
+
+// Nothing is read after it: MHD closes the connection.
+static enum MHD_Result refuse_ambiguous(reef_http_request *request) {
+    refuse_body(
+        request, MHD_HTTP_BAD_REQUEST,
+        "\"status\":\"invalid\",\"message\":\"the header has Host or Content-Length twice, or "
+        "Transfer-Encoding in a way that is not taken\"");
+    if (request->answer)
+        (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_CONNECTION, "close");
+    return send_answer(request);
+}
+
+// Called by MHD once with the header, then with pieces of the body, then with nothing; and once more when a
+// deferred request goes on.
+static enum MHD_Result on_request(void *context,
+                                  struct MHD_Connection *connection,
+                                  const char *path,
+                                  const char *method,
+                                  const char *version,
+                                  const char *upload,
+                                  size_t *upload_bytes,
+                                  void **state) {
+    (void)version;
+    reef_http *http = context;
+    reef_http_request *request = *state;
+    if (!request) {
+        request = *state = request_new(http, connection, method, path);
+        if (!request) return MHD_NO;
+        if (request->peer) request->peer->since_ms = reef_http_now_ms(http);
+        if (is_ambiguous(connection)) return refuse_ambiguous(request);
+        if (declares_too_much(connection)) {
+            refuse_long(request);
+            return send_answer(request);
+        }
+        http->options.begin(http->options.context, request);
+        return MHD_YES;
+    }
+    if (*upload_bytes) {
+        bool taken = take_body(request, upload, *upload_bytes);
+        *upload_bytes = 0;
+        return taken ? MHD_YES : MHD_NO;
+    }
+    if (request->answered) return send_answer(request); // a refused or a deferred one
+    http->bodies_bytes -= request->body_room; // who handles it has bounds for what it keeps
+    http->options.handle(http->options.context, request);
+    release_body(request);
+    if (!request->deferred) return send_answer(request);
+    if (request->peer) {
+        request->peer->waits_for_us = true;
+        request->peer->deferred = request;
+    }
+    MHD_suspend_connection(connection);
+    return MHD_YES;
+}
+
+static void on_completed(void *context,
+                         struct MHD_Connection *connection,
+                         void **state,
+                         enum MHD_RequestTerminationCode why) {
+    (void)connection;
+    (void)why;
+    reef_http *http = context;
+    reef_http_request *request = *state;
+    if (!request) return;
+    if (request->deferred) http->options.forget(http->options.context, request);
+    reef_http_stream_gone(request->stream);
+    if (request->answer) MHD_destroy_response(request->answer);
+    if (request->peer) {
+        request->peer->since_ms = reef_http_now_ms(http);
+        request->peer->waits_for_us = false;
+        request->peer->deferred = NULL;
+    }
+    http->bodies_bytes -= request->body_room;
+    release_body(request);
+    free(request);
+    *state = NULL;
+}
+
+// ---- connections ---------------------------------------------------------------------------------
+
+static void on_connection(void *context,
+                          struct MHD_Connection *connection,
+                          void **socket_context,
+                          enum MHD_ConnectionNotificationCode what) {
+    reef_http *http = context;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        reef_http_connection *peer = calloc(1, sizeof(*peer));
+        *socket_context = peer;
+        if (!peer) return; // served, with no limit but MHD's own on silence
+        *peer = (reef_http_connection){.connection = connection,
+                                       .since_ms = reef_http_now_ms(http),
+                                       .next = http->connections};
+        if (http->connections) http->connections->previous = peer;
+        http->connections = peer;
+        http->connection_count++;
+        return;
+    }
+    reef_http_connection *peer = *socket_context;
+    if (!peer) return;
+    *(peer->previous ? &peer->previous->next : &http->connections) = peer->next;
+    if (peer->next) peer->next->previous = peer->previous;
+    http->connection_count--;
+    free(peer);
+    *socket_context = NULL;
+}
+
+static int socket_of(const reef_http_connection *peer) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(peer->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info ? info->connect_fd : -1;
+}
+
+// While a request is deferred MHD does not read its connection.
+static bool has_hung_up(const reef_http_connection *peer) {
+    struct pollfd end = {.fd = socket_of(peer), .events = POLLRDHUP};
+    return poll(&end, 1, 0) > 0;
+}
+
+static void let_go(reef_http *http, reef_http_request *request) {
+    http->options.forget(http->options.context, request);
+    reef_http_respond(request, 0, NULL, NULL);
+}
+
+// Who has closed the connection looks like one who has closed only its own direction, and may still listen: for as
+// long as it has to take an answer it is waited for.
+static void notice_hang_up(reef_http *http, reef_http_connection *peer, uint64_t now) {
+    if (!has_hung_up(peer)) return;
+    if (!peer->hung_up) peer->since_ms = now;
+    peer->hung_up = true;
+    if (now - peer->since_ms > REEF_HTTP_PHASE_MS_MAX)
+        let_go(http, peer->deferred);
+    else
+        http->options.hung_up(http->options.context, peer->deferred);
+}
+
+void reef_http_tick(reef_http *http) {
+    uint64_t now = reef_http_now_ms(http);
+    http->running = true; // MHD frees none of them meanwhile
+    for (reef_http_connection *peer = http->connections; peer; peer = peer->next) {
+        if (peer->deferred) notice_hang_up(http, peer, now);
+        bool idle = peer->waits_for_us || (peer->stream && reef_http_stream_is_idle(peer->stream));
+        if (idle || now - peer->since_ms <= REEF_HTTP_PHASE_MS_MAX) continue;
+        (void)shutdown(socket_of(peer), SHUT_RDWR);
+    }
+    http->running = false;
+    reef_http_run(http);
+}
+
+size_t reef_http_connection_count(const reef_http *http) {
+    return http->connection_count;
+}
+
+const uint64_t *reef_http_answers(const reef_http *http) {
+    return http->answers;
+}
+
+// ---- who may ask ---------------------------------------------------------------------------------
+
+bool reef_http_set_token(reef_http *http, const reef_http_token *token) {
+    bool other = memcmp(&http->token, token, sizeof(*token)) != 0;
+    http->token = *token;
+    if (!other || !http->is_public) return other;
+    for (reef_http_connection *peer = http->connections; peer; peer = peer->next)
+        if (peer->stream) (void)shutdown(socket_of(peer), SHUT_RDWR);
+    return other;
+}
+
+bool reef_http_has_token(const reef_http_request *request) {
+    const reef_http *http = request->http;
+    const char *given = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
+                                                    MHD_HTTP_HEADER_AUTHORIZATION);
+    if (!http->token.count || !given || strncasecmp(given, "Bearer ", 7) != 0) return false;
+    given += 7;
+    // Every byte is looked at, whatever the ones before it were.
+    size_t bytes = strlen(given);
+    unsigned differs = bytes != http->token.count;
+    for (size_t i = 0; i < http->token.count; i++)
+        differs |= http->token.bytes[i] ^ (uint8_t)(i < bytes ? given[i] : 0);
+    return differs == 0;
+}
+
+const char *reef_http_query(const reef_http_request *request, const char *name) {
+    return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+// ---- opening -------------------------------------------------------------------------------------
+
+// What is really listened on, for people and for those who asked for any free port.
+static void note_address(reef_http *http, const struct sockaddr_storage *asked) {
+    char host[INET6_ADDRSTRLEN] = "";
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    unsigned port = info ? info->port : 0;
+    if (asked->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)asked;
+        (void)inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
+        snprintf(http->address, sizeof(http->address), "%s:%u", host, port);
+    } else {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)asked;
+        (void)inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
+        snprintf(http->address, sizeof(http->address), "[%s]:%u", host, port);
+    }
+}
+
+// A zero would end the text that it stands in. Such a text stays as it was sent, and is no path or value that is known.
+static size_t unescape(void *context, struct MHD_Connection *connection, char *text) {
+    (void)context;
+    (void)connection;
+    return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
+}
+
+static reef_status start(reef_http *http, const struct sockaddr_storage *address, reef_error *err) {
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    if (address->ss_family == AF_INET6) flags |= MHD_USE_IPv6;
+    errno = 0;
+    http->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, http, MHD_OPTION_SOCK_ADDR, address,
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)REEF_HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)REEF_HTTP_HEADER_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)(REEF_HTTP_PHASE_MS_MAX / 1000), MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
+    if (http->daemon) return REEF_OK;
+    return reef_fail(err, errno == EADDRINUSE ? REEF_BUSY : REEF_IO,
+                     "cannot listen on --http %.80s: %s", http->options.listen,
+                     errno ? strerror(errno) : "libmicrohttpd refused");
+}
+
+// What a client does not read the kernel would keep for it, megabytes a connection, and the answer would count
+// as taken. Connections have the bound of the socket that they came by.
+static void bound_sending(const reef_http *http) {
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_LISTEN_FD);
+    int bytes = REEF_HTTP_SENDING_BYTES_MAX;
+    if (info) (void)setsockopt(info->listen_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
+static reef_status join_loop(reef_http *http, reef_error *err) {
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    int code = info ? uv_poll_init(http->options.loop, &http->poll, info->epoll_fd) : UV_EINVAL;
+    bound_sending(http);
+    if (!code) {
+        http->open_handles++;
+        http->poll.data = http;
+        code = uv_timer_init(http->options.loop, &http->timer); // cannot fail
+        http->open_handles++;
+        http->timer.data = http;
+        code = uv_poll_start(&http->poll, UV_READABLE, on_poll);
+    }
+    if (!code) return REEF_OK;
+    return reef_fail(err, REEF_IO, "cannot watch the HTTP connections: %s", uv_strerror(code));
+}
+
+reef_status reef_http_open(reef_http **out, const reef_http_options *options, reef_error *err) {
+    *out = NULL;
+    struct sockaddr_storage address = {0};
+    reef_http *http = calloc(1, sizeof(*http));
+    if (!http) return reef_fail(err, REEF_NO_MEMORY, "no memory for HTTP");
+    http->options = *options;
+    reef_status status =
+        reef_http_access_check(options->listen, options->token_file, &address, &http->token, err);
+    if (status == REEF_OK) status = start(http, &address, err);
+    if (status == REEF_OK) status = join_loop(http, err);
+    if (status != REEF_OK) {
+        reef_http_close(http);
+        return status;
+    }
+    http->is_public = !reef_http_is_loopback(&address);
+    note_address(http, &address);
+    *out = http;
+    return REEF_OK;
+}
+
+const char *reef_http_address(const reef_http *http) {
+    return http->address;
+}
+
+bool reef_http_is_public(const reef_http *http) {
+    return http->is_public;
+}
+
+static void on_closed(uv_handle_t *handle) {
+    reef_http *http = handle->data;
+    if (--http->open_handles == 0) free(http);
+}
+
+void reef_http_close(reef_http *http) {
+    if (!http || http->closing) return;
+    http->closing = true;
+    // MHD wants no suspended connection when it stops.
+    for (reef_http_connection *peer = http->connections; peer; peer = peer->next) {
+        if (peer->stream) {
+            reef_http_stream_release(peer->stream);
+        } else if (peer->waits_for_us) {
+            peer->waits_for_us = false;
+            MHD_resume_connection(peer->connection);
+        }
+    }
+    if (http->daemon) MHD_stop_daemon(http->daemon);
+    http->token = (reef_http_token){0};
+    if (!http->open_handles) {
+        free(http);
+        return;
+    }
+    (void)uv_poll_stop(&http->poll);
+    uv_close((uv_handle_t *)&http->poll, on_closed);
+    uv_close((uv_handle_t *)&http->timer, on_closed);
+}

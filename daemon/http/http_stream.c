@@ -1,0 +1,150 @@
+// Answers that are sent as they come to be; see http.h.
+//
+//   send --- bytes that wait (bounded) --- on_read, asked by MHD ---> client
+//
+// While nothing waits the connection is suspended and costs nothing. What waits has to be taken within the time
+// that any answer has, so a client that reads too slowly is let go, and never makes the sender wait.
+#include "http_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_BYTES 16384 // what MHD asks for at once
+
+struct reef_http_stream {
+    reef_http *http;
+    struct MHD_Connection *connection; // NULL once the request is over
+    reef_http_connection *peer;
+    uint8_t *bytes;    // on the heap
+    size_t begin, end; // of those that wait
+    size_t room;
+    bool suspended;   // the connection, until there is something to send
+    bool ended;       // no more will come
+    unsigned holders; // the request, and MHD's response
+    void (*on_gone)(void *owner);
+    void *owner; // NULL: nobody feeds it any more
+};
+
+static void let_go(reef_http_stream *stream) {
+    if (--stream->holders > 0) return;
+    --*reef_http_stream_count(stream->http);
+    free(stream->bytes);
+    free(stream);
+}
+
+static void suspend(reef_http_stream *stream) {
+    stream->suspended = true;
+    if (stream->peer) stream->peer->waits_for_us = true;
+    MHD_suspend_connection(stream->connection);
+}
+
+static void resume(reef_http_stream *stream) {
+    if (!stream->suspended) return;
+    stream->suspended = false;
+    if (stream->peer) stream->peer->waits_for_us = false;
+    MHD_resume_connection(stream->connection);
+}
+
+static ssize_t on_read(void *context, uint64_t position, char *out, size_t room) {
+    reef_http_stream *stream = context;
+    (void)position;
+    size_t count = stream->end - stream->begin;
+    if (count > room) count = room;
+    if (count > 0) {
+        memcpy(out, stream->bytes + stream->begin, count);
+        stream->begin += count;
+        return (ssize_t)count;
+    }
+    if (stream->ended) return MHD_CONTENT_READER_END_OF_STREAM;
+    suspend(stream);
+    return 0;
+}
+
+static void on_response_freed(void *context) {
+    let_go(context);
+}
+
+reef_http_stream *reef_http_stream_begin(reef_http_request *request,
+                                         const char *type,
+                                         void (*on_gone)(void *owner),
+                                         void *owner) {
+    size_t *count = reef_http_stream_count(request->http);
+    if (*count == REEF_HTTP_STREAMS_MAX) return NULL;
+    reef_http_stream *stream = calloc(1, sizeof(*stream));
+    struct MHD_Response *response =
+        stream ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, stream,
+                                                   on_response_freed)
+               : NULL;
+    if (!response) {
+        free(stream);
+        return NULL;
+    }
+    ++*count;
+    stream->http = request->http;
+    stream->connection = request->connection;
+    stream->peer = request->peer;
+    stream->holders = 2;
+    stream->on_gone = on_gone;
+    stream->owner = owner;
+    request->stream = stream;
+    if (request->peer) request->peer->stream = stream;
+    reef_http_respond(request, MHD_HTTP_OK, type, response);
+    return stream;
+}
+
+// What is sent at once may be of any size: it is whole or nothing, and nothing for ever would be no stream.
+static bool make_room(reef_http_stream *stream, size_t bytes) {
+    if (bytes > REEF_HTTP_STREAM_BYTES_MAX && stream->end > 0) return false;
+    if (bytes <= stream->room) return true;
+    uint8_t *grown = realloc(stream->bytes, bytes);
+    if (!grown) return false;
+    stream->bytes = grown;
+    stream->room = bytes;
+    return true;
+}
+
+bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t count) {
+    if (stream->begin > 0) {
+        memmove(stream->bytes, stream->bytes + stream->begin, stream->end - stream->begin);
+        stream->end -= stream->begin;
+        stream->begin = 0;
+    }
+    if (!make_room(stream, stream->end + count)) return false;
+    // The time to take an answer begins when there is one; a byte now and then buys no more of it.
+    if (stream->end == 0 && stream->peer) stream->peer->since_ms = reef_http_now_ms(stream->http);
+    memcpy(stream->bytes + stream->end, bytes, count);
+    stream->end += count;
+    resume(stream);
+    reef_http_run(stream->http);
+    return true;
+}
+
+void reef_http_stream_end(reef_http_stream *stream) {
+    stream->owner = NULL;
+    stream->ended = true;
+    if (!stream->connection) return;
+    if (stream->end == stream->begin && stream->peer)
+        stream->peer->since_ms = reef_http_now_ms(stream->http);
+    resume(stream);
+    reef_http_run(stream->http);
+}
+
+bool reef_http_stream_is_idle(const reef_http_stream *stream) {
+    return stream->begin == stream->end && !stream->ended;
+}
+
+void reef_http_stream_release(reef_http_stream *stream) {
+    stream->ended = true;
+    resume(stream);
+}
+
+void reef_http_stream_gone(reef_http_stream *stream) {
+    if (!stream) return;
+    stream->connection = NULL;
+    if (stream->peer) stream->peer->stream = NULL;
+    stream->peer = NULL;
+    void *owner = stream->owner;
+    stream->owner = NULL;
+    if (owner) stream->on_gone(owner);
+    let_go(stream);
+}

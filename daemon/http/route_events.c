@@ -1,0 +1,113 @@
+// Events; see http_events.h. An event is the whole status, so a client that missed some has missed nothing, and one
+// that is too slow to take one is simply left out. They come once a second, whether anything has changed or not:
+// that is how a client knows that the daemon's loop turns.
+#include "route_events.h"
+
+#include "query_stats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define EVERY_TICKS 2                 // of 500 ms
+#define FACTS_SHARE 20                // of the time at most one part in so many goes to facts
+#define FACTS_PAUSE_NS 2000000000u    // between them at least
+#define FACTS_AGE_NS_MAX 60000000000u // they are read anew although nothing was committed
+
+// ---- status --------------------------------------------------------------------------------------
+
+static uint64_t unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+// On the heap, or NULL without memory.
+static char *status_event(const reef_events *events, reef_monitor *monitor) {
+    json_t *object = reef_monitor_status(monitor);
+    json_object_set_new(object, "facts", events->facts ? json_incref(events->facts) : json_null());
+    json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    json_decref(object);
+    static const char FORMAT[] = "event: status\ndata: %s\n\n";
+    size_t room = text ? strlen(text) + sizeof(FORMAT) : 0;
+    char *event = text ? malloc(room) : NULL;
+    if (event) snprintf(event, room, FORMAT, text);
+    free(text);
+    return event;
+}
+
+static void on_gone(void *owner) {
+    ((reef_listener *)owner)->stream = NULL;
+}
+
+bool reef_events_listen(reef_events *events, reef_http_request *request, reef_monitor *monitor) {
+    reef_listener *listener = events->listeners;
+    while (listener < events->listeners + REEF_EVENTS_MAX && listener->stream) listener++;
+    if (listener == events->listeners + REEF_EVENTS_MAX) return false;
+    listener->stream = reef_http_stream_begin(request, "text/event-stream", on_gone, listener);
+    if (!listener->stream) return false;
+    char *event = status_event(events, monitor);
+    if (event) (void)reef_http_stream_send(listener->stream, event, strlen(event));
+    free(event);
+    return true;
+}
+
+static void send_status(reef_events *events, reef_monitor *monitor) {
+    char *event = NULL;
+    for (size_t i = 0; i < REEF_EVENTS_MAX; i++) {
+        if (!events->listeners[i].stream) continue;
+        if (!event) event = status_event(events, monitor);
+        if (event) (void)reef_http_stream_send(events->listeners[i].stream, event, strlen(event));
+    }
+    free(event);
+}
+
+// ---- facts ---------------------------------------------------------------------------------------
+
+// What fails is tried again, like everything else here.
+static void on_facts(reef_job *job) {
+    reef_events *events = job->owner;
+    events->asked = false;
+    events->facts_ns = uv_hrtime();
+    if (job->error.status != REEF_OK) return;
+    json_decref(events->facts);
+    events->facts = job->result;
+    job->result = NULL;
+}
+
+static bool facts_are_due(const reef_events *events, reef_monitor *monitor) {
+    if (events->asked) return false;
+    if (!events->facts) return true;
+    uint64_t age = uv_hrtime() - events->facts_ns;
+    double took = json_number_value(json_object_get(events->facts, "took_s"));
+    if (age < FACTS_PAUSE_NS || (double)age < FACTS_SHARE * took * 1e9) return false;
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, NULL);
+    uint64_t known = (uint64_t)json_integer_value(json_object_get(events->facts, "commit"));
+    return known != view.last.commit.number || age > FACTS_AGE_NS_MAX;
+}
+
+static void ask_for_facts(reef_events *events, reef_serving *serving) {
+    reef_error err;
+    reef_job *job = calloc(1, sizeof(*job));
+    if (!job) return;
+    job->run = reef_job_facts;
+    job->owner = events;
+    job->on_done = on_facts;
+    if (reef_serving_submit(serving, job, &err) == REEF_OK)
+        events->asked = true;
+    else
+        reef_job_free(job); // too many questions wait: next time
+}
+
+void reef_events_tick(reef_events *events, reef_monitor *monitor, reef_serving *serving) {
+    if (++events->ticks % EVERY_TICKS == 0) send_status(events, monitor);
+    if (facts_are_due(events, monitor)) ask_for_facts(events, serving);
+}
+
+void reef_events_release(reef_events *events) {
+    json_decref(events->facts);
+    events->facts = NULL;
+}

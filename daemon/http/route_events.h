@@ -1,0 +1,31 @@
+// What the daemon sends by itself: the status, once a second, to whoever has asked for events; and the facts of the
+// pool that metrics tell, read anew by the serving thread now and then. On the loop's thread.
+#ifndef REEF_HTTP_EVENTS_H
+#define REEF_HTTP_EVENTS_H
+
+#include "http_server.h"
+#include "status.h"
+#include "query_thread.h"
+
+#define REEF_EVENTS_MAX 24 // who listens at once
+
+typedef struct reef_listener {
+    reef_http_stream *stream; // NULL: free
+} reef_listener;
+
+typedef struct reef_events {
+    reef_listener listeners[REEF_EVENTS_MAX];
+    uint64_t ticks;
+    json_t *facts; // of reef_job_facts, or NULL before the first
+    bool asked;    // for new ones
+    uint64_t facts_ns;
+} reef_events;
+
+/** Answer a request with events. False when too many listen. */
+bool reef_events_listen(reef_events *events, reef_http_request *request, reef_monitor *monitor);
+/** Call at a steady pace. */
+void reef_events_tick(reef_events *events, reef_monitor *monitor, reef_serving *serving);
+/** Nothing is sent any more. */
+void reef_events_release(reef_events *events);
+
+#endif

@@ -1,0 +1,591 @@
+// Routes; see http_routes.h.
+//
+// Over loopback everyone on the machine may read; a change needs the token, wherever it comes from. Where
+// other machines can reach the address every route but the two for orchestrators needs it. A page of another
+// site must not reach the loopback address under a name of its own, so there the Host is checked.
+#include "routes.h"
+
+#include "command.h"
+#include "query_stats.h"
+#include "query_forgetting.h"
+#include "route_ingest.h"
+#include "query_jobs.h"
+#include "dashboard.h"
+#include "prometheus.h"
+#include "reef_log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define JSON "application/json"
+#define TEXT "text/plain; charset=utf-8"
+#define PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
+
+typedef enum route_access { ACCESS_ALL, ACCESS_READ, ACCESS_CHANGE } route_access;
+typedef void (*handler)(reef_routes *routes, reef_http_request *request);
+
+typedef struct route {
+    const char *method, *path;
+    route_access needs;
+    handler handle;    // answered by the loop, or
+    reef_job_run run;  // by the serving thread
+    const char *query; // names of what may stand in the query, each followed by a space
+} route;
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static void send_text(reef_http_request *request, unsigned code, const char *type, char *text) {
+    reef_http_answer(request, code, type, text, text ? strlen(text) : 0);
+}
+
+// Takes the text.
+static void send_line(reef_http_request *request, unsigned code, char *text) {
+    char *line = text ? realloc(text, strlen(text) + 2) : NULL;
+    if (line)
+        strcat(line, "\n");
+    else
+        free(text);
+    send_text(request, line ? code : MHD_HTTP_INTERNAL_SERVER_ERROR, JSON, line);
+}
+
+static void send_json(reef_http_request *request, unsigned code, json_t *object) {
+    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    json_decref(object);
+    send_line(request, code, text);
+}
+
+static unsigned code_of(reef_status status) {
+    switch (status) {
+    case REEF_OK:
+        return MHD_HTTP_OK;
+    case REEF_INVALID:
+        return MHD_HTTP_BAD_REQUEST;
+    case REEF_NOT_FOUND:
+        return MHD_HTTP_NOT_FOUND;
+    case REEF_BUSY:
+        return MHD_HTTP_TOO_MANY_REQUESTS;
+    case REEF_FULL:
+        return MHD_HTTP_INSUFFICIENT_STORAGE;
+    default:
+        return MHD_HTTP_INTERNAL_SERVER_ERROR;
+    }
+}
+
+static void send_failure(reef_http_request *request, unsigned code, const reef_error *err) {
+    json_t *answer = reef_answer_error(err);
+    json_object_del(answer, "ok"); // the code says so
+    send_json(request, code, answer);
+}
+
+static void refuse(reef_http_request *request, unsigned code, const char *message) {
+    reef_error err = {.status = REEF_INVALID};
+    snprintf(err.message, sizeof(err.message), "%s", message);
+    send_failure(request, code, &err);
+}
+
+// ---- answered by the loop ------------------------------------------------------------------------
+
+static void livez(reef_routes *routes, reef_http_request *request) {
+    (void)routes;
+    send_text(request, MHD_HTTP_OK, TEXT, strdup("ok\n"));
+}
+
+// Ready: it trains, or waits for a stream, and what it trained can be committed.
+static void readyz(reef_routes *routes, reef_http_request *request) {
+    reef_training_view view;
+    reef_training_view_read(routes->training, &view, NULL);
+    bool ready = !view.failing[0] && !view.ended && view.state < REEF_STATE_DRAINING;
+    const char *text = view.failing[0] ? "commits fail\n" : ready ? "ready\n" : "ending\n";
+    send_text(request, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, TEXT, strdup(text));
+}
+
+static void metrics(reef_routes *routes, reef_http_request *request) {
+    char *text = reef_metrics_text(routes->monitor, reef_http_connection_count(request->http),
+                                   reef_http_answers(request->http), routes->events.facts);
+    send_text(request, text ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS, text);
+}
+
+static void status(reef_routes *routes, reef_http_request *request) {
+    send_json(request, MHD_HTTP_OK, reef_monitor_status(routes->monitor));
+}
+
+static void page(reef_routes *routes, reef_http_request *request) {
+    (void)routes;
+    const reef_page_file *file = reef_page_find(request->path);
+    reef_http_answer_static(request, file->type, file->bytes, *file->count);
+}
+
+static void events(reef_routes *routes, reef_http_request *request) {
+    if (reef_events_listen(&routes->events, request, routes->monitor)) return;
+    reef_error err;
+    send_failure(request,
+                 code_of(reef_fail(&err, REEF_BUSY, "%d clients listen already; try again",
+                                   REEF_EVENTS_MAX)),
+                 &err);
+}
+
+void reef_routes_tick(reef_routes *routes) {
+    reef_events_tick(&routes->events, routes->monitor, routes->serving);
+}
+
+void reef_routes_release(reef_routes *routes) {
+    reef_events_release(&routes->events);
+}
+
+// ---- commands ------------------------------------------------------------------------------------
+
+static void on_command_answer(reef_request *served) {
+    reef_http_request *request = served->owner;
+    request->work = NULL;
+    if (served->error.status != REEF_OK) {
+        send_failure(request, code_of(served->error.status), &served->error);
+        return;
+    }
+    json_t *answer = reef_command_answer(served), *result = json_object_get(answer, "result");
+    json_incref(result);
+    json_decref(answer);
+    send_json(request, MHD_HTTP_OK, result);
+}
+
+static void forget_command(void *work) {
+    ((reef_request *)work)->owner = NULL; // the trainer still has it
+}
+
+static reef_status give_to(reef_routes *routes,
+                           reef_command_kind to,
+                           reef_request *request,
+                           reef_error *err) {
+    if (to == REEF_COMMAND_SERVICE) return routes->on_request(routes->context, request, err);
+    return reef_training_request(routes->training, request, err);
+}
+
+static void hand_over(reef_routes *routes, reef_http_request *request, reef_command *command) {
+    reef_request *parsed = &command->request;
+    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
+    reef_request *copy = malloc(sizeof(*copy));
+    if (copy) {
+        *copy = *parsed;
+        copy->owner = request;
+        copy->on_answer = on_command_answer;
+        if (give_to(routes, command->kind, copy, &err) == REEF_OK) {
+            request->deferred = true;
+            request->work = copy;
+            request->forget = forget_command;
+            return;
+        }
+    }
+    reef_request_release(parsed);
+    free(copy);
+    send_failure(request, code_of(err.status), &err);
+}
+
+// ---- what is pushed ------------------------------------------------------------------------------
+
+static void send_push_failure(reef_http_request *request,
+                              unsigned code,
+                              const reef_error *err,
+                              unsigned retry_ms) {
+    json_t *answer = reef_push_failure(err, retry_ms);
+    json_object_del(answer, "ok"); // the code says so
+    send_json(request, code, answer);
+}
+
+static void on_pushed(reef_push_batch *batch) {
+    reef_http_request *request = batch->owner;
+    request->work = NULL;
+    if (batch->error.status == REEF_OK)
+        send_json(request, MHD_HTTP_OK, reef_push_result(batch));
+    else
+        send_push_failure(request, code_of(batch->error.status), &batch->error, batch->retry_ms);
+}
+
+static void forget_push(void *work) {
+    ((reef_push_batch *)work)->owner = NULL; // it is on its way to the journal
+}
+
+static void push(reef_routes *routes, reef_http_request *request, reef_push_batch *batch) {
+    reef_error err;
+    batch->owner = request;
+    batch->on_answer = on_pushed;
+    reef_status result = reef_push_submit(routes->pusher, batch, &err);
+    if (result != REEF_OK) {
+        send_push_failure(request, code_of(result), &err, batch->retry_ms);
+        reef_push_batch_free(batch);
+        return;
+    }
+    request->deferred = true;
+    request->work = batch;
+    request->forget = forget_push;
+}
+
+static void ingest(reef_routes *routes, reef_http_request *request) {
+    unsigned code;
+    reef_error err;
+    reef_push_batch *batch;
+    if (reef_http_ingest(&batch, request, &code, &err) == REEF_OK)
+        push(routes, request, batch);
+    else
+        send_failure(request, code, &err);
+}
+
+// The body is a line of the control socket.
+static void command(reef_routes *routes, reef_http_request *request) {
+    reef_command parsed;
+    reef_error err;
+    if (reef_command_parse(&parsed, request->body_bytes ? (const char *)request->body : "",
+                           request->body_bytes, &err) != REEF_OK) {
+        send_failure(request, code_of(err.status), &err);
+        return;
+    }
+    switch (parsed.kind) {
+    case REEF_COMMAND_STATUS:
+        status(routes, request);
+        break;
+    case REEF_COMMAND_TRAINER:
+    case REEF_COMMAND_SERVICE:
+        hand_over(routes, request, &parsed);
+        break;
+    case REEF_COMMAND_INGEST:
+        parsed.batch->weight = request->body_bytes;
+        push(routes, request, parsed.batch);
+        break;
+    case REEF_COMMAND_STOP:
+        routes->on_stop(routes->context);
+        send_json(request, MHD_HTTP_OK, json_pack("{s:s}", "state", "draining"));
+        break;
+    }
+}
+
+// ---- answered by the serving thread --------------------------------------------------------------
+
+static void forget_job(void *work) {
+    reef_job *job = work;
+    job->owner = NULL;
+    atomic_store(&job->abandoned, true);
+}
+
+static void drop_job(void *work) {
+    reef_job *job = work;
+    atomic_store(&job->unwanted, true);
+}
+
+static void on_stream_gone(void *owner) {
+    reef_job *job = owner;
+    job->stream = NULL;
+    atomic_store(&job->abandoned, true);
+}
+
+// What a job emits makes its answer a stream. From then on the request is answered and the stream waits.
+static void pass_on(reef_job *job, const char *text, size_t bytes) {
+    reef_http_request *request = job->owner;
+    if (request) {
+        job->owner = NULL;
+        request->work = NULL;
+        job->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, job);
+        if (atomic_load(&job->abandoned)) { // gone while the answer began, and the stream with it
+            job->stream = NULL;
+            return;
+        }
+        if (!job->stream)
+            refuse(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                   "too many answers are under way already; try again");
+    }
+    if (job->stream && reef_http_stream_send(job->stream, text, bytes)) return;
+    if (job->stream) reef_http_stream_end(job->stream); // it takes too little of what comes
+    job->stream = NULL;
+    atomic_store(&job->abandoned, true);
+}
+
+static void pass_on_emitted(reef_routes *routes) {
+    reef_job *job;
+    size_t bytes = 0;
+    char *text = reef_serving_emitted(routes->serving, &job, &bytes);
+    if (text) pass_on(job, text, bytes);
+    free(text);
+}
+
+// The last event of a stream, by which a whole answer differs from one that was cut.
+static void end_stream(reef_job *job) {
+    bool failed = job->error.status != REEF_OK;
+    if (failed) {
+        json_t *answer = reef_answer_error(&job->error);
+        json_object_del(answer, "ok");
+        job->text = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        json_decref(answer);
+    }
+    const char *text = job->text;
+    size_t room = text ? strlen(text) + 32 : 0;
+    char *event = text ? malloc(room) : NULL;
+    int bytes =
+        event ? snprintf(event, room, "event: %s\ndata: %s\n\n", failed ? "error" : "end", text)
+              : 0;
+    if (bytes > 0) pass_on(job, event, (size_t)bytes);
+    if (job->stream) reef_http_stream_end(job->stream);
+    job->stream = NULL;
+    free(event);
+}
+
+static void answer_job(reef_job *job) {
+    if (job->on_done) {
+        job->on_done(job);
+        return;
+    }
+    if (job->pending_bytes) pass_on(job, job->pending, job->pending_bytes);
+    if (job->stream) {
+        end_stream(job);
+        return;
+    }
+    reef_http_request *request = job->owner;
+    if (!request) return;
+    request->work = NULL;
+    if (job->error.status == REEF_OK) {
+        send_line(request, MHD_HTTP_OK, job->text);
+        job->text = NULL; // taken
+    } else {
+        send_failure(request, code_of(job->error.status), &job->error);
+    }
+}
+
+void reef_routes_answer(reef_routes *routes) {
+    pass_on_emitted(routes);
+    for (reef_job *job = reef_serving_answered(routes->serving), *next; job; job = next) {
+        next = job->next;
+        answer_job(job);
+        reef_job_free(job);
+    }
+}
+
+static void submit(reef_routes *routes,
+                   reef_http_request *request,
+                   const route *found,
+                   json_t *arguments) {
+    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
+    reef_job *job = calloc(1, sizeof(*job));
+    reef_status result = REEF_NO_MEMORY;
+    if (job) {
+        const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
+        snprintf(job->as_of, sizeof(job->as_of), "%s", as_of ? as_of : "now");
+        job->arguments = json_incref(arguments);
+        job->run = found->run;
+        job->owner = request;
+        job->body = request->body;
+        job->body_bytes = request->body_bytes;
+        request->body = NULL; // the job's now
+        request->body_bytes = request->body_room = 0;
+        result = reef_serving_submit(routes->serving, job, &err);
+    }
+    if (result != REEF_OK) {
+        reef_job_free(job);
+        send_failure(request, code_of(result), &err);
+        return;
+    }
+    request->deferred = true;
+    request->work = job;
+    request->forget = forget_job;
+    request->hung_up = drop_job;
+}
+
+// ---- what stands in the query --------------------------------------------------------------------
+
+typedef struct query {
+    json_t *arguments;
+    const char *allowed, *unknown;
+    const char *empty;
+    const char *broken; // whose value is not UTF-8
+    const char *twice;
+} query;
+
+static bool is_allowed(const char *allowed, const char *name) {
+    size_t bytes = strlen(name);
+    for (const char *at = allowed; bytes && at && *at; at = strchr(at, ' ') + 1)
+        if (!strncmp(at, name, bytes) && at[bytes] == ' ') return true;
+    return false;
+}
+
+static enum MHD_Result on_query(void *context,
+                                enum MHD_ValueKind kind,
+                                const char *name,
+                                const char *value) {
+    (void)kind;
+    query *all = context;
+    if (!is_allowed(all->allowed, name))
+        all->unknown = name;
+    else if (!value || !*value)
+        all->empty = name;
+    else if (json_object_get(all->arguments, name))
+        all->twice = name;
+    else if (json_object_set_new(all->arguments, name, json_string(value)))
+        all->broken = name;
+    return MHD_YES;
+}
+
+// Into the object `arguments`.
+static reef_status take_query(const reef_http_request *request,
+                              const char *allowed,
+                              json_t *arguments,
+                              reef_error *err) {
+    query all = {.arguments = arguments, .allowed = allowed};
+    (void)MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, on_query, &all);
+    if (all.unknown)
+        return reef_fail(err, REEF_INVALID, "'%.40s' in the query is not known; %s takes %s",
+                         all.unknown, request->path, *allowed ? allowed : "none");
+    if (all.empty) return reef_fail(err, REEF_INVALID, "%s in the query has no value", all.empty);
+    if (all.twice)
+        return reef_fail(err, REEF_INVALID, "%s stands twice in the query; give it once",
+                         all.twice);
+    if (all.broken) return reef_fail(err, REEF_INVALID, "%s in the query is not UTF-8", all.broken);
+    const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
+    if (as_of && strlen(as_of) > REEF_NAME_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID, "as_of has more than %d bytes", REEF_NAME_BYTES_MAX);
+    return REEF_OK;
+}
+
+// ---- which route ---------------------------------------------------------------------------------
+
+static const route ROUTES[] = {
+    {"GET", "/", ACCESS_ALL, page, NULL, ""}, // it holds nothing of the pool, and asks with a token
+    {"GET", "/dashboard.css", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/dashboard.js", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/charts.js", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/uplot.css", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/uplot.js", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/livez", ACCESS_ALL, livez, NULL, ""},
+    {"GET", "/readyz", ACCESS_ALL, readyz, NULL, ""},
+    {"GET", "/metrics", ACCESS_READ, metrics, NULL, ""},
+    {"GET", "/v1/status", ACCESS_READ, status, NULL, ""},
+    {"GET", "/v1/generations", ACCESS_READ, NULL, reef_job_generations, ""},
+    {"GET", "/v1/snapshots", ACCESS_READ, NULL, reef_job_snapshots, ""},
+    {"GET", "/v1/timeline", ACCESS_READ, NULL, reef_job_timeline, "last "},
+    {"GET", "/v1/series", ACCESS_READ, NULL, reef_job_series, "points from to "},
+    {"GET", "/v1/usage", ACCESS_READ, NULL, reef_job_usage, "generation layer since until "},
+    {"GET", "/v1/forgetting", ACCESS_READ, NULL, reef_job_forgetting, ""},
+    {"GET", "/v1/events", ACCESS_READ, events, NULL, ""},
+    {"POST", "/v1/score", ACCESS_READ, NULL, reef_job_score, "as_of per_byte "},
+    {"POST", "/v1/generate", ACCESS_READ, NULL, reef_job_generate, "as_of "},
+    {"POST", "/v1/predict", ACCESS_READ, NULL, reef_job_predict, "as_of "},
+    {"POST", "/v1/command", ACCESS_CHANGE, command, NULL, ""},
+    {"POST", REEF_HTTP_INGEST_PATH, ACCESS_CHANGE, ingest, NULL, "label "},
+    {"POST", REEF_HTTP_INGEST_PATH "/*", ACCESS_CHANGE, ingest, NULL, "label "},
+};
+
+// A star at the end stands for one more word.
+static bool is_path(const char *pattern, const char *path) {
+    size_t bytes = strlen(pattern);
+    if (pattern[bytes - 1] != '*') return !strcmp(pattern, path);
+    return !strncmp(pattern, path, bytes - 1) && path[bytes - 1] && !strchr(path + bytes - 1, '/');
+}
+
+static const route *find_route(const reef_http_request *request, bool *path_known) {
+    *path_known = false;
+    bool head = !strcmp(request->method, "HEAD"); // MHD leaves the body out
+    for (size_t i = 0; i < sizeof(ROUTES) / sizeof(*ROUTES); i++) {
+        if (!is_path(ROUTES[i].path, request->path)) continue;
+        *path_known = true;
+        if (!strcmp(request->method, head ? "HEAD" : ROUTES[i].method) &&
+            (!head || !strcmp(ROUTES[i].method, "GET")))
+            return &ROUTES[i];
+    }
+    return NULL;
+}
+
+static bool is_own_host(const reef_http_request *request) {
+    const char *host =
+        MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    if (!host) return true; // HTTP/1.0; no browser
+    static const char *const OWN[] = {"localhost", "127.", "[::1]"};
+    for (size_t i = 0; i < sizeof(OWN) / sizeof(*OWN); i++) {
+        size_t bytes = strlen(OWN[i]);
+        if (strncasecmp(host, OWN[i], bytes) != 0) continue;
+        if (i == 1) return strspn(host, "0123456789.:") == strlen(host);
+        if (!host[bytes] || host[bytes] == ':') return true;
+    }
+    return false;
+}
+
+// A page of another site cannot read what is answered here, but what it sends would be done: a score is work. Browsers say
+// where a request comes from, and no page can change that.
+static bool is_of_another_site(const reef_http_request *request) {
+    const char *site =
+        MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Sec-Fetch-Site");
+    return !strcmp(request->method, "POST") && site && strcasecmp(site, "cross-site") == 0;
+}
+
+static bool may_ask(const route *found, reef_http_request *request) {
+    bool needs = found->needs == ACCESS_CHANGE ||
+                 (found->needs == ACCESS_READ && reef_http_is_public(request->http));
+    return !needs || reef_http_has_token(request);
+}
+
+// Nothing is unpacked here, and packed bytes would be taken for text.
+static bool is_packed(const reef_http_request *request) {
+    const char *how = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
+                                                  MHD_HTTP_HEADER_CONTENT_ENCODING);
+    return how && *how && strcasecmp(how, "identity") != 0;
+}
+
+// A body that says of itself that it wraps the text would be scored with its wrapping. Forms are what curl calls text.
+static bool is_wrapped(const route *found, const reef_http_request *request) {
+    static const char *const WRAPPED[] = {"application/json", "multipart/form-data"};
+    const char *type = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
+                                                   MHD_HTTP_HEADER_CONTENT_TYPE);
+    if (found->run != reef_job_score || !type) return false;
+    size_t bytes = strcspn(type, "; \t");
+    for (size_t i = 0; i < sizeof(WRAPPED) / sizeof(*WRAPPED); i++)
+        if (strlen(WRAPPED[i]) == bytes && !strncasecmp(type, WRAPPED[i], bytes)) return true;
+    return false;
+}
+
+void reef_routes_begin(void *context, reef_http_request *request) {
+    (void)context;
+    bool path_known;
+    const route *found = find_route(request, &path_known);
+    request->route = found;
+    if (!reef_http_is_public(request->http) && !is_own_host(request))
+        refuse(request, MHD_HTTP_MISDIRECTED_REQUEST,
+               "this address is for programs of this machine: ask for localhost");
+    else if (is_of_another_site(request))
+        refuse(request, MHD_HTTP_FORBIDDEN, "pages of other sites may send nothing here");
+    else if (!found && path_known)
+        refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
+    else if (!found)
+        refuse(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
+    else if (!may_ask(found, request))
+        refuse(request, MHD_HTTP_UNAUTHORIZED,
+               "this needs the token of --http-token: Authorization: Bearer TOKEN");
+    else if (is_packed(request))
+        refuse(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+               "a body with a Content-Encoding, such as gzip, is not taken: send it as it is");
+    else if (is_wrapped(found, request))
+        refuse(
+            request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+            "the body of /v1/score is the text itself: send it as text/plain; as_of and per_byte "
+            "stand in the query");
+}
+
+void reef_routes_handle(void *context, reef_http_request *request) {
+    reef_routes *routes = context;
+    const route *found = request->route;
+    reef_error err;
+    json_t *arguments = json_object();
+    reef_status result = take_query(request, found->query, arguments, &err);
+    if (result != REEF_OK)
+        send_failure(request, code_of(result), &err);
+    else if (found->handle)
+        found->handle(routes, request);
+    else
+        submit(routes, request, found, arguments);
+    json_decref(arguments);
+}
+
+void reef_routes_forget(void *context, reef_http_request *request) {
+    (void)context;
+    if (request->work) request->forget(request->work);
+    request->work = NULL;
+}
+
+void reef_routes_hung_up(void *context, reef_http_request *request) {
+    (void)context;
+    if (request->work && request->hung_up) request->hung_up(request->work);
+}

@@ -1,0 +1,38 @@
+// What can be asked over HTTP, who may ask, and who answers: the loop at once, the serving thread, or the
+// trainer between two steps. docs/PROTOCOL.md describes every route.
+#ifndef REEF_HTTP_ROUTES_H
+#define REEF_HTTP_ROUTES_H
+
+#include "http_server.h"
+#include "route_events.h"
+#include "status.h"
+#include "push.h"
+#include "query_thread.h"
+#include "training_thread.h"
+
+typedef struct reef_routes {
+    // set by the caller
+    reef_monitor *monitor;
+    reef_training *training;
+    reef_serving *serving;
+    reef_pusher *pusher;
+    void (*on_stop)(void *context); // a client asked for the end
+    /** Takes a request of REEF_COMMAND_SERVICE, as reef_training_request does. */
+    reef_status (*on_request)(void *context, reef_request *request, reef_error *err);
+    void *context;
+    // its own
+    reef_events events;
+} reef_routes;
+
+/** For reef_http_options: `context` is a reef_routes. */
+void reef_routes_begin(void *context, reef_http_request *request);
+void reef_routes_handle(void *context, reef_http_request *request);
+void reef_routes_forget(void *context, reef_http_request *request);
+void reef_routes_hung_up(void *context, reef_http_request *request);
+/** Send the answers that the serving thread has ready. */
+void reef_routes_answer(reef_routes *routes);
+/** Send what is sent without being asked for; call at a steady pace. */
+void reef_routes_tick(reef_routes *routes);
+void reef_routes_release(reef_routes *routes);
+
+#endif

@@ -1,0 +1,135 @@
+// What reefd was asked to do: on its command line, in its environment, in its configuration file.
+//
+//   default  <  FILE:LINE  <  REEF_COMMIT_SECONDS  <  --commit-seconds
+//
+// Every setting is one row of the table in option_table.c, from which come all three spellings of it.
+#ifndef REEF_OPTIONS_H
+#define REEF_OPTIONS_H
+
+#include "reef_config_file.h"
+#include "reef_error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REEF_INPUT_COUNT_MAX 256 // every file source holds a descriptor
+#define REEF_THREAD_COUNT_MAX 1024
+#define REEF_SETTING_COUNT_MAX 32
+
+typedef enum reef_options_action {
+    REEF_ACTION_RUN,
+    REEF_ACTION_CHECK,
+    REEF_ACTION_HELP,
+    REEF_ACTION_VERSION
+} reef_options_action;
+
+/** Where a value came from; what stands further down wins. */
+typedef enum reef_origin_kind {
+    REEF_ORIGIN_DEFAULT,
+    REEF_ORIGIN_FILE,
+    REEF_ORIGIN_ENVIRONMENT,
+    REEF_ORIGIN_FLAG
+} reef_origin_kind;
+
+typedef struct reef_origin {
+    reef_origin_kind kind;
+    unsigned line; // of a file
+} reef_origin;
+
+typedef struct reef_options {
+    reef_options_action action;
+    const char *config; // the configuration file, or NULL
+    const char *pool;
+    const char *sources[REEF_INPUT_COUNT_MAX]; // as given: "file:PATH", "PATH", "-" or vectors
+    size_t source_count;
+    uint64_t threads;        // 0: one per core
+    uint64_t memory_bytes;   // 0: what the machine has
+    uint64_t commit_steps;   // 0: not by steps
+    double commit_seconds;   // 0: not by time
+    double patience_seconds; // how long others wait for a live source that has nothing
+    uint64_t commit_retries;
+    const char *socket;     // NULL: inside the pool
+    const char *http;       // where to listen, or NULL: nowhere
+    const char *http_token; // a file, or NULL
+    uint64_t journal_bytes; // of each source that is pushed into
+    uint64_t scrub_rate;    // bytes of sealed records a second that are read again; 0: none
+    bool stay, json_log, quiet;
+    reef_origin origins[REEF_SETTING_COUNT_MAX]; // by setting
+    struct reef_options_text *texts;             // what was read from the file
+} reef_options;
+
+/**
+ * Put all of it together; strings are borrowed from `argv` and the environment. Release it, also after an error.
+ *
+ * Errors: INVALID names the option, the variable, or file and line at fault; also then `json_log` says how to tell
+ * it, as far as that was to be found out. Those of reef_config_file_read.
+ */
+REEF_MUST_CHECK reef_status reef_options_parse(reef_options *options,
+                                               int argc,
+                                               char **argv,
+                                               reef_error *err);
+/** The same without asking for a pool and something to read. */
+REEF_MUST_CHECK reef_status reef_options_read(reef_options *options,
+                                              int argc,
+                                              char **argv,
+                                              reef_error *err);
+void reef_options_release(reef_options *options);
+
+typedef void (*reef_misspelt_variable)(void *context, const char *name, const char *meant);
+/**
+ * Tell of every variable of the environment that is no setting but nearly the name of one. Others that begin with
+ * REEF_ are nobody's business: whoever starts programs in containers sets such as REEF_SERVICE_HOST.
+ */
+void reef_options_misspelt(reef_misspelt_variable told, void *context);
+
+/**
+ * Look at a configuration file alone, and tell of every mistake in it.
+ *
+ * settings  written: keys that stand in it, wrong ones too
+ * Errors: those of reef_config_file_check.
+ */
+REEF_MUST_CHECK reef_status reef_options_check_file(
+    const char *path, reef_config_mistake told, void *context, size_t *settings, reef_error *err);
+
+/** The text of --help. */
+const char *reef_options_help(void);
+
+/** What help says of one option. */
+typedef struct reef_option_text {
+    const char *name;   // without the dashes
+    const char *value;  // what the value is called; NULL for a switch
+    const char *help;   // one paragraph in one line
+    const char *sample; // a value to begin with; NULL for what is no setting
+} reef_option_text;
+
+/** All options, those that are no settings last. */
+const reef_option_text *reef_option_texts(size_t *count);
+
+/** What help says besides; paragraphs are one line, `sources` and `example` are set as they stand. */
+typedef struct reef_options_manual {
+    const char *usage, *about, *sources, *layers, *signals, *codes, *example;
+} reef_options_manual;
+extern const reef_options_manual REEF_OPTIONS_MANUAL;
+
+// ---- the settings one by one ---------------------------------------------------------------------
+
+size_t reef_setting_count(void);
+/** "commit-seconds" */
+const char *reef_setting_name(size_t setting);
+/** Whether it may change while the daemon runs. */
+bool reef_setting_is_live(size_t setting);
+/** Its value: a number, a word, true or false, a list of sources, or null. */
+json_t *reef_setting_value(const reef_options *options, size_t setting);
+/** "default", "/etc/reef/news.ini:4", "REEF_COMMIT_SECONDS" or "--commit-seconds"; returns `out`. */
+const char *reef_setting_origin(const reef_options *options,
+                                size_t setting,
+                                char *out,
+                                size_t room);
+/** All of them: `name`, `value` (without passwords), `origin`, `live`. */
+json_t *reef_settings_json(const reef_options *options);
+/** Take the settings that may change from `from`. */
+void reef_options_take_live(reef_options *options, const reef_options *from);
+
+#endif

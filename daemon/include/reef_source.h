@@ -1,0 +1,168 @@
+// What the stream is read from: kinds of sources behind one small interface, and the reader that asks them for
+// bytes on the loop's thread.
+//
+//   reader --- read(at, room) ---> kind --- reef_input_took / ended / failed ---> reader
+//
+// Sources that end (files, vectors, standard input) are read one after another, in the order given: they are
+// one lane. A live source, which grows while it is read, is a lane of its own. Every lane has a queue; when it
+// is full the lane is not read, and so its sender waits. turns.h says which lane is trained next.
+#ifndef REEF_INPUT_H
+#define REEF_INPUT_H
+
+#include "reef_error.h"
+#include "reef_store.h"
+#include "reef_trainer.h"
+#include "reef_log.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#define REEF_BYTES_UNKNOWN UINT64_MAX
+#define REEF_INPUT_NAME_BYTES_MAX 255 // what a trainer keeps of a source's name
+#define REEF_INPUT_WEIGHT_MAX 1000
+
+typedef struct reef_training reef_training;
+typedef struct reef_input reef_input;
+
+/** Where reading begins. */
+typedef struct reef_input_place {
+    uint64_t cursor;  // bytes of the source that the pool has accepted: the next byte to give
+    uint64_t begin;   // at most `cursor`: the byte that `mark` describes
+    const char *mark; // as it was given to reef_input_took, or NULL: nothing of it is known
+} reef_input_place;
+
+/** A kind of source. `open`, `check`, `seek` and `close` are called without the loop, before and after it runs. */
+typedef struct reef_input_kind {
+    const char *scheme; // before the colon of a spec
+    bool live;          // a lane of its own: it has no end, and others need not wait for it
+    bool again;         // can be read again from a place; what cannot is trained before a stop
+    bool promised;      // all up to `bytes` was acknowledged to its sender: a drain waits for it
+    /** `rest` is the spec after the colon, without a weight; borrowed from the command line. Sets `state`. */
+    reef_status (*open)(reef_input *input, const char *rest, reef_error *err);
+    /** INVALID when `rest` can name nothing, whatever there is: it is looked at alone. NULL: any text will do. */
+    reef_status (*check_spec)(const reef_input *input, const char *rest, reef_error *err);
+    /** INVALID when a pool with this configuration cannot be trained on it. */
+    reef_status (*check)(reef_input *input, const reef_config *config, reef_error *err);
+    /** Sets `offset` and, where it is known, `bytes`. CORRUPT when what it had is gone. */
+    reef_status (*seek)(reef_input *input, const reef_input_place *place, reef_error *err);
+    /**
+     * Put the next bytes at `at`, at most `room` (1 or more), and answer exactly once - at once or much later -
+     * by reef_input_took, reef_input_ended (not of live ones) or reef_input_failed. The next call comes after the
+     * answer. The space stays lent until then. What was answered must come again, the same bytes, when the source
+     * is opened anew from any place before. Live sources of text give whole lines, over any number of calls.
+     * Troubles that may pass (a server that is away) are waited out inside, with reef_input_warn.
+     */
+    void (*read)(reef_input *input, uint8_t *at, size_t room);
+    /**
+     * Of kinds that read from files and never wait, instead of `read` and `stop`: the bytes from `offset` on, at
+     * most `room`; none at the end. On any thread. CORRUPT where there were some when it was opened.
+     */
+    reef_status (*read_now)(reef_input *input,
+                            uint64_t offset,
+                            uint8_t *at,
+                            size_t room,
+                            size_t *count,
+                            reef_error *err);
+    /** Nothing will be read any more: close handles of the loop; a read under way is not answered. */
+    void (*stop)(reef_input *input);
+    /** In the commit that has the trainer's cursor at `cursor`, on the trainer's thread; may be NULL. */
+    reef_status (*committed)(reef_input *input, reef_txn *txn, uint64_t cursor, reef_error *err);
+    /**
+     * After a commit, on the loop: it has everything up to `place`, whose mark, if any, is lent. The last of several commits
+     * may be all that is told. May be NULL.
+     */
+    void (*settled)(reef_input *input, const reef_input_place *place);
+    /** Free `state`; the loop is gone. */
+    void (*close)(reef_input *input);
+    /** Members for `status`, a new reference, or NULL; the function may be NULL. */
+    json_t *(*status)(const reef_input *input);
+} reef_input_kind;
+
+struct reef_input {
+    const reef_input_kind *kind;
+    const char *spec;                         // as given
+    const char *label;                        // what people call it; part of the spec
+    char name[REEF_INPUT_NAME_BYTES_MAX + 1]; // what the pool's cursor goes by
+    char *rest;                               // of the spec, what `open` got; a live source's
+    uint32_t weight;                          // share of a live source among the lanes
+    uint64_t offset;     // position of the next byte to give; kept by the reader
+    uint64_t bytes;      // how much there is, as far as is known; REEF_BYTES_UNKNOWN
+    void *state;         // the kind's own
+    reef_store *store;   // set before `seek`
+    uv_loop_t *loop;     // set before `read`
+    reef_report *report; // set before `read`
+    // the reader's
+    struct reef_reader *reader;
+    bool busy; // a read was asked for and is not answered
+    bool stopped;
+    struct {
+        uv_work_t request;
+        uint8_t *at;
+        size_t room, count;
+        reef_error error;
+    } work; // of read_now
+};
+
+/** `count` bytes (1 or more) are in the lent space. `mark`: JSON text on the heap that says where the first of
+ *  them lies, or NULL where that follows from the mark before; taken. */
+void reef_input_took(reef_input *input, size_t count, char *mark);
+/** There are no more bytes. */
+void reef_input_ended(reef_input *input);
+/** It cannot go on: the daemon ends with this error, and loses nothing that was committed. */
+void reef_input_failed(reef_input *input, const reef_error *err);
+/** Tell people, and go on. `event` is a word for logs, such as "source_waits". */
+void reef_input_warn(reef_input *input, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/**
+ * Open what `spec` names: "file:PATH", "PATH", "-", vectors such as "csv:FILE", or a live source. `spec` is kept.
+ *
+ * Errors: INVALID an unknown kind of source; those of the kind's `open`: NOT_FOUND it cannot be read.
+ * reef_input_close also after an error.
+ */
+REEF_MUST_CHECK reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err);
+/** What reef_input_open says of the text alone: nothing is opened. */
+REEF_MUST_CHECK reef_status reef_input_check_spec(const char *spec, reef_error *err);
+/** Go on after `place`; see reef_input_kind. */
+REEF_MUST_CHECK reef_status reef_input_seek(reef_input *input,
+                                            const reef_input_place *place,
+                                            reef_error *err);
+void reef_input_close(reef_input *input);
+
+/** For a kind's `check`: INVALID unless the pool has a language model. */
+REEF_MUST_CHECK reef_status reef_input_check_text(const reef_input *input,
+                                                  const reef_config *config,
+                                                  reef_error *err);
+
+// The kinds there are.
+extern const reef_input_kind reef_input_file, reef_input_vectors; // input_disk.c
+extern const reef_input_kind reef_input_stream;                   // input_stream.c
+bool reef_input_vectors_is_spec(const char *spec);
+
+/** Called once on the loop's thread when reading had to end; the reader is stopped then. */
+typedef void (*reef_reader_on_error)(void *context, const reef_error *err);
+
+/** Reads all sources on `loop`. All fields belong to the loop's thread. */
+typedef struct reef_reader {
+    uv_loop_t *loop;
+    reef_training *training;
+    reef_input *sources;
+    size_t count;
+    reef_report *report;
+    reef_reader_on_error on_error;
+    void *context;
+    // its own
+    bool stopped;
+    bool resuming; // sources that answer at once do not nest
+    bool again;    // one of them did
+} reef_reader;
+
+/** Begin, or go on after a queue had been full. */
+void reef_reader_resume(reef_reader *reader);
+/** Tell sources which of their bytes are committed. */
+void reef_reader_settle(reef_reader *reader);
+/** Read no more and let go of what is read from. */
+void reef_reader_stop(reef_reader *reader);
+
+#endif

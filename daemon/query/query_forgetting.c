@@ -1,0 +1,297 @@
+// The matrix of forgetting; see http_forgetting.h. Text is scored in bits per byte, the windows of a generation
+// one after the other as one text, so that gates have some evidence to go by; of vectors it is the share of
+// labelled examples that are classed wrongly. Less is better in both.
+#include "query_forgetting.h"
+
+#include "reef_log.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIDE_MAX 24          // of the matrix: the newest generations or tasks, and now
+#define COLUMN_BYTES 4096    // of text
+#define COLUMN_EXAMPLES 256  // of vectors
+#define SLICE_NS 80000000u   // of work on one question; what has begun is finished
+#define KEPT_NS 10000000000u // that a row's model waits for the next question
+#define REST_SHARE 20        // of the time at most one part in so many
+#define REST_SHARE_SEALED 5  // where a generation has been sealed since
+
+typedef struct column {
+    uint32_t generation;
+    uint8_t *bytes;
+    size_t count, windows;
+} column;
+
+struct reef_forgetting {
+    uint32_t first, end; // the generations that may have a row and a column
+    bool single;         // one generation whatever is learned: no state but now
+    size_t record_bytes; // of one example; 0 in a pool of text
+    column columns[SIDE_MAX];
+    size_t column_count;
+    bool gone[SIDE_MAX];                   // generations that were consolidated: no such state
+    double values[SIDE_MAX + 1][SIDE_MAX]; // by state and column
+    size_t done;                           // cells, row by row
+    uint64_t commit;
+    reef_model *model; // of the row that is being measured, or NULL
+    uint64_t worked_ns, finished_ns;
+};
+
+static size_t row_count(const reef_forgetting *f) {
+    return f->single ? 1 : f->end - f->first; // as of each but the open one, and now
+}
+
+static bool is_complete(const reef_forgetting *f) {
+    return f->done == row_count(f) * f->column_count;
+}
+
+void reef_forgetting_free(reef_forgetting *forgetting) {
+    if (!forgetting) return;
+    reef_model_close(forgetting->model);
+    for (size_t c = 0; c < forgetting->column_count; c++) free(forgetting->columns[c].bytes);
+    free(forgetting);
+}
+
+void reef_forgetting_rest(reef_forgetting *f) {
+    if (!f || !f->model) return;
+    reef_model_rest(f->model);
+    if (uv_hrtime() - f->finished_ns < KEPT_NS) return;
+    reef_model_close(f->model);
+    f->model = NULL;
+}
+
+// ---- the sample ----------------------------------------------------------------------------------
+
+static void drop_oldest(reef_forgetting *f) {
+    free(f->columns[0].bytes);
+    f->column_count--;
+    memmove(f->columns, f->columns + 1, f->column_count * sizeof(*f->columns));
+}
+
+// Of more tasks than there is room for the newest have a column: an older one gives way, and does not come back.
+static column *column_of(reef_forgetting *f, uint32_t generation) {
+    size_t at = 0;
+    while (at < f->column_count && f->columns[at].generation < generation) at++;
+    if (at < f->column_count && f->columns[at].generation == generation) return &f->columns[at];
+    if (f->column_count == SIDE_MAX) {
+        if (at == 0) return NULL;
+        drop_oldest(f);
+        at--;
+    }
+    memmove(&f->columns[at + 1], &f->columns[at], (f->column_count - at) * sizeof(*f->columns));
+    f->columns[at] = (column){.generation = generation};
+    f->column_count++;
+    return &f->columns[at];
+}
+
+static reef_status on_window(
+    void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
+    reef_forgetting *f = context;
+    if (!f->single && (generation < f->first || generation >= f->end)) return REEF_OK;
+    if (f->record_bytes && count != f->record_bytes) return REEF_OK;
+    size_t most = f->record_bytes ? COLUMN_EXAMPLES * f->record_bytes : COLUMN_BYTES;
+    column *to = count ? column_of(f, generation) : NULL;
+    if (!to || to->count + count > most) return REEF_OK;
+    uint8_t *grown = realloc(to->bytes, to->count + count);
+    if (!grown) return reef_fail(err, REEF_NO_MEMORY, "no memory for a sample of the reservoir");
+    memcpy(grown + to->count, bytes, count);
+    to->bytes = grown;
+    to->count += count;
+    to->windows++;
+    return REEF_OK;
+}
+
+static reef_status note_generations(reef_txn *txn, reef_forgetting *f, reef_error *err) {
+    reef_status status = reef_generation_count(txn, &f->end, err);
+    f->first = f->end > SIDE_MAX ? f->end - SIDE_MAX : 0;
+    for (uint32_t g = f->first; status == REEF_OK && g < f->end; g++) {
+        reef_generation generation;
+        status = reef_generation_read(txn, g, &generation, err);
+        f->gone[g - f->first] = status == REEF_OK && reef_generation_is_empty(&generation);
+    }
+    return status;
+}
+
+static reef_status take_sample(reef_txn *txn, reef_forgetting *f, reef_error *err) {
+    reef_config config;
+    reef_commit commit;
+    reef_status status = reef_config_read(txn, &config, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
+    if (status == REEF_OK) status = note_generations(txn, f, err);
+    if (status != REEF_OK) return status;
+    f->commit = commit.number;
+    f->single = strcmp(config.strategy, "generations") != 0;
+    f->record_bytes = reef_config_is_vector(&config) ? reef_vector_record_bytes(&config) : 0;
+    return reef_reservoir_scan(txn, on_window, f, err);
+}
+
+static reef_status begin(reef_serving *serving, reef_forgetting **out, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_forgetting *f = calloc(1, sizeof(*f));
+    if (!f) return reef_fail(err, REEF_NO_MEMORY, "no memory for a matrix");
+    reef_status status = reef_txn_begin(&txn, reef_serving_store(serving), REEF_TXN_READ, err);
+    if (status == REEF_OK) status = take_sample(txn, f, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) {
+        reef_forgetting_free(f);
+        return status;
+    }
+    *out = f;
+    return REEF_OK;
+}
+
+// ---- measuring -----------------------------------------------------------------------------------
+
+// Share of the labelled examples of a column that the model classes wrongly.
+static reef_status measure_vectors(
+    reef_model *model, const reef_forgetting *f, const column *of, double *out, reef_error *err) {
+    size_t count = of->windows, inputs = f->record_bytes / 4 - 1, labelled = 0, wrong = 0;
+    size_t classes = reef_model_class_count(model);
+    float *vectors = calloc(count * inputs, sizeof(*vectors));
+    float *scores = calloc(count * classes + 1, sizeof(*scores));
+    int32_t *told = calloc(count, sizeof(*told));
+    reef_status status = vectors && scores && told
+                             ? REEF_OK
+                             : reef_fail(err, REEF_NO_MEMORY, "no memory for %zu vectors", count);
+    if (status == REEF_OK) {
+        for (size_t i = 0; i < count; i++)
+            memcpy(vectors + i * inputs, of->bytes + i * f->record_bytes + 4, inputs * 4);
+        status = reef_model_predict(model, count, vectors, told, scores, NULL, err);
+    }
+    for (size_t i = 0; status == REEF_OK && i < count; i++) {
+        int32_t label;
+        memcpy(&label, of->bytes + i * f->record_bytes, 4);
+        labelled += label >= 0;
+        wrong += label >= 0 && (classes == 0 || told[i] != label);
+    }
+    *out = labelled ? (double)wrong / (double)labelled : (double)NAN;
+    free(told);
+    free(scores);
+    free(vectors);
+    return status;
+}
+
+static reef_status measure(
+    reef_model *model, const reef_forgetting *f, const column *of, double *out, reef_error *err) {
+    *out = (double)NAN;
+    if (f->record_bytes) return measure_vectors(model, f, of, out, err);
+    reef_score score = {0};
+    if (of->count < 2) return REEF_OK;
+    reef_status status =
+        reef_model_score(model, of->bytes, of->count, NULL, &score, NULL, NULL, err);
+    *out = score.bits_per_byte;
+    return status;
+}
+
+// The row's model: the one that is served where it is now, else one that lives as long as the row.
+static reef_status model_of_row(
+    reef_serving *serving, reef_forgetting *f, size_t row, reef_model **out, reef_error *err) {
+    char as_of[16];
+    if (row + 1 == row_count(f)) return reef_serving_model(serving, "now", out, err);
+    snprintf(as_of, sizeof(as_of), "%zu", f->first + row);
+    reef_status status = REEF_OK;
+    if (!f->model) status = reef_serving_open(serving, as_of, &f->model, err);
+    *out = f->model;
+    return status;
+}
+
+static reef_status measure_cell(reef_serving *serving, reef_forgetting *f, reef_error *err) {
+    size_t row = f->done / f->column_count, at = f->done % f->column_count;
+    bool now = row + 1 == row_count(f);
+    reef_model *model;
+    reef_status status = REEF_OK;
+    f->values[row][at] = (double)NAN;
+    if (now || !f->gone[row]) {
+        status = model_of_row(serving, f, row, &model, err);
+        if (status == REEF_OK)
+            status = measure(model, f, &f->columns[at], &f->values[row][at], err);
+    }
+    if (status != REEF_OK) return status;
+    f->done++;
+    if (f->done % f->column_count) return REEF_OK;
+    reef_model_close(f->model);
+    f->model = NULL;
+    return REEF_OK;
+}
+
+static reef_status work(reef_serving *serving, reef_forgetting *f, reef_error *err) {
+    uint64_t begun = uv_hrtime();
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && !is_complete(f) && uv_hrtime() - begun < SLICE_NS)
+        status = measure_cell(serving, f, err);
+    f->worked_ns += uv_hrtime() - begun;
+    f->finished_ns = uv_hrtime();
+    return status;
+}
+
+// ---- answering -----------------------------------------------------------------------------------
+
+static json_t *values_json(const reef_forgetting *f) {
+    json_t *rows = json_array();
+    for (size_t r = 0, cell = 0; r < row_count(f); r++) {
+        json_t *row = json_array();
+        for (size_t c = 0; c < f->column_count; c++, cell++)
+            json_array_append_new(row,
+                                  cell < f->done ? reef_json_number(f->values[r][c]) : json_null());
+        json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+static json_t *matrix_json(const reef_forgetting *f) {
+    json_t *rows = json_array(), *columns = json_array();
+    for (size_t r = 0; r < row_count(f); r++)
+        json_array_append_new(rows, r + 1 < row_count(f) ? json_sprintf("%zu", f->first + r)
+                                                         : json_string("now"));
+    for (size_t c = 0; c < f->column_count; c++)
+        json_array_append_new(columns,
+                              json_pack("{s:I, s:I, s:I}", f->single ? "task" : "generation",
+                                        (json_int_t)f->columns[c].generation, "windows",
+                                        (json_int_t)f->columns[c].windows, "bytes",
+                                        (json_int_t)f->columns[c].count));
+    return json_pack("{s:s, s:I, s:b, s:o, s:o, s:o}", "measure",
+                     f->record_bytes ? "error_share" : "bits_per_byte", "commit",
+                     (json_int_t)f->commit, "complete", is_complete(f), "as_of", rows, "columns",
+                     columns, "values", values_json(f));
+}
+
+// Whether the pool has changed since, and enough time has passed to look again.
+static reef_status is_stale(reef_serving *serving,
+                            const reef_forgetting *f,
+                            bool *out,
+                            reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_commit commit;
+    uint32_t generations;
+    *out = true;
+    if (!f) return REEF_OK;
+    reef_status status = reef_txn_begin(&txn, reef_serving_store(serving), REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &generations, err);
+    reef_txn_abort(txn);
+    if (status != REEF_OK) return status;
+    bool sealed = generations != f->end;
+    uint64_t share = sealed ? REST_SHARE_SEALED : REST_SHARE;
+    bool rested = uv_hrtime() - f->finished_ns >= share * f->worked_ns;
+    *out = (is_complete(f) || sealed) && rested && commit.number != f->commit;
+    return REEF_OK;
+}
+
+reef_status reef_job_forgetting(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_forgetting **kept = reef_serving_forgetting(serving);
+    bool stale;
+    reef_status status = is_stale(serving, *kept, &stale, err);
+    if (status == REEF_OK && stale) {
+        reef_forgetting_free(*kept);
+        *kept = NULL;
+        status = begin(serving, kept, err);
+    }
+    if (status == REEF_OK) status = work(serving, *kept, err);
+    if (status == REEF_OK) job->result = matrix_json(*kept);
+    if (status == REEF_OK || !*kept) return status;
+    reef_forgetting_free(*kept); // such as a state that has gone since
+    *kept = NULL;
+    return status;
+}

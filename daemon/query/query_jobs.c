@@ -1,0 +1,495 @@
+// What the serving thread answers; see http_jobs.h. Each job is a short read of the pool, or one pass of the
+// model over a text whose size the routes have bounded.
+#include "query_jobs.h"
+
+#include "reef_pool_json.h"
+#include "reef_log.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GENERATE_BYTES_DEFAULT 256
+#define GENERATE_BYTES_MAX 4096
+#define VECTORS_MAX 4096
+#define LINES_MAX 65536 // of a body that is scored: each is told of on its own
+#define EVENTS_DEFAULT 100
+#define POINTS_DEFAULT 500
+#define COUNT_MAX 100000
+
+static json_t *count_json(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+reef_status reef_job_count(const reef_job *job,
+                           const char *name,
+                           uint64_t fallback,
+                           uint64_t least,
+                           uint64_t most,
+                           uint64_t *out,
+                           reef_error *err) {
+    const char *text = json_string_value(json_object_get(job->arguments, name));
+    *out = fallback;
+    if (!text) return REEF_OK;
+    char *end = NULL;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || value < least || value > most)
+        return reef_fail(err, REEF_INVALID,
+                         "%s=%.40s is not a whole number from %" PRIu64 " to %" PRIu64, name, text,
+                         least, most);
+    *out = value;
+    return REEF_OK;
+}
+
+// The model for a job that wants one for texts, or one for vectors.
+static reef_status model_of(
+    reef_serving *serving, const reef_job *job, bool vectors, reef_model **model, reef_error *err) {
+    reef_status status = reef_serving_model(serving, job->as_of, model, err);
+    if (status != REEF_OK || reef_config_is_vector(reef_model_config(*model)) == vectors)
+        return status;
+    return reef_fail(err, REEF_INVALID, "%s",
+                     vectors ? "this pool's model reads text: POST /v1/score"
+                             : "this pool's model reads vectors: POST /v1/predict");
+}
+
+static void set_state(json_t *object, const reef_job *job, const reef_model *model) {
+    json_object_set_new(object, "as_of", reef_json_text(job->as_of));
+    json_object_set_new(object, "commit", count_json(reef_model_commit(model)->number));
+}
+
+// ---- score ---------------------------------------------------------------------------------------
+
+// One record a line; the end of a line is predicted, too, and belongs to it.
+static json_t *records_json(const uint8_t *bytes, size_t count, const float *bits) {
+    json_t *records = json_array();
+    for (size_t at = 0; at < count;) {
+        const uint8_t *end = memchr(bytes + at, '\n', count - at);
+        size_t next = end ? (size_t)(end - bytes) + 1 : count;
+        double sum = 0;
+        for (size_t i = at; i < next; i++) sum += (double)bits[i];
+        json_array_append_new(records, json_pack("{s:I, s:I, s:o, s:o}", "offset", (json_int_t)at,
+                                                 "bytes", (json_int_t)(next - at), "bits",
+                                                 reef_json_number(sum), "bits_per_byte",
+                                                 reef_json_number(sum / (double)(next - at))));
+        at = next;
+    }
+    return records;
+}
+
+static json_t *surprise_json(size_t count, const float *bits) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, reef_json_number((double)bits[i]));
+    return list;
+}
+
+static size_t count_lines(const uint8_t *bytes, size_t count) {
+    size_t lines = bytes[count - 1] != '\n';
+    for (size_t i = 0; i < count; i++) lines += bytes[i] == '\n';
+    return lines;
+}
+
+reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_model *model;
+    reef_score score = {0};
+    if (job->body_bytes < 2)
+        return reef_fail(err, REEF_INVALID,
+                         "the body has %zu bytes: a loss needs a byte to predict and one before it",
+                         job->body_bytes);
+    size_t lines = count_lines(job->body, job->body_bytes);
+    if (lines > LINES_MAX)
+        return reef_fail(err, REEF_INVALID,
+                         "the body has %zu lines, of which at most %d are scored at once", lines,
+                         LINES_MAX);
+    uint64_t per_byte;
+    reef_status status = reef_job_count(job, "per_byte", 0, 0, 1, &per_byte, err);
+    if (status == REEF_OK) status = model_of(serving, job, false, &model, err);
+    if (status != REEF_OK) return status;
+    float *bits = malloc(job->body_bytes * sizeof(*bits));
+    if (!bits)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to score %zu bytes", job->body_bytes);
+    status = reef_model_score(model, job->body, job->body_bytes, bits, &score, NULL, NULL, err);
+    if (status == REEF_OK) {
+        job->result = json_object();
+        set_state(job->result, job, model);
+        json_object_set_new(job->result, "bytes", count_json(score.bytes));
+        json_object_set_new(job->result, "bits", reef_json_number(score.bits));
+        json_object_set_new(job->result, "bits_per_byte", reef_json_number(score.bits_per_byte));
+        json_object_set_new(job->result, "records", records_json(job->body, job->body_bytes, bits));
+        if (per_byte)
+            json_object_set_new(job->result, "surprise", surprise_json(job->body_bytes, bits));
+    }
+    free(bits);
+    return status;
+}
+
+// ---- generate ------------------------------------------------------------------------------------
+
+typedef struct generation_request {
+    const char *prompt;
+    size_t prompt_bytes, count;
+    bool stream; // the bytes go out as they are produced
+    reef_sampling sampling;
+} generation_request;
+
+// The body as an object.
+static reef_status parse_body(reef_job *job, json_t **out, reef_error *err) {
+    json_error_t why;
+    *out = json_loadb((const char *)job->body, job->body_bytes, JSON_REJECT_DUPLICATES, &why);
+    if (json_is_object(*out)) return REEF_OK;
+    reef_status status =
+        reef_fail(err, REEF_INVALID, "the body is no JSON object%s%s", *out ? "" : ": ",
+                  *out              ? ""
+                  : job->body_bytes ? why.text
+                                    : "it is empty");
+    json_decref(*out);
+    *out = NULL;
+    return status;
+}
+
+#define CHARACTER_BYTES_MAX 4 // in UTF-8
+
+// The text goes out character by character.
+typedef struct spoken {
+    reef_serving *serving;
+    reef_job *job;
+    uint8_t bytes[CHARACTER_BYTES_MAX + 1]; // of the character that is coming in, and a zero
+    size_t count;
+} spoken;
+
+static bool say(const spoken *to, const char *character) {
+    json_t *object = json_pack("{s:o}", "text", reef_json_text(character));
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    char line[128]; // a character is at most 12 bytes when escaped
+    json_decref(object);
+    int bytes = text ? snprintf(line, sizeof(line), "data: %s\n\n", text) : -1;
+    free(text);
+    return bytes > 0 && reef_serving_emit(to->serving, to->job, line, (size_t)bytes);
+}
+
+// What is no UTF-8 becomes question marks, a byte each.
+static bool say_broken(spoken *to) {
+    bool heard = true;
+    for (; heard && to->count; to->count--) heard = say(to, "?");
+    return heard;
+}
+
+static bool on_byte(void *context, uint8_t byte) {
+    spoken *to = context;
+    bool continues = (byte & 0xc0) == 0x80;
+    if (to->count && !continues && !say_broken(to)) return false;
+    to->bytes[to->count++] = byte;
+    to->bytes[to->count] = 0;
+    if (byte && reef_character_bytes(to->bytes, to->count)) {
+        to->count = 0;
+        return say(to, (const char *)to->bytes);
+    }
+    bool begins = to->bytes[0] >= 0xc2; // a character of more than one byte
+    if (!begins || to->count == CHARACTER_BYTES_MAX) return say_broken(to);
+    return !atomic_load(&to->job->abandoned);
+}
+
+static reef_status generate(reef_serving *serving,
+                            reef_model *model,
+                            reef_job *job,
+                            const generation_request *asked,
+                            reef_error *err) {
+    size_t count = asked->count;
+    uint8_t *out = calloc(count + 1, 1);
+    if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu bytes", count);
+    spoken to = {.serving = serving, .job = job};
+    reef_sampling sampling = asked->sampling;
+    if (asked->stream) {
+        sampling.on_byte = on_byte;
+        sampling.context = &to;
+    }
+    reef_status status = reef_model_generate(model, (const uint8_t *)asked->prompt,
+                                             asked->prompt_bytes, count, &sampling, out, err);
+    if (status == REEF_OK) {
+        (void)say_broken(&to); // the last character may not be whole
+        for (size_t i = 0; i < count; i++)
+            if (!out[i]) out[i] = '?'; // text ends at a zero
+        job->result = json_object();
+        set_state(job->result, job, model);
+        json_object_set_new(job->result, "bytes", count_json(count));
+        if (!asked->stream)
+            json_object_set_new(job->result, "text", reef_json_text((const char *)out));
+    }
+    free(out);
+    return status;
+}
+
+// `asked` points into the body.
+static reef_status parse_generation(json_t *body, generation_request *asked, reef_error *err) {
+    json_error_t why;
+    json_int_t count = GENERATE_BYTES_DEFAULT, seed = 1;
+    double temperature = 1, top_p = 1;
+    int stream = 0;
+    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?b}", "prompt",
+                       &asked->prompt, &asked->prompt_bytes, "bytes", &count, "seed", &seed,
+                       "temperature", &temperature, "top_p", &top_p, "stream", &stream))
+        return reef_fail(err, REEF_INVALID, "the body is not understood: %s", why.text);
+    if (asked->prompt_bytes < 1)
+        return reef_fail(err, REEF_INVALID,
+                         "the prompt is empty: give at least a byte to go on from");
+    if (count < 1 || count > GENERATE_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID, "bytes %" JSON_INTEGER_FORMAT " is not from 1 to %d",
+                         count, GENERATE_BYTES_MAX);
+    if (!(temperature >= 0 && temperature <= 100) || !(top_p > 0 && top_p <= 1))
+        return reef_fail(err, REEF_INVALID,
+                         "temperature %g is not in [0, 100], or top_p %g not in (0, 1]",
+                         temperature, top_p);
+    // Of no share at all generation makes the whole.
+    float share = fmaxf((float)top_p, FLT_MIN);
+    asked->count = (size_t)count;
+    asked->stream = stream;
+    asked->sampling =
+        (reef_sampling){.seed = (uint64_t)seed, .temperature = (float)temperature, .top_p = share};
+    return REEF_OK;
+}
+
+reef_status reef_job_generate(reef_serving *serving, reef_job *job, reef_error *err) {
+    json_t *body;
+    reef_model *model = NULL;
+    generation_request asked = {0};
+    reef_status status = parse_body(job, &body, err);
+    if (status != REEF_OK) return status;
+    status = parse_generation(body, &asked, err);
+    if (status == REEF_OK) status = model_of(serving, job, false, &model, err);
+    if (status == REEF_OK) status = generate(serving, model, job, &asked, err);
+    json_decref(body);
+    return status;
+}
+
+// ---- predict -------------------------------------------------------------------------------------
+
+static reef_status take_vectors(float *out, const json_t *rows, size_t inputs, reef_error *err) {
+    size_t r, c;
+    const json_t *row, *cell;
+    json_array_foreach(rows, r, row) {
+        if (json_array_size(row) != inputs)
+            return reef_fail(err, REEF_INVALID, "vector %zu has %zu values, the model takes %zu", r,
+                             json_array_size(row), inputs);
+        json_array_foreach(row, c, cell) {
+            if (!json_is_number(cell))
+                return reef_fail(err, REEF_INVALID, "value %zu of vector %zu is no number", c, r);
+            out[r * inputs + c] = (float)json_number_value(cell);
+        }
+    }
+    return REEF_OK;
+}
+
+static json_t *prediction_json(const reef_job *job,
+                               const reef_model *model,
+                               size_t count,
+                               const int32_t *labels,
+                               const float *scores) {
+    size_t classes = reef_model_class_count(model);
+    int32_t *known = calloc(classes + 1, sizeof(*known));
+    if (!known) return NULL;
+    reef_model_classes(model, known);
+    json_t *object = json_object(), *names = json_array(), *best = json_array(),
+           *all = json_array();
+    for (size_t c = 0; c < classes; c++) json_array_append_new(names, json_integer(known[c]));
+    for (size_t r = 0; r < count; r++) {
+        json_t *row = json_array();
+        for (size_t c = 0; c < classes; c++)
+            json_array_append_new(row, reef_json_number((double)scores[r * classes + c]));
+        json_array_append_new(all, row);
+        json_array_append_new(best, classes ? json_integer(labels[r]) : json_null());
+    }
+    free(known);
+    set_state(object, job, model);
+    json_object_set_new(object, "classes", names);
+    json_object_set_new(object, "labels", best);
+    json_object_set_new(object, "scores", all);
+    return object;
+}
+
+static reef_status predict(reef_model *model, reef_job *job, const json_t *rows, reef_error *err) {
+    size_t count = json_array_size(rows), inputs = reef_model_config(model)->inputs;
+    size_t classes = reef_model_class_count(model);
+    float *vectors = calloc(count * inputs, sizeof(*vectors));
+    float *scores = calloc(count * classes + 1, sizeof(*scores));
+    int32_t *labels = calloc(count, sizeof(*labels));
+    reef_status status = vectors && scores && labels
+                             ? take_vectors(vectors, rows, inputs, err)
+                             : reef_fail(err, REEF_NO_MEMORY, "no memory for %zu vectors", count);
+    if (status == REEF_OK)
+        status = reef_model_predict(model, count, vectors, labels, scores, NULL, err);
+    if (status == REEF_OK) {
+        job->result = prediction_json(job, model, count, labels, scores);
+        if (!job->result) status = reef_fail(err, REEF_NO_MEMORY, "no memory for an answer");
+    }
+    free(labels);
+    free(scores);
+    free(vectors);
+    return status;
+}
+
+reef_status reef_job_predict(reef_serving *serving, reef_job *job, reef_error *err) {
+    json_t *body, *rows = NULL;
+    json_error_t why;
+    reef_model *model = NULL;
+    reef_status status = parse_body(job, &body, err);
+    if (status != REEF_OK) return status;
+    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:o}", "vectors", &rows))
+        status = reef_fail(err, REEF_INVALID, "the body is not understood: %s", why.text);
+    else if (json_array_size(rows) < 1 || json_array_size(rows) > VECTORS_MAX)
+        status =
+            reef_fail(err, REEF_INVALID, "\"vectors\" is no list of 1 to %d vectors", VECTORS_MAX);
+    if (status == REEF_OK) status = model_of(serving, job, true, &model, err);
+    if (status == REEF_OK) status = predict(model, job, rows, err);
+    json_decref(body);
+    return status;
+}
+
+// ---- records of the pool -------------------------------------------------------------------------
+
+static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *err) {
+    reef_config config;
+    uint32_t count;
+    reef_status status = reef_config_read(txn, &config, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
+    if (status != REEF_OK) return status;
+    reef_generation *all = calloc(count, sizeof(*all));
+    if (!all) return reef_fail(err, REEF_NO_MEMORY, "no memory for %u generations", count);
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++)
+        status = reef_generation_read(txn, g, &all[g], err);
+    json_t *list = json_array();
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++)
+        json_array_append_new(
+            list, reef_generation_json(all, count, g, reef_config_peer_layers(&config)));
+    json_object_set_new(result, "generations", list);
+    json_object_set_new(result, "strategy", json_string(config.strategy));
+    free(all);
+    return status;
+}
+
+static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    json_t *result = context;
+    (void)err;
+    if (snapshot->damaged)
+        json_array_append_new(json_object_get(result, "damaged"), reef_json_text(snapshot->name));
+    else
+        json_array_append_new(json_object_get(result, "snapshots"), reef_snapshot_json(snapshot));
+    return REEF_OK;
+}
+
+static reef_status begin(reef_serving *serving, reef_job *job, reef_txn **txn, reef_error *err) {
+    job->result = json_object();
+    return reef_txn_begin(txn, reef_serving_store(serving), REEF_TXN_READ, err);
+}
+
+reef_status reef_job_generations(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = begin(serving, job, &txn, err);
+    if (status == REEF_OK) status = read_generations(txn, job->result, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_job_snapshots(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = begin(serving, job, &txn, err);
+    json_object_set_new(job->result, "snapshots", json_array());
+    json_object_set_new(job->result, "damaged", json_array());
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, job->result, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_job_timeline(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_txn *txn = NULL;
+    uint64_t last;
+    reef_status status = reef_job_count(job, "last", EVENTS_DEFAULT, 1, COUNT_MAX, &last, err);
+    if (status != REEF_OK) return status;
+    json_t *list = json_array();
+    status = begin(serving, job, &txn, err);
+    if (status == REEF_OK) status = reef_timeline_json(txn, list, err);
+    reef_txn_abort(txn);
+    json_t *shown = json_array();
+    size_t count = json_array_size(list);
+    for (size_t i = count > last ? count - last : 0; i < count; i++)
+        json_array_append(shown, json_array_get(list, i));
+    json_decref(list);
+    json_object_set_new(job->result, "events", shown);
+    return status;
+}
+
+// The series in `points` equal parts of the stream, each the mean over it.
+typedef struct series {
+    reef_point *points;
+    size_t count, room;
+    uint64_t from, to; // positions in the stream: from < position <= to
+} series;
+
+static reef_status on_point(void *context, const reef_point *point, reef_error *err) {
+    series *all = context;
+    if (point->stream_bytes <= all->from || point->stream_bytes > all->to) return REEF_OK;
+    if (all->count == all->room) {
+        size_t room = all->room ? 2 * all->room : 4096;
+        reef_point *points = realloc(all->points, room * sizeof(*points));
+        if (!points) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu points", room);
+        all->points = points;
+        all->room = room;
+    }
+    all->points[all->count++] = *point;
+    return REEF_OK;
+}
+
+static json_t *mean_point(const reef_point *points, size_t count) {
+    double sum = 0, batches = 0, low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        double loss = (double)points[i].bits_per_byte;
+        double share = pow(REEF_SERIES_FOLD, points[i].level);
+        sum += share * loss;
+        batches += share;
+        low = fmin(low, loss);
+        high = fmax(high, loss);
+    }
+    const reef_point *last = &points[count - 1];
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)last->step,
+                     "stream_bytes", (json_int_t)last->stream_bytes, "generation",
+                     (json_int_t)last->generation, "batches", (json_int_t)batches, "loss",
+                     reef_json_number(sum / batches), "low", reef_json_number(low), "high",
+                     reef_json_number(high));
+}
+
+// A part that no batch ends in has no point.
+static json_t *cut_series(const series *all, uint64_t parts) {
+    json_t *list = json_array();
+    if (all->count == 0) return list;
+    uint64_t from = all->points[0].stream_bytes, to = all->points[all->count - 1].stream_bytes;
+    double width = (double)(to - from + 1) / (double)parts;
+    for (size_t first = 0, end; first < all->count; first = end) {
+        uint64_t part = (uint64_t)((double)(all->points[first].stream_bytes - from) / width);
+        for (end = first + 1; end < all->count; end++)
+            if ((uint64_t)((double)(all->points[end].stream_bytes - from) / width) != part) break;
+        json_array_append_new(list, mean_point(all->points + first, end - first));
+    }
+    return list;
+}
+
+reef_status reef_job_series(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_txn *txn = NULL;
+    series all = {0};
+    uint64_t wanted;
+    reef_status status = reef_job_count(job, "points", POINTS_DEFAULT, 1, COUNT_MAX, &wanted, err);
+    if (status == REEF_OK) status = reef_job_count(job, "from", 0, 0, INT64_MAX, &all.from, err);
+    if (status == REEF_OK)
+        status = reef_job_count(job, "to", INT64_MAX, 0, INT64_MAX, &all.to, err);
+    if (status == REEF_OK && all.from > all.to)
+        status = reef_fail(err, REEF_INVALID, "from=%" PRIu64 " lies behind to=%" PRIu64, all.from,
+                           all.to);
+    if (status != REEF_OK) return status;
+    status = begin(serving, job, &txn, err);
+    if (status == REEF_OK) status = reef_series_scan(txn, on_point, &all, err);
+    reef_txn_abort(txn);
+    json_object_set_new(job->result, "points", cut_series(&all, wanted));
+    free(all.points);
+    return status;
+}

@@ -1,0 +1,30 @@
+// What the serving thread answers: scores and predictions of a committed state, and records of the pool.
+#ifndef REEF_HTTP_JOBS_H
+#define REEF_HTTP_JOBS_H
+
+#include "query_thread.h"
+
+/** A whole number from the query, where numbers are text, from `least` to `most`; else INVALID. */
+reef_status reef_job_count(const reef_job *job,
+                           const char *name,
+                           uint64_t fallback,
+                           uint64_t least,
+                           uint64_t most,
+                           uint64_t *out,
+                           reef_error *err);
+
+/** Body: text. Arguments: as_of, per_byte. */
+reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err);
+/** Body: JSON, a prompt and how to go on. */
+reef_status reef_job_generate(reef_serving *serving, reef_job *job, reef_error *err);
+/** Body: JSON, vectors. */
+reef_status reef_job_predict(reef_serving *serving, reef_job *job, reef_error *err);
+
+reef_status reef_job_generations(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_job_snapshots(reef_serving *serving, reef_job *job, reef_error *err);
+/** Arguments: last. */
+reef_status reef_job_timeline(reef_serving *serving, reef_job *job, reef_error *err);
+/** Arguments: points, from, to. */
+reef_status reef_job_series(reef_serving *serving, reef_job *job, reef_error *err);
+
+#endif

@@ -1,0 +1,207 @@
+// Records of a pool in sums; see http_facts.h. Every job is one read transaction.
+#include "query_stats.h"
+
+#include "query_jobs.h"
+#include "reef_pool_json.h"
+#include "reef_log.h"
+#include "reef_usage_json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct facts_pool {
+    reef_config config;
+    reef_generation *generations; // (count) on the heap
+    uint32_t count;
+} facts_pool;
+
+static reef_status read_pool(reef_txn *txn, facts_pool *pool, reef_error *err) {
+    *pool = (facts_pool){0};
+    reef_status status = reef_config_read(txn, &pool->config, err);
+    if (status == REEF_OK) status = reef_generation_count(txn, &pool->count, err);
+    if (status != REEF_OK) return status;
+    pool->generations = calloc(pool->count + 1, sizeof(*pool->generations));
+    if (!pool->generations)
+        return reef_fail(err, REEF_NO_MEMORY, "no memory for %u generations", pool->count);
+    for (uint32_t g = 0; status == REEF_OK && g < pool->count; g++)
+        status = reef_generation_read(txn, g, &pool->generations[g], err);
+    return status;
+}
+
+// ---- usage ---------------------------------------------------------------------------------------
+
+typedef struct usage_request {
+    uint64_t generation, layer, since_ms, until_ms;
+    bool one_layer, ranged;
+} usage_request;
+
+static reef_status parse_usage(const reef_job *job,
+                               const facts_pool *pool,
+                               usage_request *asked,
+                               reef_error *err) {
+    *asked = (usage_request){.one_layer = json_object_get(job->arguments, "layer"),
+                             .ranged = json_object_get(job->arguments, "since") ||
+                                       json_object_get(job->arguments, "until")};
+    reef_status status = reef_job_count(job, "generation", pool->count - 1, 0, pool->count - 1,
+                                        &asked->generation, err);
+    if (status == REEF_OK)
+        status = reef_job_count(job, "layer", 0, 0, pool->config.layers - 1, &asked->layer, err);
+    if (status == REEF_OK)
+        status = reef_job_count(job, "since", 0, 0, INT64_MAX, &asked->since_ms, err);
+    if (status == REEF_OK)
+        status = reef_job_count(job, "until", UINT64_MAX, 0, INT64_MAX, &asked->until_ms, err);
+    if (status != REEF_OK) return status;
+    if (asked->since_ms >= asked->until_ms)
+        return reef_fail(err, REEF_INVALID, "since is not before until");
+    if (reef_config_is_vector(&pool->config))
+        return reef_fail(err, REEF_INVALID,
+                         "a pool of vectors counts no usage: there every expert sees every input");
+    if (asked->one_layer && !reef_layer_retrieves(&pool->config, (uint32_t)asked->layer))
+        return reef_fail(err, REEF_INVALID,
+                         "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
+                         asked->layer,
+                         reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)asked->layer)));
+    if (!reef_generation_is_empty(&pool->generations[asked->generation])) return REEF_OK;
+    uint32_t heir =
+        reef_generation_heir(pool->generations, pool->count, (uint32_t)asked->generation);
+    return reef_fail(err, REEF_NOT_FOUND,
+                     "generation %" PRIu64 " was consolidated into generation %" PRIu32
+                     " and has no experts; ask for that one",
+                     asked->generation, heir);
+}
+
+static reef_status tell_usage(reef_txn *txn,
+                              const facts_pool *pool,
+                              const usage_request *asked,
+                              json_t *result,
+                              reef_error *err) {
+    const reef_generation *generation = &pool->generations[asked->generation];
+    const reef_usage_range range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms};
+    json_t *list = json_array();
+    reef_status status = REEF_OK;
+    json_object_set_new(result, "generation", json_integer((json_int_t)asked->generation));
+    json_object_set_new(result, "layers", list);
+    for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++) {
+        reef_usage_layer layer;
+        if (!reef_layer_retrieves(&pool->config, l) || (asked->one_layer && l != asked->layer))
+            continue;
+        status =
+            reef_usage_layer_read(txn, generation, l, asked->ranged ? &range : NULL, &layer, err);
+        if (status == REEF_OK)
+            json_array_append_new(list, reef_usage_layer_json(l, &layer, asked->ranged));
+    }
+    if (status != REEF_OK || !asked->ranged) return status;
+    json_object_set_new(result, "since_ms", json_integer((json_int_t)asked->since_ms));
+    json_object_set_new(result, "until_ms",
+                        asked->until_ms == UINT64_MAX ? json_null()
+                                                      : json_integer((json_int_t)asked->until_ms));
+    return REEF_OK;
+}
+
+reef_status reef_job_usage(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_txn *txn = NULL;
+    facts_pool pool = {0};
+    usage_request asked;
+    job->result = json_object();
+    reef_status status = reef_txn_begin(&txn, reef_serving_store(serving), REEF_TXN_READ, err);
+    if (status == REEF_OK) status = read_pool(txn, &pool, err);
+    if (status == REEF_OK) status = parse_usage(job, &pool, &asked, err);
+    if (status == REEF_OK) status = tell_usage(txn, &pool, &asked, job->result, err);
+    reef_txn_abort(txn);
+    free(pool.generations);
+    return status;
+}
+
+// ---- facts ---------------------------------------------------------------------------------------
+
+// Over all layers: experts and used ones are summed, unevenness is averaged; NAN without any selection.
+static reef_status sum_usage(reef_txn *txn,
+                             const facts_pool *pool,
+                             const reef_generation *generation,
+                             double *share,
+                             double *unevenness,
+                             reef_error *err) {
+    double experts = 0, used = 0, uneven = 0, layers = 0;
+    reef_status status = REEF_OK;
+    *share = *unevenness = (double)NAN;
+    if (reef_config_is_vector(&pool->config) || reef_generation_is_empty(generation))
+        return REEF_OK;
+    for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++) {
+        reef_usage_layer layer;
+        if (!reef_layer_retrieves(&pool->config, l)) continue;
+        status = reef_usage_layer_read(txn, generation, l, NULL, &layer, err);
+        if (status != REEF_OK || !layer.summary.selections) continue;
+        experts += (double)layer.summary.expert_count;
+        used += (double)layer.summary.used_count;
+        uneven += layer.summary.unevenness;
+        layers++;
+    }
+    if (layers > 0) {
+        *share = used / experts;
+        *unevenness = uneven / layers;
+    }
+    return status;
+}
+
+static reef_status tell_generations(reef_txn *txn,
+                                    const facts_pool *pool,
+                                    json_t *list,
+                                    reef_error *err) {
+    reef_status status = REEF_OK;
+    uint32_t first =
+        pool->count > REEF_FACTS_GENERATIONS_MAX ? pool->count - REEF_FACTS_GENERATIONS_MAX : 0;
+    for (uint32_t g = first; status == REEF_OK && g < pool->count; g++) {
+        double share, unevenness, leak = (double)NAN;
+        status = sum_usage(txn, pool, &pool->generations[g], &share, &unevenness, err);
+        if (status == REEF_OK && g > 0 && !reef_config_is_vector(&pool->config))
+            status = reef_gate_leak_read(txn, g, &leak, err);
+        if (status != REEF_OK) break;
+        json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o}", "generation", (json_int_t)g,
+                                              "used_share", reef_json_number(share), "unevenness",
+                                              reef_json_number(unevenness), "leak",
+                                              reef_json_number(leak)));
+    }
+    return status;
+}
+
+static void tell_file(const reef_file_stat *file,
+                      const reef_readers *readers,
+                      const reef_read_stat *read,
+                      const reef_commit *commit,
+                      json_t *result) {
+    json_object_set_new(result, "file_bytes", json_integer((json_int_t)file->file_bytes));
+    json_object_set_new(result, "free_bytes", json_integer((json_int_t)file->free_bytes));
+    json_object_set_new(result, "readers", json_integer((json_int_t)readers->count));
+    json_object_set_new(result, "reader_lag", json_integer((json_int_t)readers->behind));
+    json_object_set_new(result, "longest_read_s", reef_json_number(read->longest_ms / 1e3));
+    json_object_set_new(result, "commit", json_integer((json_int_t)commit->number));
+}
+
+reef_status reef_job_facts(reef_serving *serving, reef_job *job, reef_error *err) {
+    reef_store *store = reef_serving_store(serving);
+    uint64_t begin = uv_hrtime();
+    reef_txn *txn = NULL;
+    facts_pool pool = {0};
+    reef_file_stat file;
+    reef_readers readers;
+    reef_read_stat read;
+    reef_commit commit;
+    json_t *list = json_array();
+    job->result = json_pack("{s:o}", "generations", list);
+    // Before this look is a reader itself.
+    reef_status status = reef_store_readers(store, &readers, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_file_stat_read(txn, &file, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
+    if (status == REEF_OK) status = read_pool(txn, &pool, err);
+    if (status == REEF_OK) status = tell_generations(txn, &pool, list, err);
+    reef_txn_abort(txn);
+    free(pool.generations);
+    if (status != REEF_OK) return status;
+    reef_store_read_stat(store, &read);
+    tell_file(&file, &readers, &read, &commit, job->result);
+    json_object_set_new(job->result, "took_s",
+                        reef_json_number((double)(uv_hrtime() - begin) / 1e9));
+    return REEF_OK;
+}

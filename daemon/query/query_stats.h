@@ -1,0 +1,18 @@
+// What the serving thread reads of a pool for its operator: usage of experts, gates, the file and its readers.
+#ifndef REEF_HTTP_FACTS_H
+#define REEF_HTTP_FACTS_H
+
+#include "query_thread.h"
+
+#define REEF_FACTS_GENERATIONS_MAX 64 // the newest ones
+
+/** Usage of one generation, as `reef usage --json`. Arguments: generation, layer, since, until. */
+reef_status reef_job_usage(reef_serving *serving, reef_job *job, reef_error *err);
+
+/**
+ * For metrics: {"generations": [{"generation", "used_share", "unevenness", "leak"}], "file_bytes", "free_bytes",
+ * "readers", "reader_lag", "longest_read_s", "commit", "took_s"}. What a generation does not have is null.
+ */
+reef_status reef_job_facts(reef_serving *serving, reef_job *job, reef_error *err);
+
+#endif

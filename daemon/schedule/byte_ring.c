@@ -1,0 +1,67 @@
+// One ring of bytes; see ring.h. The memory is one read larger than the high-water mark, so that a
+// read which starts just below the mark always fits, and holds whole units, so that none lies across its end.
+#include "byte_ring.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static size_t room_of(const reef_ring *ring) {
+    size_t least = ring->high + REEF_READ_BYTES_MAX;
+    return (least + ring->unit - 1) / ring->unit * ring->unit;
+}
+
+reef_status reef_ring_init(
+    reef_ring *ring, size_t high, size_t unit, uint64_t begin, reef_error *err) {
+    *ring = (reef_ring){.high = high > unit ? high : unit, .unit = unit, .head = begin};
+    ring->tail = begin;
+    ring->bytes = malloc(room_of(ring));
+    if (!ring->bytes)
+        return reef_fail(err, REEF_NO_MEMORY, "no %zu bytes for the input queue", room_of(ring));
+    return REEF_OK;
+}
+
+void reef_ring_release(reef_ring *ring) {
+    free(ring->bytes);
+    *ring = (reef_ring){0};
+}
+
+uint64_t reef_ring_count(const reef_ring *ring) {
+    return ring->tail - ring->head;
+}
+
+static size_t smaller(uint64_t a, uint64_t b) {
+    return (size_t)(a < b ? a : b);
+}
+
+bool reef_ring_space(reef_ring *ring, uint8_t **at, size_t *count) {
+    if (reef_ring_count(ring) >= ring->high) return false;
+    size_t index = (size_t)(ring->tail % room_of(ring));
+    *at = ring->bytes + index;
+    *count = smaller(REEF_READ_BYTES_MAX, room_of(ring) - index);
+    return true;
+}
+
+void reef_ring_fill(reef_ring *ring, size_t count) {
+    ring->tail += count;
+    assert(reef_ring_count(ring) <= room_of(ring));
+}
+
+uint64_t reef_ring_after(const reef_ring *ring, uint8_t byte) {
+    for (uint64_t at = ring->head; at < ring->tail; at++)
+        if (ring->bytes[at % room_of(ring)] == byte) return at + 1;
+    return ring->head;
+}
+
+size_t reef_ring_view(const reef_ring *ring, uint64_t end, const uint8_t **at) {
+    assert(end >= ring->head);
+    size_t index = (size_t)(ring->head % room_of(ring));
+    *at = ring->bytes + index;
+    size_t waiting = smaller(end - ring->head, reef_ring_count(ring));
+    size_t count = smaller(waiting, room_of(ring) - index), part = (index + count) % ring->unit;
+    return count > part ? count - part : 0;
+}
+
+void reef_ring_take(reef_ring *ring, size_t count) {
+    assert(count <= reef_ring_count(ring));
+    ring->head += count;
+}

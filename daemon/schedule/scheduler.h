@@ -1,0 +1,63 @@
+// What is trained next: the lanes' queues (lanes.h), whose turn it is (turns.h), and how long a lane that has
+// nothing is waited for. Without a lock of its own: training.c calls under its own.
+#ifndef REEF_SCHEDULE_H
+#define REEF_SCHEDULE_H
+
+#include "queues.h"
+#include "stride_checkpoint.h"
+
+typedef enum reef_schedule_kind {
+    REEF_SCHEDULE_NOTHING, // wait, at most until the deadline
+    REEF_SCHEDULE_BYTES,   // train these
+    REEF_SCHEDULE_DECIDE,  // write the decision, then reef_schedule_decided
+    REEF_SCHEDULE_FORGET, // decisions that cannot be made again: write that, then reef_schedule_forgot
+} reef_schedule_kind;
+
+typedef struct reef_schedule_next {
+    reef_schedule_kind kind;
+    size_t lane;
+    const uint8_t *bytes; // (count) lent until they are taken
+    size_t count;
+    bool out;             // a decision: the lane sits out, or is back
+    uint64_t deadline_ns; // of uv_hrtime; UINT64_MAX: only a change helps
+} reef_schedule_next;
+
+typedef struct reef_schedule {
+    reef_lanes lanes;
+    reef_turns turns;
+    reef_turn_lane *turn_lanes; // (lanes.count)
+    uint64_t *out_since;        // (lanes.count) when it sat out, of uv_hrtime; 0 before this run
+    uint64_t *empty_since;      // (lanes.count) when its queue was found empty; 0: it is not
+    reef_decisions after;       // of the run before, after its last commit
+    size_t applied;             // how many of them took effect again
+    uint64_t patience_ns;
+    bool stopping;
+} reef_schedule;
+
+/** Lanes of the sources, and turns as the pool's last commit left them. Release also after an error. */
+REEF_MUST_CHECK reef_status reef_schedule_init(reef_schedule *schedule,
+                                               reef_store *store,
+                                               const reef_input *inputs,
+                                               size_t count,
+                                               size_t record_bytes,
+                                               double patience_s,
+                                               reef_error *err);
+void reef_schedule_release(reef_schedule *schedule);
+
+/** Find what is next at time `now_ns`; what is lent or decided is done with before the next call. */
+void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_next *next);
+/** The first `count` of the lent bytes were trained; true when the loop waits for room and now has it. */
+bool reef_schedule_took(reef_schedule *schedule, const reef_schedule_next *next, size_t count);
+/** For a REEF_SCHEDULE_DECIDE: what has to be written; the lane's name is borrowed. */
+reef_decision reef_schedule_decision(const reef_schedule *schedule, const reef_schedule_next *next);
+/** It was written and takes effect. */
+void reef_schedule_decided(reef_schedule *schedule,
+                           const reef_schedule_next *next,
+                           uint64_t now_ns);
+void reef_schedule_forgot(reef_schedule *schedule);
+/** Only what cannot be read again is trained from now on. */
+void reef_schedule_stop(reef_schedule *schedule);
+/** Whether every source has ended and was trained. */
+bool reef_schedule_is_done(const reef_schedule *schedule);
+
+#endif

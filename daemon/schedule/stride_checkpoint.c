@@ -1,0 +1,168 @@
+// Records of the journal about the order of the stream; see turns_store.h.
+#include "stride_checkpoint.h"
+
+#include "source_name.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static reef_key journal_key(const char *name, uint64_t sequence) {
+    return (reef_key){.db = REEF_DB_JOURNAL, .name = name, .sequence = sequence};
+}
+
+// Takes the reference.
+static reef_status put_json(reef_txn *txn, const reef_key *key, json_t *json, reef_error *err) {
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    if (!text) return reef_fail(err, REEF_NO_MEMORY, "no memory for a record of the journal");
+    reef_status status = reef_record_put(txn, key, REEF_JSON, text, strlen(text), err);
+    free(text);
+    return status;
+}
+
+static reef_status view_json(reef_txn *txn, const reef_key *key, json_t **out, reef_error *err) {
+    reef_view view;
+    *out = NULL;
+    reef_status status = reef_record_view(txn, key, &view, err);
+    if (status != REEF_OK) return status;
+    *out = json_loadb(view.data, view.bytes, 0, NULL);
+    if (*out) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT, "the journal's record %llu of '%s' is not JSON",
+                     (unsigned long long)key->sequence, key->name);
+}
+
+// ---- whose turn it is ----------------------------------------------------------------------------
+
+void reef_decisions_release(reef_decisions *decisions) {
+    for (size_t i = 0; i < decisions->count; i++) free(decisions->items[i].lane);
+    free(decisions->items);
+    *decisions = (reef_decisions){0};
+}
+
+static reef_status add_decision(reef_decisions *after,
+                                uint64_t number,
+                                const json_t *saved,
+                                reef_error *err) {
+    json_int_t at = 0;
+    int out = 0;
+    const char *lane = NULL;
+    if (json_unpack((json_t *)saved, "{s:I, s:s, s:b}", "at", &at, "lane", &lane, "out", &out) ||
+        at < 0)
+        return reef_fail(err, REEF_CORRUPT, "decision %llu about turns makes no sense",
+                         (unsigned long long)number);
+    reef_decision *items = realloc(after->items, (after->count + 1) * sizeof(*items));
+    if (!items) return reef_fail(err, REEF_NO_MEMORY, "no memory for a decision");
+    after->items = items;
+    items[after->count++] =
+        (reef_decision){.number = number, .at = (uint64_t)at, .out = out, .lane = strdup(lane)};
+    return items[after->count - 1].lane ? REEF_OK
+                                        : reef_fail(err, REEF_NO_MEMORY, "no memory for a name");
+}
+
+static reef_status read_turns(reef_txn *txn,
+                              reef_turns *turns,
+                              reef_decisions *after,
+                              reef_error *err) {
+    reef_key key = journal_key(REEF_TURNS_NAME, 0);
+    json_t *json = NULL;
+    reef_status status = view_json(txn, &key, &json, err);
+    if (status == REEF_OK) status = reef_turns_load(turns, json, err);
+    if (status == REEF_NOT_FOUND)
+        status = REEF_OK; // the first commit with several lanes is to come
+    json_decref(json);
+    for (uint64_t number = turns->decided + 1; status == REEF_OK; number++) {
+        key = journal_key(REEF_TURNS_NAME, number);
+        status = view_json(txn, &key, &json, err);
+        if (status == REEF_NOT_FOUND) return REEF_OK;
+        if (status == REEF_OK) status = add_decision(after, number, json, err);
+        json_decref(json);
+    }
+    return status;
+}
+
+reef_status reef_turns_read(reef_store *store,
+                            reef_turns *turns,
+                            reef_decisions *after,
+                            reef_error *err) {
+    reef_txn *txn = NULL;
+    *after = (reef_decisions){0};
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = read_turns(txn, turns, after, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_turns_write(reef_txn *txn, const reef_turns *turns, reef_error *err) {
+    reef_key key = journal_key(REEF_TURNS_NAME, 0);
+    reef_status status = put_json(txn, &key, reef_turns_save(turns), err);
+    // The ones before the last commit's are gone already.
+    for (uint64_t number = turns->decided; status == REEF_OK && number > 0; number--) {
+        reef_view view;
+        key.sequence = number;
+        if (reef_record_view(txn, &key, &view, NULL) == REEF_NOT_FOUND) break;
+        status = reef_record_delete(txn, &key, err);
+    }
+    return status;
+}
+
+reef_status reef_decision_write(reef_txn *txn, const reef_decision *decision, reef_error *err) {
+    reef_key key = journal_key(REEF_TURNS_NAME, decision->number);
+    return put_json(txn, &key,
+                    json_pack("{s:I, s:s, s:b}", "at", (json_int_t)decision->at, "lane",
+                              decision->lane, "out", decision->out),
+                    err);
+}
+
+reef_status reef_decisions_drop(reef_txn *txn, const reef_decisions *after, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < after->count && status == REEF_OK; i++) {
+        reef_key key = journal_key(REEF_TURNS_NAME, after->items[i].number);
+        status = reef_record_delete(txn, &key, err);
+    }
+    return status;
+}
+
+// ---- places --------------------------------------------------------------------------------------
+
+static reef_status read_place(
+    reef_txn *txn, const char *source, uint64_t *begin, char **mark, reef_error *err) {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_source_name(name, REEF_NAME_BYTES_MAX, source, strlen(source));
+    reef_key key = journal_key(name, 0);
+    json_t *json = NULL;
+    reef_status status = view_json(txn, &key, &json, err);
+    if (status != REEF_OK) return status;
+    json_t *place = json_object_get(json, "mark");
+    json_int_t at = json_integer_value(json_object_get(json, "begin"));
+    if (place && at >= 0) {
+        *begin = (uint64_t)at;
+        *mark = json_dumps(place, JSON_COMPACT);
+    }
+    json_decref(json);
+    if (*mark) return REEF_OK;
+    return reef_fail(err, REEF_CORRUPT, "the place of the source '%.100s' makes no sense", source);
+}
+
+reef_status reef_place_read(
+    reef_store *store, const char *source, uint64_t *begin, char **mark, reef_error *err) {
+    reef_txn *txn = NULL;
+    *mark = NULL;
+    *begin = 0;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = read_place(txn, source, begin, mark, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_place_write(
+    reef_txn *txn, const char *source, uint64_t begin, const char *mark, reef_error *err) {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    reef_source_name(name, REEF_NAME_BYTES_MAX, source, strlen(source));
+    reef_key key = journal_key(name, 0);
+    json_t *place = json_loads(mark, 0, NULL);
+    if (!place)
+        return reef_fail(err, REEF_INVALID, "the place of the source '%.100s' is not JSON", source);
+    return put_json(txn, &key, json_pack("{s:I, s:o}", "begin", (json_int_t)begin, "mark", place),
+                    err);
+}

@@ -1,0 +1,54 @@
+// What has to survive of the order of the stream, in the pool's journal: whose turn it is, decisions that are not
+// part of a commit yet, and where the next byte of a live source lies. docs/FORMAT.md has the records.
+#ifndef REEF_TURNS_STORE_H
+#define REEF_TURNS_STORE_H
+
+#include "reef_store.h"
+#include "stride.h"
+
+#include <stdint.h>
+
+#define REEF_TURNS_NAME "turns" // of its journal records; no live source has a name without a colon
+
+/** A lane that sits out, or is back, from a point of the stream on. */
+typedef struct reef_decision {
+    uint64_t number; // one more than the one before
+    uint64_t at;     // `total` of the turns when it was made
+    bool out;
+    char *lane; // its name, on the heap
+} reef_decision;
+
+typedef struct reef_decisions {
+    reef_decision *items; // (count) by number
+    size_t count;
+} reef_decisions;
+
+void reef_decisions_release(reef_decisions *decisions);
+
+/**
+ * Load what the last commit left, and the decisions that were made after it.
+ * Errors: CORRUPT records that make no sense; those of reading.
+ */
+REEF_MUST_CHECK reef_status reef_turns_read(reef_store *store,
+                                            reef_turns *turns,
+                                            reef_decisions *after,
+                                            reef_error *err);
+/** In a commit: the turns as they stand; decisions that took effect before are not needed any more. */
+REEF_MUST_CHECK reef_status reef_turns_write(reef_txn *txn,
+                                             const reef_turns *turns,
+                                             reef_error *err);
+REEF_MUST_CHECK reef_status reef_decision_write(reef_txn *txn,
+                                                const reef_decision *decision,
+                                                reef_error *err);
+/** Remove all decisions after the commit's. */
+REEF_MUST_CHECK reef_status reef_decisions_drop(reef_txn *txn,
+                                                const reef_decisions *after,
+                                                reef_error *err);
+
+/** Where byte `begin` of a live source lies. NOT_FOUND leaves `mark` NULL; otherwise it is the caller's. */
+REEF_MUST_CHECK reef_status reef_place_read(
+    reef_store *store, const char *source, uint64_t *begin, char **mark, reef_error *err);
+REEF_MUST_CHECK reef_status reef_place_write(
+    reef_txn *txn, const char *source, uint64_t begin, const char *mark, reef_error *err);
+
+#endif

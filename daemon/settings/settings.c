@@ -1,0 +1,240 @@
+// The settings of reefd, in their layers. Nothing here touches the file system but for the configuration file.
+//
+// The layers are applied one over the other, the weakest first, so a mistake in a value is told even where a
+// stronger layer would hide it.
+#include "settings_internal.h"
+
+#include "reef_config_file.h"
+#include "push.h"
+#include "reef_edit_distance.h"
+#include "scrubber.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COMMIT_STEPS_DEFAULT 50
+#define COMMIT_SECONDS_DEFAULT 10
+#define PATIENCE_SECONDS_DEFAULT 5
+#define COMMIT_RETRIES_DEFAULT 5 // with pauses of 1, 2, 4, 8 and 16 seconds
+#define SECTION "reefd"
+#define LABEL_BYTES_MAX 200
+#define PREFIX "REEF_" // of variables
+
+extern char **environ;
+
+// A mistake in a file is told with its line.
+static reef_status take_source(reef_options *options,
+                               const reef_origin *origin,
+                               const char *text,
+                               bool first,
+                               reef_error *err) {
+    reef_error why = {.status = REEF_OK};
+    reef_status status = option_add_source(options, text, first, &why);
+    if (status == REEF_OK) return REEF_OK;
+    if (origin->kind != REEF_ORIGIN_FILE) return reef_fail(err, status, "%s", why.message);
+    return reef_fail(err, status, "%.120s:%u: %s", options->config, origin->line, why.message);
+}
+
+reef_status option_take(reef_options *options,
+                        size_t index,
+                        reef_origin origin,
+                        const char *label,
+                        const char *text,
+                        reef_error *err) {
+    const setting *one = &reef_settings[index];
+    bool first = options->origins[index].kind != origin.kind;
+    options->origins[index] = origin;
+    if (one->kind == SETTING_SOURCE) return take_source(options, &origin, text, first, err);
+    return option_value_parse(one, label, text, setting_place(options, one), err);
+}
+
+// ---- the file ------------------------------------------------------------------------------------
+
+// commit_steps is commit-steps.
+static bool is_key(const char *key, const char *name) {
+    for (; *key && *name; key++, name++)
+        if (*key != *name && !(*key == '_' && *name == '-')) return false;
+    return *key == *name;
+}
+
+static reef_status refuse_key(const reef_options *options,
+                              const char *key,
+                              unsigned line,
+                              reef_error *err) {
+    const char *guess = NULL;
+    size_t nearest = strlen(key) / 2 + 1; // what shares less than half of the letters is no help
+    for (size_t i = 0; i < reef_setting_count(); i++) {
+        size_t distance = reef_word_distance(key, reef_settings[i].name);
+        if (distance >= nearest) continue;
+        nearest = distance;
+        guess = reef_settings[i].name;
+    }
+    return reef_fail(err, REEF_INVALID, "%.120s:%u: unknown key '%.40s'%s%s%s", options->config,
+                     line, key, guess ? "; did you mean " : "; see reefd --help",
+                     guess ? guess : "", guess ? "?" : "");
+}
+
+static reef_status on_entry(
+    void *context, const char *key, const char *value, unsigned line, reef_error *err) {
+    reef_options *options = context;
+    size_t i = 0;
+    while (i < reef_setting_count() && !is_key(key, reef_settings[i].name)) i++;
+    if (i == reef_setting_count()) return refuse_key(options, key, line, err);
+    if (*value == '\0')
+        return reef_fail(err, REEF_INVALID, "%.120s:%u: %s needs a value", options->config, line,
+                         reef_settings[i].name);
+    if (reef_settings[i].kind != SETTING_SOURCE && options->origins[i].kind == REEF_ORIGIN_FILE)
+        return reef_fail(err, REEF_INVALID, "%.120s:%u: %s stands on line %u already",
+                         options->config, line, reef_settings[i].name, options->origins[i].line);
+    char label[LABEL_BYTES_MAX];
+    snprintf(label, sizeof(label), "%.120s:%u: %s", options->config, line, reef_settings[i].name);
+    const char *kept = option_keep(options, value);
+    if (!kept) return reef_fail(err, REEF_NO_MEMORY, "no memory for the configuration");
+    return option_take(options, i, (reef_origin){REEF_ORIGIN_FILE, line}, label, kept, err);
+}
+
+// For a file that is only looked at: what it is read into, and who is told of mistakes.
+typedef struct checking {
+    reef_options *options;
+    reef_config_mistake told;
+    void *context;
+    size_t settings;
+} checking;
+
+static reef_status on_checked_entry(
+    void *context, const char *key, const char *value, unsigned line, reef_error *err) {
+    checking *now = context;
+    now->settings++;
+    return on_entry(now->options, key, value, line, err);
+}
+
+static void on_mistake(void *context, unsigned line, const char *message) {
+    const checking *now = context;
+    now->told(now->context, line, message);
+}
+
+static reef_status take_file(reef_options *options, reef_error *err) {
+    if (!options->config) return REEF_OK;
+    return reef_config_file_read(options->config, SECTION, on_entry, options, err);
+}
+
+// ---- the environment -----------------------------------------------------------------------------
+
+// Programs read the environment; an empty variable is as good as none.
+static const char *variable(const char *name) {
+    char full[OPTION_NAME_BYTES_MAX];
+    const char *text = getenv(option_variable(name, full));
+    return text && *text ? text : NULL;
+}
+
+static reef_status take_environment(reef_options *options, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < reef_setting_count(); i++) {
+        const char *text = variable(reef_settings[i].name);
+        char label[OPTION_NAME_BYTES_MAX];
+        if (text)
+            status = option_take(options, i, (reef_origin){REEF_ORIGIN_ENVIRONMENT, 0},
+                                 option_variable(reef_settings[i].name, label), text, err);
+    }
+    return status;
+}
+
+// The variable that `name` is nearly, or NULL: two letters off in a long one, one in a short one.
+static const char *nearly_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]) {
+    for (size_t i = 0; i < reef_setting_count(); i++) {
+        size_t letters = strlen(reef_settings[i].name);
+        size_t distance = reef_word_distance(name, option_variable(reef_settings[i].name, out));
+        if (distance > 0 && distance <= (letters < 6 ? 1 : 2)) return out;
+    }
+    return NULL;
+}
+
+static bool is_variable(const char *name) {
+    char out[OPTION_NAME_BYTES_MAX];
+    for (size_t i = 0; i < reef_setting_count(); i++)
+        if (strcmp(name, option_variable(reef_settings[i].name, out)) == 0) return true;
+    return strcmp(name, option_variable("config", out)) == 0;
+}
+
+void reef_options_misspelt(reef_misspelt_variable told, void *context) {
+    for (char **entry = environ; entry && *entry; entry++) {
+        char name[LABEL_BYTES_MAX], meant[OPTION_NAME_BYTES_MAX];
+        size_t bytes = strcspn(*entry, "=");
+        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || bytes >= sizeof(name)) continue;
+        snprintf(name, sizeof(name), "%.*s", (int)bytes, *entry);
+        if (!is_variable(name) && nearly_variable(name, meant)) told(context, name, meant);
+    }
+}
+
+// ---- all of it -----------------------------------------------------------------------------------
+
+static reef_status check_complete(const reef_options *options, reef_error *err) {
+    if (!options->pool || !*options->pool)
+        return reef_fail(err, REEF_INVALID, "which pool? give --pool DIR; see reefd --help");
+    if (!options->source_count && !options->stay)
+        return reef_fail(
+            err, REEF_INVALID,
+            "nothing to read: give --source file:PATH or --source -; see reefd --help");
+    if (options->http_token && !options->http)
+        return reef_fail(err, REEF_INVALID,
+                         "--http-token without --http: say where to listen; see reefd --help");
+    return REEF_OK;
+}
+
+// A mistake is told in the form that was asked for, wherever that was; the file has had its say already.
+static void find_log_form(reef_options *options, int argc, char **argv) {
+    const char *text = variable("json-log");
+    if (text)
+        (void)!option_value_parse(&(setting){.kind = SETTING_SWITCH}, "", text, &options->json_log,
+                                  NULL);
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--json-log") || !strcmp(argv[i], "--no-json-log"))
+            options->json_log = argv[i][2] == 'j';
+}
+
+static void set_defaults(reef_options *options) {
+    *options = (reef_options){.commit_steps = COMMIT_STEPS_DEFAULT,
+                              .commit_seconds = COMMIT_SECONDS_DEFAULT,
+                              .journal_bytes = REEF_PUSH_JOURNAL_BYTES,
+                              .patience_seconds = PATIENCE_SECONDS_DEFAULT,
+                              .commit_retries = COMMIT_RETRIES_DEFAULT,
+                              .scrub_rate = REEF_SCRUB_RATE_DEFAULT};
+}
+
+reef_status reef_options_read(reef_options *options, int argc, char **argv, reef_error *err) {
+    option_flags table;
+    option_flags_init(&table);
+    set_defaults(options);
+    options->config = variable("config");
+    reef_status status = option_flags_scan(options, &table, argc, argv, err);
+    if (options->action == REEF_ACTION_HELP || options->action == REEF_ACTION_VERSION)
+        return REEF_OK;
+    reef_status of_file = take_file(options, status == REEF_OK ? err : NULL);
+    if (status == REEF_OK) status = of_file;
+    if (status == REEF_OK) status = take_environment(options, err);
+    if (status == REEF_OK) status = option_flags_take(options, &table, argc, argv, err);
+    if (status != REEF_OK) find_log_form(options, argc, argv);
+    return status;
+}
+
+reef_status reef_options_parse(reef_options *options, int argc, char **argv, reef_error *err) {
+    reef_status status = reef_options_read(options, argc, argv, err);
+    if (status != REEF_OK || options->action == REEF_ACTION_HELP ||
+        options->action == REEF_ACTION_VERSION)
+        return status;
+    return check_complete(options, err);
+}
+
+reef_status reef_options_check_file(
+    const char *path, reef_config_mistake told, void *context, size_t *settings, reef_error *err) {
+    reef_options options;
+    set_defaults(&options);
+    options.config = path;
+    checking now = {.options = &options, .told = told, .context = context};
+    reef_status status =
+        reef_config_file_check(path, SECTION, on_checked_entry, on_mistake, &now, err);
+    reef_options_release(&options);
+    *settings = now.settings;
+    return status;
+}

@@ -1,0 +1,104 @@
+// The command line of reefd; see options_private.h.
+#include "settings_internal.h"
+
+#include "reef_edit_distance.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// What getopt_long returns: a setting's number, the same for its opposite, or one of these.
+enum { OPT_SETTING = 256, OPT_OPPOSITE = 512, OPT_CONFIG = 768, OPT_CHECK, OPT_HELP, OPT_VERSION };
+
+void option_flags_init(option_flags *table) {
+    size_t count = 0;
+    for (size_t i = 0; i < reef_setting_count(); i++) {
+        bool is_switch = reef_settings[i].kind == SETTING_SWITCH;
+        table->flags[count++] =
+            (struct option){reef_settings[i].name, is_switch ? no_argument : required_argument,
+                            NULL, OPT_SETTING + (int)i};
+        if (!is_switch) continue;
+        snprintf(table->opposites[i], OPTION_NAME_BYTES_MAX, "no-%s", reef_settings[i].name);
+        table->flags[count++] =
+            (struct option){table->opposites[i], no_argument, NULL, OPT_OPPOSITE + (int)i};
+    }
+    table->flags[count++] = (struct option){"config", required_argument, NULL, OPT_CONFIG};
+    table->flags[count++] = (struct option){"check", no_argument, NULL, OPT_CHECK};
+    table->flags[count++] = (struct option){"help", no_argument, NULL, OPT_HELP};
+    table->flags[count++] = (struct option){"version", no_argument, NULL, OPT_VERSION};
+    table->flags[count] = (struct option){NULL, 0, NULL, 0};
+}
+
+static int next_flag(const option_flags *table, int argc, char **argv, bool first) {
+    opterr = 0; // the messages are ours
+    if (first) optind = 1;
+    return getopt_long(argc, argv, ":", table->flags, NULL);
+}
+
+// The option whose name looks most like what was typed, or NULL when none does.
+static const char *guess_flag(const option_flags *table, const char *given) {
+    char name[OPTION_NAME_BYTES_MAX];
+    const char *guess = NULL;
+    snprintf(name, sizeof(name), "%s", given + strspn(given, "-"));
+    name[strcspn(name, "=")] = '\0';
+    size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
+    for (const struct option *flag = table->flags; flag->name; flag++) {
+        size_t distance = reef_word_distance(name, flag->name);
+        if (distance >= nearest) continue;
+        nearest = distance;
+        guess = flag->name;
+    }
+    return guess;
+}
+
+// `given` is the argument just read, except in the middle of a cluster of letters.
+static reef_status fail_unknown(const option_flags *table, const char *given, reef_error *err) {
+    if (optopt > 0 && optopt < OPT_SETTING)
+        return reef_fail(err, REEF_INVALID, "unknown option '-%c'; see reefd --help", optopt);
+    if (optopt >= OPT_SETTING)
+        return reef_fail(err, REEF_INVALID, "option '%s' takes no value; see reefd --help", given);
+    const char *guess = guess_flag(table, given);
+    if (guess)
+        return reef_fail(err, REEF_INVALID, "unknown option '%.64s'; did you mean --%s?", given,
+                         guess);
+    return reef_fail(err, REEF_INVALID, "unknown option '%s'; see reefd --help", given);
+}
+
+reef_status option_flags_scan(
+    reef_options *options, const option_flags *table, int argc, char **argv, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (int which, first = 1; (which = next_flag(table, argc, argv, first)) != -1; first = 0) {
+        reef_error *here = status == REEF_OK ? err : NULL;
+        if (which == OPT_CONFIG) options->config = optarg;
+        if (which == OPT_CHECK) options->action = REEF_ACTION_CHECK;
+        if (which == ':')
+            status = reef_fail(here, REEF_INVALID, "option '%s' needs a value; see reefd --help",
+                               argv[optind - 1]);
+        if (which == '?') status = fail_unknown(table, argv[optind - 1], here);
+        if (status != REEF_OK || (which != OPT_HELP && which != OPT_VERSION)) continue;
+        options->action = which == OPT_HELP ? REEF_ACTION_HELP : REEF_ACTION_VERSION;
+        return REEF_OK;
+    }
+    if (status == REEF_OK && optind < argc)
+        status = reef_fail(err, REEF_INVALID, "unexpected argument '%s'; see reefd --help",
+                           argv[optind]);
+    return status;
+}
+
+reef_status option_flags_take(
+    reef_options *options, const option_flags *table, int argc, char **argv, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (int which, first = 1;
+         status == REEF_OK && (which = next_flag(table, argc, argv, first)) != -1; first = 0) {
+        if (which < OPT_SETTING || which >= OPT_CONFIG) continue;
+        bool opposite = which >= OPT_OPPOSITE;
+        size_t i = (size_t)(which - (opposite ? OPT_OPPOSITE : OPT_SETTING));
+        char label[OPTION_NAME_BYTES_MAX];
+        snprintf(label, sizeof(label), "--%s", reef_settings[i].name);
+        status = option_take(options, i, (reef_origin){REEF_ORIGIN_FLAG, 0}, label,
+                             optarg     ? optarg
+                             : opposite ? "no"
+                                        : "yes",
+                             err);
+    }
+    return status;
+}

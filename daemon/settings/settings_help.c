@@ -1,0 +1,195 @@
+// What reefd --help says. reefd.8 and the comments of a new configuration file are made of the same texts.
+#include "reef_settings.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COLUMNS 100
+#define TEXT_COLUMN 24 // where the explanation of an option begins
+
+const reef_options_manual REEF_OPTIONS_MANUAL = {
+    .usage = "reefd --pool DIR --source SOURCE [--source SOURCE ...] [options]",
+    .about = "Trains the pool in DIR on a stream and commits as it goes. Killed at any moment, it "
+             "goes on from "
+             "the last commit and ends with the same bits. Ends when the last source has ended.",
+    .sources =
+        "Sources are read in the order given, each from where the pool has got to:\n"
+        "  file:PATH or PATH     a regular file\n"
+        "  glob:PATTERN          the files that it fits now, in the order of their names; quote "
+        "it\n"
+        "  -                     standard input; what comes in continues the stream\n"
+        "Live sources have no end and are read beside those, by turns:\n"
+        "  follow:PATH           a file that grows, through rotation, truncation and compression\n"
+        "  dir:PATH[/PATTERN]    all files of a directory, or those that the pattern fits\n"
+        "  redis://HOST:PORT/STREAM or redis:///PATH/OF/SOCKET/STREAM\n"
+        "                        a Redis Stream; the password in REEF_REDIS_PASSWORD;\n"
+        "                        ?field=NAME, db=N, of vectors label=NAME, format=json|f32;\n"
+        "                        group=NAME to acknowledge to\n"
+        "  push:NAME             what clients send: 'reef ingest', POST /v1/ingest\n"
+        "  ?weight=N after one of these is its share (1 to 1000; default 1).\n"
+        "and for vector models ('reef init --model vector'):\n"
+        "  idx:IMAGES,LABELS     IDX files, plain or gzip, such as those of MNIST\n"
+        "  npy:X.npy,Y.npy       NumPy arrays\n"
+        "  csv:FILE              a line per example; the label is the last column\n"
+        "  jsonl:FILE            a line per example: {\"vector\": [0.5, 1], \"label\": 3}\n"
+        "  Options follow after '?', joined by '&': label=COLUMN, names=A,B, header=yes|no,\n"
+        "  scale=1/255, classes=0,1, shuffle=SEED, skip=N, first=N, permute=SEED;\n"
+        "  docs/PROTOCOL.md explains them.\n",
+    .layers = "Switches have an opposite, such as --no-stay. Each option is a variable of the "
+              "environment as well "
+              "(REEF_COMMIT_SECONDS=5, REEF_STAY=no); options win over it, and it over the file. "
+              "REEF_ISA=scalar|avx2|avx512 in the environment chooses the kernels.",
+    .signals =
+        "SIGTERM and SIGINT finish what was read, commit and end with 0; a second one ends at "
+        "once. SIGHUP "
+        "reads the configuration and the token again: commit-*, scrub-rate, json-log and quiet "
+        "change "
+        "between two steps, the rest with a restart. SIGUSR1 says the status on standard error.",
+    .codes = "Exit codes: 0 done; 64 usage; 65 damaged pool, or a file that shrank; 66 no such "
+             "pool or source, or "
+             "nothing in any source; 71 memory; 73 disk full; 74 input or output; 75 pool in use.",
+    .example = "reef init reef.pool && reefd --pool reef.pool --source file:corpus.txt\n"
+               "reef init mnist.pool --model vector --inputs 784 &&\n"
+               "    reefd --pool mnist.pool --source idx:train-images.gz,train-labels.gz\n",
+};
+
+static const reef_option_text TEXTS[] = {
+    {"pool", "DIR", "the pool, made by 'reef init'", "/var/lib/reef/NAME"},
+    {"source", "SOURCE", "something to read; may be given several times", "follow:/var/log/syslog"},
+    {"threads", "N", "threads for arithmetic (default: one per core); never changes the result",
+     "2"},
+    {"memory", "SIZE",
+     "what to hold in memory, such as 2G (default: all there is); when sealed experts take more "
+     "than half of it, "
+     "they are read where they lie in the pool",
+     "4G"},
+    {"commit-steps", "N", "commit after N training steps (default 50; 0: not by steps)", "50"},
+    {"commit-seconds", "S", "commit after S seconds (default 10; 0: not by time)", "10"},
+    {"patience", "S",
+     "how long others wait for a live source whose turn it is and that has nothing, in seconds, "
+     "before it sits out "
+     "(default 5)",
+     "5"},
+    {"commit-retries", "N", "tries after a commit failed, with growing pauses (default 5)", "5"},
+    {"scrub-rate", "SIZE",
+     "bytes a second of what is sealed that are read again and checked, beside training (default "
+     "1M; 0: none); "
+     "never changes the result",
+     "1M"},
+    {"journal", "SIZE",
+     "what may wait in the pool for training, of each push:NAME; more is refused as busy (default "
+     "256M)",
+     "256M"},
+    {"socket", "PATH", "control socket (default: reefd.sock in the pool's directory)",
+     "/run/reef/NAME.sock"},
+    {"http", "[ADDRESS:]PORT",
+     "answer HTTP: status, metrics, scores (default: not; ADDRESS 127.0.0.1; port 0: any that is "
+     "free; `reef "
+     "status` says which)",
+     "8080"},
+    {"http-token", "FILE",
+     "who sends this token may change things; needed where other machines can reach ADDRESS",
+     "/var/lib/reef/NAME.token"},
+    {"stay", NULL, "keep serving the socket after the last source has ended", "yes"},
+    {"json-log", NULL, "messages, events and progress as one JSON object a line", "yes"},
+    {"quiet", NULL, "only errors, warnings and the status that SIGUSR1 asks for", "yes"},
+    {"config", "FILE",
+     "read settings from FILE: section [reefd], keys as the options above without dashes in front "
+     "(commit-seconds = 5); 'source' may stand several times, switches take yes or no; options win "
+     "over it",
+     NULL},
+    {"check", NULL, "say what every setting is and where it comes from, and end", NULL},
+    {"help", NULL, "this text", NULL},
+    {"version", NULL, "the version", NULL},
+};
+
+const reef_option_text *reef_option_texts(size_t *count) {
+    *count = sizeof(TEXTS) / sizeof(TEXTS[0]);
+    return TEXTS;
+}
+
+// ---- the text of --help --------------------------------------------------------------------------
+
+typedef struct page {
+    char text[8192];
+    size_t used;
+} page;
+
+static void add(page *out, const char *text, size_t bytes) {
+    if (bytes >= sizeof(out->text) - out->used) bytes = sizeof(out->text) - out->used - 1;
+    memcpy(out->text + out->used, text, bytes);
+    out->used += bytes;
+}
+
+static void add_text(page *out, const char *text) {
+    add(out, text, strlen(text));
+}
+
+// Words up to the last column; `at` is the column reached, `indent` that of every further line.
+static void add_wrapped(page *out, const char *text, size_t at, size_t indent) {
+    bool first = true;
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (!first && at + 1 + word > COLUMNS) {
+            char line[TEXT_COLUMN + 2];
+            snprintf(line, sizeof(line), "\n%*s", (int)indent, "");
+            add_text(out, line);
+            at = indent;
+        } else if (!first) {
+            add_text(out, " ");
+            at++;
+        }
+        add(out, text, word);
+        at += word;
+        first = false;
+        text += word;
+        text += strspn(text, " ");
+    }
+    add_text(out, "\n");
+}
+
+static void add_option(page *out, const reef_option_text *option) {
+    char left[80];
+    int length = snprintf(left, sizeof(left), "  --%s%s%s", option->name, option->value ? " " : "",
+                          option->value ? option->value : "");
+    add_text(out, left);
+    if (length + 2 > TEXT_COLUMN) add_text(out, "\n");
+    size_t blanks = length + 2 > TEXT_COLUMN ? TEXT_COLUMN : (size_t)(TEXT_COLUMN - length);
+    for (size_t i = 0; i < blanks; i++) add_text(out, " ");
+    add_wrapped(out, option->help, TEXT_COLUMN, TEXT_COLUMN);
+}
+
+static void add_example(page *out) {
+    const char *line = REEF_OPTIONS_MANUAL.example;
+    add_text(out, "\nExample:\n");
+    while (*line) {
+        size_t bytes = strcspn(line, "\n") + 1;
+        add_text(out, "  ");
+        add(out, line, bytes);
+        line += bytes;
+    }
+}
+
+const char *reef_options_help(void) {
+    static page out;
+    const reef_options_manual *m = &REEF_OPTIONS_MANUAL;
+    out.used = 0;
+    add_text(&out, "Usage: ");
+    add_text(&out, m->usage);
+    add_text(&out, "\n\n");
+    add_wrapped(&out, m->about, 0, 0);
+    add_text(&out, "\n");
+    add_text(&out, m->sources);
+    add_text(&out, "\nOptions:\n");
+    for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) add_option(&out, &TEXTS[i]);
+    add_text(&out, "\n");
+    add_wrapped(&out, m->layers, 0, 0);
+    add_text(&out, "\n");
+    add_wrapped(&out, m->signals, 0, 0);
+    add_text(&out, "\n");
+    add_wrapped(&out, m->codes, 0, 0);
+    add_example(&out);
+    out.text[out.used] = '\0';
+    return out.text;
+}

@@ -1,0 +1,90 @@
+// The inside of reef_options_parse, shared by the files that make it up:
+//
+//   options.c        the layers one over the other: defaults, file, environment, command line
+//   option_table.c   the settings: their names, kinds and bounds, and what each of them is now
+//   option_value.c   one value of a setting from its text
+//   option_source.c  the sources, and what a pattern stands for
+//   option_flags.c   the command line
+//   options_help.c   --help, and what the manual and a new configuration say
+#ifndef REEF_OPTIONS_PRIVATE_H
+#define REEF_OPTIONS_PRIVATE_H
+
+#include "reef_settings.h"
+
+#include <getopt.h>
+
+#define OPTION_NAME_BYTES_MAX 32
+
+typedef enum setting_kind {
+    SETTING_TEXT,    // const char *
+    SETTING_ADDRESS, // const char *, where to listen
+    SETTING_SOURCE,  // one more of `sources`
+    SETTING_COUNT,   // uint64_t between low and high
+    SETTING_SECONDS, // double
+    SETTING_MEMORY,  // uint64_t, bytes
+    SETTING_RATE,    // uint64_t, bytes a second, or 0
+    SETTING_SWITCH   // bool
+} setting_kind;
+
+typedef struct setting {
+    const char *name;
+    setting_kind kind;
+    size_t at;          // offset in reef_options
+    bool live;          // may change while the daemon runs
+    uint64_t low, high; // of a count
+} setting;
+
+// ---- option_table.c ------------------------------------------------------------------------------
+
+extern const setting reef_settings[]; // reef_setting_count() of them
+
+/** Where a setting's value is. */
+void *setting_place(reef_options *options, const setting *one);
+/** The variable of the environment that has a setting: REEF_COMMIT_SECONDS. Returns `out`. */
+const char *option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]);
+
+// ---- option_value.c ------------------------------------------------------------------------------
+
+/** `to` has the type of the setting's kind, which is not SOURCE; `label` is how its layer calls it. Text is borrowed. */
+REEF_MUST_CHECK reef_status option_value_parse(
+    const setting *one, const char *label, const char *text, void *to, reef_error *err);
+
+// ---- option_source.c -----------------------------------------------------------------------------
+
+/** A copy of `text` that lives as long as the options; NULL when memory runs out. */
+const char *option_keep(reef_options *options, const char *text);
+/** One more source, or those of a pattern. A layer's `first` takes the place of all of the layers below. */
+REEF_MUST_CHECK reef_status option_add_source(reef_options *options,
+                                              const char *text,
+                                              bool first,
+                                              reef_error *err);
+
+// ---- option_flags.c ------------------------------------------------------------------------------
+
+typedef struct option_flags {
+    struct option flags[2 * REEF_SETTING_COUNT_MAX + 5];
+    char opposites[REEF_SETTING_COUNT_MAX][OPTION_NAME_BYTES_MAX]; // --no-...
+} option_flags;
+
+void option_flags_init(option_flags *table);
+/**
+ * First look: what is to be done, where the file is, and whether all options exist. Goes on after a mistake,
+ * because the file may say how to tell it.
+ */
+REEF_MUST_CHECK reef_status option_flags_scan(
+    reef_options *options, const option_flags *table, int argc, char **argv, reef_error *err);
+/** Take the settings. */
+REEF_MUST_CHECK reef_status option_flags_take(
+    reef_options *options, const option_flags *table, int argc, char **argv, reef_error *err);
+
+// ---- options.c -----------------------------------------------------------------------------------
+
+/** Set setting number `index` from a layer; `label` is how the layer calls it, for messages. */
+REEF_MUST_CHECK reef_status option_take(reef_options *options,
+                                        size_t index,
+                                        reef_origin origin,
+                                        const char *label,
+                                        const char *text,
+                                        reef_error *err);
+
+#endif

@@ -1,0 +1,107 @@
+// One value of a setting from its text; see options_private.h. Pure functions.
+#include "settings_internal.h"
+
+#include "reef_address.h"
+#include "reef_trainer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECONDS_MAX 86400.0
+
+static reef_status parse_count(
+    const setting *one, const char *label, const char *text, uint64_t *out, reef_error *err) {
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    // strtoull takes signs and leading blanks; a count starts with a digit.
+    if (text[0] < '0' || text[0] > '9' || *end || errno || value < one->low || value > one->high)
+        return reef_fail(err, REEF_INVALID, "%s '%.40s' is not a whole number from %llu to %llu",
+                         label, text, (unsigned long long)one->low, (unsigned long long)one->high);
+    *out = value;
+    return REEF_OK;
+}
+
+static reef_status parse_seconds(const char *label,
+                                 const char *text,
+                                 double *out,
+                                 reef_error *err) {
+    char *end = NULL;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value) || value < 0 || value > SECONDS_MAX)
+        return reef_fail(err, REEF_INVALID, "%s '%.40s' is not a number of seconds from 0 to %.0f",
+                         label, text, SECONDS_MAX);
+    *out = value;
+    return REEF_OK;
+}
+
+static reef_status parse_memory(const char *label,
+                                const char *text,
+                                uint64_t *out,
+                                reef_error *err) {
+    if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "%s '%.40s' is no amount of memory: a whole number of bytes, or with K, M, G "
+                     "or T, such as 2G",
+                     label, text);
+}
+
+static reef_status parse_rate(const char *label, const char *text, uint64_t *out, reef_error *err) {
+    *out = 0;
+    if (!strcmp(text, "0")) return REEF_OK;
+    if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "%s '%.40s' is no number of bytes a second: 0, or a whole number, or one "
+                     "with K, M, G or T, such as 4M",
+                     label, text);
+}
+
+static reef_status parse_switch(const char *label, const char *text, bool *out, reef_error *err) {
+    static const char *const WORDS[][2] = {
+        {"no", "yes"}, {"false", "true"}, {"off", "on"}, {"0", "1"}};
+    for (size_t i = 0; i < sizeof(WORDS) / sizeof(*WORDS); i++)
+        for (int k = 0; k < 2; k++)
+            if (!strcmp(text, WORDS[i][k])) {
+                *out = k == 1;
+                return REEF_OK;
+            }
+    return reef_fail(err, REEF_INVALID, "%s '%.40s' is neither yes nor no", label, text);
+}
+
+static reef_status parse_listen(const char *label,
+                                const char *text,
+                                const char **out,
+                                reef_error *err) {
+    struct sockaddr_storage address;
+    reef_error why;
+    if (reef_address_parse(&address, text, &why) != REEF_OK)
+        return reef_fail(err, REEF_INVALID, "%s %s", label, why.message);
+    *out = text;
+    return REEF_OK;
+}
+
+reef_status option_value_parse(
+    const setting *one, const char *label, const char *text, void *to, reef_error *err) {
+    switch (one->kind) {
+    case SETTING_COUNT:
+        return parse_count(one, label, text, to, err);
+    case SETTING_SECONDS:
+        return parse_seconds(label, text, to, err);
+    case SETTING_MEMORY:
+        return parse_memory(label, text, to, err);
+    case SETTING_RATE:
+        return parse_rate(label, text, to, err);
+    case SETTING_SWITCH:
+        return parse_switch(label, text, to, err);
+    case SETTING_ADDRESS:
+        return parse_listen(label, text, to, err);
+    case SETTING_TEXT:
+        *(const char **)to = text;
+        break;
+    case SETTING_SOURCE:
+        break;
+    }
+    return REEF_OK;
+}

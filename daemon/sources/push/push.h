@@ -1,0 +1,123 @@
+// Sources that clients push into: "push:NAME".
+//
+//   client --- batch ---> submit --- libuv's thread: ingest.h ---> waiting
+//                                                                     |  trainer's thread, between two steps
+//   client <-- answer --- loop <--- one transaction for all <---------'  (reef_trainer_journal)
+//
+// A batch is acknowledged after the commit of the journal that has it. Training reads it from there, on the
+// loop's side as any source (push.c), and the commit that takes the cursor past it trims it. What waits for
+// the journal is bounded, and so is each journal; beyond that a batch is refused as busy.
+#ifndef REEF_PUSH_H
+#define REEF_PUSH_H
+
+#include "push_parse.h"
+#include "reef_source.h"
+#include "reef_error.h"
+#include "reef_store.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#define REEF_PUSH_WAITING_BYTES_MAX                                                                \
+    (4u << 20) // as they came in, of all batches on their way to the journal
+#define REEF_PUSH_JOURNAL_BYTES                                                                    \
+    ((uint64_t)256 << 20)            // of one source's journal, unless --journal says otherwise
+#define REEF_PUSH_RETRY_MS 200       // hint to who is refused because many wait,
+#define REEF_PUSH_RETRY_FULL_MS 1000 // and because the journal is full
+
+/** One batch. On the heap; the pusher's from reef_push_submit until it was answered. */
+typedef struct reef_push_batch {
+    char source[REEF_NAME_BYTES_MAX + 1];   // NAME; "": the only one there is
+    char id[REEF_JOURNAL_ID_BYTES_MAX + 1]; // "": none
+    reef_ingest_format format;
+    char label[16]; // npy: where the label stands; "": nowhere
+    uint8_t *body;  // on the heap, the batch's
+    size_t body_bytes;
+    json_t *records; // instead of a body; the batch's
+    // the answer
+    reef_error error;
+    unsigned retry_ms; // of REEF_BUSY
+    bool duplicate;
+    uint64_t accepted_bytes, record_count, position;
+    // who waits; on the loop
+    void *owner; // NULL when they went away
+    void (*on_answer)(struct reef_push_batch *batch);
+    // the pusher's
+    struct reef_pusher *pusher;
+    reef_input *input;
+    uv_work_t work;
+    reef_ingested made;
+    size_t weight; // bytes that count as waiting; at first those of `records` as they came
+    struct reef_push_batch *next;
+} reef_push_batch;
+
+void reef_push_batch_free(reef_push_batch *batch); // accepts NULL
+
+/** Takes batches for all sources of a daemon. */
+typedef struct reef_pusher {
+    // set by the caller before reef_pusher_init
+    uv_loop_t *loop;
+    reef_training *training; // may be set later, before the loop runs
+    reef_input *inputs;
+    size_t input_count;
+    uint32_t vector_inputs; // of the pool's model; 0: a language model
+    uint64_t journal_bytes_max;
+    // its own
+    size_t waiting_bytes; // the loop's
+    uv_mutex_t lock;      // protects what follows
+    reef_push_batch *waiting, *done;
+    bool asked; // the trainer has a request to look at `waiting`
+} reef_pusher;
+
+void reef_pusher_init(reef_pusher *pusher);
+/** After the loop and the training have ended. */
+void reef_pusher_release(reef_pusher *pusher);
+
+/**
+ * Hand a batch over; `on_answer` is called later, and the batch is freed after it. On the loop's thread.
+ *
+ * Errors (the batch is still the caller's): INVALID no such source; BUSY too much waits, or the daemon ends;
+ * `retry_ms` is a hint then.
+ */
+REEF_MUST_CHECK reef_status reef_push_submit(reef_pusher *pusher,
+                                             reef_push_batch *batch,
+                                             reef_error *err);
+
+// ---- push.c: the kind of source ------------------------------------------------------------------
+
+extern const reef_input_kind reef_input_push;
+
+/** Its journal reaches to `end` now. */
+void reef_push_grew(reef_input *input, uint64_t end);
+/** What came of the batches of a source, since the process started. */
+typedef struct reef_push_counts {
+    uint64_t batches, records; // journalled
+    uint64_t duplicates;       // batches that were there already
+    uint64_t refused;          // batches, for whatever reason
+    uint64_t busy;             // of these, because too much waited, or the daemon ended
+    uint64_t journal_bytes;    // that wait in the journal for the commit that has trained them: now
+} reef_push_counts;
+
+/** Count an answered batch. */
+void reef_push_count(reef_input *input, const reef_push_batch *batch);
+/** False when it is no source that is pushed into. */
+bool reef_push_counts_read(const reef_input *input, reef_push_counts *out);
+
+// ---- push_json.c: batches on the wire ------------------------------------------------------------
+
+/**
+ * A batch from the command {"command": "ingest", "source": NAME, "id": ID, and one of "text": TEXT,
+ * "base64": TEXT, "records": [...]}. INVALID says what is wrong.
+ */
+REEF_MUST_CHECK reef_status reef_push_batch_parse(reef_push_batch **out,
+                                                  const json_t *command,
+                                                  reef_error *err);
+/** What a batch that was taken is answered with. */
+json_t *reef_push_result(const reef_push_batch *batch);
+/** {"ok": false, "error": {...}}, with "retry_ms" where there is one. */
+json_t *reef_push_failure(const reef_error *err, unsigned retry_ms);
+
+#endif

@@ -1,0 +1,238 @@
+// See ingest.h.
+#include "push_parse.h"
+
+#include "reef_store.h"
+#include "vector_record.h"
+#include "vector_table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOM_FIRST 4096
+
+/** A batch in the making, and the record that is looked at. */
+typedef struct maker {
+    reef_ingested *out;
+    size_t room;
+    uint32_t inputs;
+    const char *unit; // "line" or "record"
+    uint64_t number;  // of it, from 1
+} maker;
+
+void reef_ingested_release(reef_ingested *ingested) {
+    free(ingested->bytes);
+    *ingested = (reef_ingested){0};
+}
+
+static reef_status too_much(reef_error *err) {
+    return reef_fail(err, REEF_INVALID, "the batch has more than %u bytes: send several",
+                     REEF_JOURNAL_BATCH_BYTES_MAX);
+}
+
+// `count` more bytes at the end of the batch, not yet written.
+static reef_status extend(maker *m, size_t count, uint8_t **at, reef_error *err) {
+    reef_ingested *out = m->out;
+    if (count > REEF_JOURNAL_BATCH_BYTES_MAX - out->count) return too_much(err);
+    size_t room = m->room ? m->room : ROOM_FIRST;
+    while (room < out->count + count) room *= 2;
+    if (room != m->room) {
+        uint8_t *grown = realloc(out->bytes, room);
+        if (!grown) return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch");
+        out->bytes = grown;
+        m->room = room;
+    }
+    *at = out->bytes + out->count;
+    out->count += count;
+    return REEF_OK;
+}
+
+static reef_status bad_record(const maker *m, const char *why, reef_error *err) {
+    return reef_fail(err, REEF_INVALID, "%s %" PRIu64 ": %.160s", m->unit, m->number, why);
+}
+
+// ---- text ----------------------------------------------------------------------------------------
+
+static reef_status add_text(maker *m, const char *text, size_t bytes, reef_error *err) {
+    uint8_t *at = NULL;
+    bool ended = bytes > 0 && text[bytes - 1] == '\n';
+    if (bytes > REEF_JOURNAL_BATCH_BYTES_MAX) return too_much(err);
+    reef_status status = extend(m, bytes + !ended, &at, err);
+    if (status != REEF_OK) return status;
+    if (bytes > 0) memcpy(at, text, bytes);
+    if (!ended) at[bytes] = '\n';
+    return REEF_OK;
+}
+
+static reef_status parse_text(maker *m, const uint8_t *body, size_t bytes, reef_error *err) {
+    if (m->inputs)
+        return reef_fail(err, REEF_INVALID,
+                         "text was pushed, but the pool has a vector model: send JSON Lines such "
+                         "as {\"vector\": [0.5, 1], \"label\": 3}, or a .npy file");
+    if (bytes == 0) return REEF_OK;
+    reef_status status = add_text(m, (const char *)body, bytes, err);
+    for (size_t i = 0; status == REEF_OK && i < m->out->count; i++)
+        m->out->records += m->out->bytes[i] == '\n';
+    return status;
+}
+
+// ---- vectors -------------------------------------------------------------------------------------
+
+static reef_status wrong_width(const maker *m, size_t width, reef_error *err) {
+    char why[120];
+    snprintf(why, sizeof(why), "the vector has %zu values, but the pool takes %" PRIu32, width,
+             m->inputs);
+    return bad_record(m, why, err);
+}
+
+static reef_status add_vector(maker *m, const json_t *object, reef_error *err) {
+    uint8_t *at = NULL;
+    char why[REEF_VECTOR_WHY_BYTES];
+    reef_status status = extend(m, reef_vector_record_size(m->inputs), &at, err);
+    if (status != REEF_OK) return status;
+    if (reef_vector_record_json(at, m->inputs, json_object_get(object, "vector"),
+                                json_object_get(object, "label"), why))
+        return REEF_OK;
+    return bad_record(m, why, err);
+}
+
+static reef_status add_rows(maker *m, reef_vector_table *table, reef_error *err) {
+    reef_status status = REEF_OK;
+    float *values = malloc(table->width * sizeof(*values));
+    if (!values) return reef_fail(err, REEF_NO_MEMORY, "no memory for a vector");
+    for (uint64_t row = 0; status == REEF_OK && row < table->rows; row++) {
+        uint8_t *at = NULL;
+        status = table->read(table, row, values, err);
+        if (status == REEF_OK) status = extend(m, reef_vector_record_size(table->width), &at, err);
+        if (status != REEF_OK) break;
+        reef_vector_record_write(at, table->labels[row], table->width, values);
+        m->out->records++;
+    }
+    free(values);
+    return status;
+}
+
+static reef_status parse_npy(
+    maker *m, const char *label, const uint8_t *body, size_t bytes, reef_error *err) {
+    char text[] = "what was pushed";
+    const reef_vector_spec spec = {.text = text,
+                                   .path = text,
+                                   .kind = REEF_VECTOR_NPY,
+                                   .label = label,
+                                   .scale = 1,
+                                   .divisor = 1};
+    reef_vector_table table = {.spec = &spec, .scale = 1, .divisor = 1};
+    if (!m->inputs)
+        return reef_fail(err, REEF_INVALID,
+                         "a .npy file was pushed, but the pool has a language model: send text, or "
+                         "JSON Lines such as {\"text\": \"...\"}");
+    reef_status status = reef_vector_file_lend(&table.array.file, text, body, bytes, err);
+    if (status == REEF_OK) status = reef_vector_arrays_begin(&table, err);
+    m->unit = "array";
+    m->number = 1;
+    if (status == REEF_OK && table.width != m->inputs) status = wrong_width(m, table.width, err);
+    if (status == REEF_OK) status = add_rows(m, &table, err);
+    reef_vector_table_close(&table);
+    // To who sent it, a body that was cut is as wrong as any other.
+    return status == REEF_CORRUPT ? (err->status = REEF_INVALID) : status;
+}
+
+// ---- JSON ----------------------------------------------------------------------------------------
+
+static reef_status add_object(maker *m, const json_t *object, reef_error *err) {
+    const json_t *text = json_object_get(object, "text");
+    m->out->records++;
+    if (!json_is_object(object))
+        return bad_record(m,
+                          m->inputs ? "no object such as {\"vector\": [0.5, 1], \"label\": 3}"
+                                    : "no object such as {\"text\": \"...\"}",
+                          err);
+    if (m->inputs) return add_vector(m, object, err);
+    if (!json_is_string(text)) return bad_record(m, "no \"text\" that is a string", err);
+    return add_text(m, json_string_value(text), json_string_length(text), err);
+}
+
+static reef_status add_line(maker *m, const char *line, size_t bytes, reef_error *err) {
+    json_error_t fault;
+    bool blank = true;
+    for (size_t i = 0; i < bytes && blank; i++) blank = strchr(" \t\r", line[i]) && line[i];
+    if (blank) return REEF_OK;
+    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &fault);
+    if (!object) {
+        char why[128];
+        snprintf(why, sizeof(why), "no JSON: %.80s", fault.text);
+        return bad_record(m, why, err);
+    }
+    reef_status status = add_object(m, object, err);
+    json_decref(object);
+    return status;
+}
+
+static reef_status parse_lines(maker *m, const char *body, size_t bytes, reef_error *err) {
+    reef_status status = REEF_OK;
+    m->unit = "line";
+    while (status == REEF_OK && bytes > 0) {
+        const char *end = memchr(body, '\n', bytes);
+        size_t length = end ? (size_t)(end - body) : bytes;
+        m->number++;
+        status = add_line(m, body, length, err);
+        body += length + (end != NULL);
+        bytes -= length + (end != NULL);
+    }
+    return status;
+}
+
+// ---- the whole -----------------------------------------------------------------------------------
+
+static reef_status finish(maker *m, reef_status status, reef_error *err) {
+    if (status == REEF_OK && m->out->count == 0)
+        status = reef_fail(err, REEF_INVALID, "nothing was pushed: the batch is empty");
+    if (status != REEF_OK) reef_ingested_release(m->out);
+    return status;
+}
+
+reef_status reef_ingest_parse(reef_ingested *out,
+                              reef_ingest_format format,
+                              uint32_t inputs,
+                              const char *label,
+                              const uint8_t *body,
+                              size_t bytes,
+                              reef_error *err) {
+    *out = (reef_ingested){0};
+    maker m = {.out = out, .inputs = inputs};
+    reef_status status = REEF_OK;
+    switch (format) {
+    case REEF_INGEST_TEXT:
+        status = parse_text(&m, body, bytes, err);
+        break;
+    case REEF_INGEST_JSONL:
+        status = parse_lines(&m, (const char *)body, bytes, err);
+        break;
+    case REEF_INGEST_NPY:
+        status = parse_npy(&m, label, body, bytes, err);
+        break;
+    }
+    return finish(&m, status, err);
+}
+
+reef_status reef_ingest_records(reef_ingested *out,
+                                uint32_t inputs,
+                                const json_t *records,
+                                reef_error *err) {
+    *out = (reef_ingested){0};
+    maker m = {.out = out, .inputs = inputs, .unit = "record"};
+    reef_status status = REEF_OK;
+    size_t i;
+    const json_t *item;
+    json_array_foreach(records, i, item) {
+        m.number = i + 1;
+        if (!inputs && json_is_string(item)) {
+            out->records++;
+            status = add_text(&m, json_string_value(item), json_string_length(item), err);
+        } else {
+            status = add_object(&m, item, err);
+        }
+        if (status != REEF_OK) break;
+    }
+    return finish(&m, status, err);
+}

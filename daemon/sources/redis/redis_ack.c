@@ -1,0 +1,145 @@
+// Acknowledging to a consumer group; see redis_private.h.
+//
+//   got        --> XCLAIM ... FORCE JUSTID LASTID    they are pending: read, and in no commit yet
+//   committed  --> XPENDING ... up to the last one --> XACK --.
+//                      ^                                      |  while there are more
+//                      '--------------------------------------'
+//
+// Reading goes by the pool's place alone (XREAD), and nothing here is ever asked where that is. So a group that was
+// removed, moved or acknowledged by others changes nothing that is trained. What is to be acknowledged is asked of
+// the server, not remembered: an XACK that was lost is made up for after the next commit, or in the next run.
+#include "redis_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SWEEP_MAX 256 // entries of one XACK
+#define SWEEP_TEXT "256"
+
+static bool can_tell(const reef_redis *redis) {
+    return redis->url.group && redis->link && reef_redis_link_ready(redis->link);
+}
+
+// A group that cannot be told is no reason to stop reading.
+static void on_refusal(reef_redis *redis, const char *why) {
+    bool gone = !strncmp(why, "NOGROUP", 7),
+         empty = strstr(why, "no such key") || strstr(why, "requires the key to exist");
+    redis->group.there = false; // made again in a second
+    if (gone || empty || redis->group.told) return;
+    reef_input_warn(redis->input, "source_unacknowledged",
+                    "group '%.60s' of '%.120s' is told nothing: %.120s; reading goes on",
+                    redis->url.group, redis->url.clean, why);
+    redis->group.told = true;
+}
+
+// ---- acknowledging -------------------------------------------------------------------------------
+
+static void sweep(reef_redis *redis);
+
+static void on_acknowledged(void *context, const redisReply *reply) {
+    reef_redis *redis = context;
+    redis->group.asked = false;
+    if (reply->type == REDIS_REPLY_INTEGER) {
+        redis->group.acknowledged += (uint64_t)reply->integer;
+        redis->group.told = false;
+        sweep(redis);
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        on_refusal(redis, reply->str);
+    }
+}
+
+// [[id, consumer, ms, times], ...]
+static void acknowledge(reef_redis *redis, const redisReply *pending) {
+    const char *words[3 + SWEEP_MAX] = {"XACK", redis->url.stream, redis->url.group};
+    int count = 3;
+    for (size_t i = 0; i < pending->elements && count < 3 + SWEEP_MAX; i++) {
+        const redisReply *item = pending->element[i];
+        if (item->type == REDIS_REPLY_ARRAY && item->elements > 0 &&
+            item->element[0]->type == REDIS_REPLY_STRING)
+            words[count++] = item->element[0]->str;
+    }
+    if (count == 3) return;
+    redis->group.due = true; // there may be more
+    redis->group.asked = true;
+    reef_redis_link_send(redis->link, on_acknowledged, count, words);
+}
+
+static void on_pending(void *context, const redisReply *reply) {
+    reef_redis *redis = context;
+    redis->group.asked = false;
+    if (reply->type == REDIS_REPLY_ERROR)
+        on_refusal(redis, reply->str);
+    else if (reply->type == REDIS_REPLY_ARRAY)
+        acknowledge(redis, reply);
+    sweep(redis);
+}
+
+static void sweep(reef_redis *redis) {
+    redis_group *group = &redis->group;
+    if (!group->there || group->asked || !group->due || !can_tell(redis)) return;
+    group->due = false;
+    group->asked = true;
+    reef_redis_link_send(redis->link, on_pending, 7,
+                         (const char *[]){"XPENDING", redis->url.stream, redis->url.group, "-",
+                                          group->upto, SWEEP_TEXT, redis->url.consumer});
+}
+
+void redis_group_settled(reef_redis *redis, const redis_place *place) {
+    if (!redis->url.group) return;
+    strcpy(redis->group.upto, place->last);
+    redis->group.due = true;
+    sweep(redis);
+}
+
+// ---- pending -------------------------------------------------------------------------------------
+
+static void on_claimed(void *context, const redisReply *reply) {
+    if (reply->type == REDIS_REPLY_ERROR) on_refusal(context, reply->str);
+}
+
+void redis_group_claim(reef_redis *redis) {
+    if (!redis->group.there || !redis->entry_count || !can_tell(redis)) return;
+    const char *words[5 + REDIS_ENTRIES_MAX + 4] = {"XCLAIM", redis->url.stream, redis->url.group,
+                                                    redis->url.consumer, "0"};
+    int count = 5;
+    for (size_t i = 0; i < redis->entry_count; i++) // what was passed over is in no commit
+        if (redis->entries[i].bytes) words[count++] = redis->entries[i].id;
+    if (count == 5) return;
+    words[count++] = "FORCE";
+    words[count++] = "JUSTID";
+    words[count++] = "LASTID";
+    words[count++] = redis->last;
+    reef_redis_link_send(redis->link, on_claimed, count, words);
+}
+
+// ---- the group -----------------------------------------------------------------------------------
+
+static void on_made(void *context, const redisReply *reply) {
+    reef_redis *redis = context;
+    if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "BUSYGROUP", 9) != 0) {
+        on_refusal(redis, reply->str);
+        return;
+    }
+    redis->group.there = true; // which says nothing of whether it may be told
+    redis->group.due = true;   // what was not acknowledged before
+    sweep(redis);
+}
+
+static void make(reef_redis *redis) {
+    if (can_tell(redis))
+        reef_redis_link_send(
+            redis->link, on_made, 5,
+            (const char *[]){"XGROUP", "CREATE", redis->url.stream, redis->url.group, "0"});
+}
+
+void redis_group_begin(reef_redis *redis) {
+    redis->group.there = redis->group.asked = false;
+    make(redis);
+}
+
+void redis_group_tick(reef_redis *redis) {
+    if (!redis->group.there)
+        make(redis);
+    else
+        sweep(redis);
+}

@@ -1,0 +1,366 @@
+// A connection to Redis; see redis_link.h.
+//
+// hiredis has an adapter for libuv of its own, which drops what libuv says of a connection that was refused: it
+// would be waited for in vain. Hence the few lines here.
+#include "redis_connection.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TICK_MS 1000
+
+// The socket of one connection. It outlives the connection until libuv has let go of it.
+typedef struct reef_redis_poll {
+    uv_poll_t handle;
+    redisAsyncContext *redis; // NULL once hiredis has freed it
+    int events;
+} reef_redis_poll;
+
+struct reef_redis_link {
+    reef_redis_link_options options;
+    redisAsyncContext *redis;
+    bool ready, closed;
+    bool away;         // said
+    char refusal[256]; // said last
+    uv_timer_t pause, tick;
+    uv_getaddrinfo_t lookup;
+    // Of the addresses that a name has: the next one after each that could not be reached.
+    size_t turn, address_count;
+    bool looking;
+    unsigned pause_ms;
+    uint64_t heard_ms; // when the last reply came, or the first command was sent after it
+    size_t owed;       // replies
+    int open_handles;
+};
+
+typedef struct reef_redis_call {
+    reef_redis_link *link;
+    reef_redis_on_reply on_reply;
+} reef_redis_call;
+
+// ---- the socket on the loop ----------------------------------------------------------------------
+
+static void on_poll(uv_poll_t *handle, int code, int events) {
+    reef_redis_poll *poll = handle->data;
+    // An error of the socket is told by reading it.
+    if (poll->redis && (code < 0 || (events & UV_READABLE))) redisAsyncHandleRead(poll->redis);
+    if (poll->redis && code == 0 && (events & UV_WRITABLE)) redisAsyncHandleWrite(poll->redis);
+}
+
+static void poll_for(reef_redis_poll *poll, int events) {
+    poll->events = events;
+    if (events)
+        (void)uv_poll_start(&poll->handle, events, on_poll);
+    else
+        (void)uv_poll_stop(&poll->handle);
+}
+
+static void add_read(void *data) {
+    reef_redis_poll *poll = data;
+    poll_for(poll, poll->events | UV_READABLE);
+}
+
+static void del_read(void *data) {
+    reef_redis_poll *poll = data;
+    poll_for(poll, poll->events & ~UV_READABLE);
+}
+
+static void add_write(void *data) {
+    reef_redis_poll *poll = data;
+    poll_for(poll, poll->events | UV_WRITABLE);
+}
+
+static void del_write(void *data) {
+    reef_redis_poll *poll = data;
+    poll_for(poll, poll->events & ~UV_WRITABLE);
+}
+
+static void on_poll_closed(uv_handle_t *handle) {
+    free(handle->data);
+}
+
+static void clean_up(void *data) {
+    reef_redis_poll *poll = data;
+    poll->redis = NULL;
+    uv_close((uv_handle_t *)&poll->handle, on_poll_closed);
+}
+
+static bool attach(redisAsyncContext *redis, uv_loop_t *loop) {
+    reef_redis_poll *poll = calloc(1, sizeof(*poll));
+    if (!poll || uv_poll_init(loop, &poll->handle, redis->c.fd)) {
+        free(poll);
+        return false;
+    }
+    poll->redis = redis;
+    poll->handle.data = poll;
+    redis->ev.data = poll;
+    redis->ev.addRead = add_read;
+    redis->ev.delRead = del_read;
+    redis->ev.addWrite = add_write;
+    redis->ev.delWrite = del_write;
+    redis->ev.cleanup = clean_up;
+    return true;
+}
+
+// ---- going and coming back -----------------------------------------------------------------------
+
+static void on_pause_over(uv_timer_t *timer);
+
+// Drop the connection. What is left of it calls back no more, because it is not ours then.
+static void drop(reef_redis_link *link) {
+    redisAsyncContext *redis = link->redis;
+    bool was_ready = link->ready;
+    link->redis = NULL;
+    link->ready = false;
+    link->owed = 0;
+    if (redis) redisAsyncFree(redis);
+    if (was_ready && !link->closed) link->options.on_lost(link->options.context);
+}
+
+static void try_later(reef_redis_link *link) {
+    if (link->closed) return;
+    drop(link);
+    if (!uv_is_active((uv_handle_t *)&link->pause))
+        (void)uv_timer_start(&link->pause, on_pause_over, link->pause_ms, 0);
+    unsigned longer = 2 * link->pause_ms;
+    link->pause_ms = longer < REEF_REDIS_PAUSE_MS_MAX ? longer : REEF_REDIS_PAUSE_MS_MAX;
+}
+
+static void say_away(reef_redis_link *link, const char *why) {
+    char text[512];
+    snprintf(text, sizeof(text), "'%.200s': %.200s; it is tried again", link->options.url->clean,
+             why);
+    link->options.on_word(link->options.context, "source_away", text);
+    link->away = true;
+}
+
+// A server that is away shows it in several ways, of which the first is told.
+static void lose(reef_redis_link *link, const char *why) {
+    if (!link->away && !link->closed) say_away(link, why);
+    try_later(link);
+}
+
+void reef_redis_link_refuse(reef_redis_link *link, const char *why) {
+    if (strncmp(why, link->refusal, sizeof(link->refusal) - 1) != 0) say_away(link, why);
+    snprintf(link->refusal, sizeof(link->refusal), "%s", why);
+    try_later(link);
+}
+
+void reef_redis_link_works(reef_redis_link *link) {
+    link->pause_ms = REEF_REDIS_PAUSE_MS_MIN;
+    if (!link->away) return;
+    char text[512];
+    link->away = false;
+    link->refusal[0] = 0;
+    snprintf(text, sizeof(text), "'%.200s' is back", link->options.url->clean);
+    link->options.on_word(link->options.context, "source_back", text);
+}
+
+// ---- commands ------------------------------------------------------------------------------------
+
+bool reef_redis_link_ready(const reef_redis_link *link) {
+    return link->ready;
+}
+
+static void on_reply(redisAsyncContext *redis, void *reply, void *data) {
+    reef_redis_call *call = data;
+    reef_redis_link *link = call->link;
+    reef_redis_on_reply tell = call->on_reply;
+    free(call);
+    if (!reply || redis->data != link || link->redis != redis) return; // lost: on_lost says so
+    link->heard_ms = uv_now(link->options.loop);
+    if (link->owed) link->owed--;
+    tell(link->options.context, reply);
+}
+
+static void send_words(reef_redis_link *link,
+                       reef_redis_on_reply tell,
+                       int count,
+                       const char **words) {
+    reef_redis_call *call = malloc(sizeof(*call));
+    if (call) *call = (reef_redis_call){.link = link, .on_reply = tell};
+    if (!call ||
+        redisAsyncCommandArgv(link->redis, on_reply, call, count, words, NULL) != REDIS_OK) {
+        free(call);
+        lose(link, "a command cannot be sent");
+        return;
+    }
+    if (!link->owed++) link->heard_ms = uv_now(link->options.loop);
+}
+
+void reef_redis_link_send(reef_redis_link *link,
+                          reef_redis_on_reply tell,
+                          int count,
+                          const char **words) {
+    if (link->ready) send_words(link, tell, count, words);
+}
+
+static void on_greeted(redisAsyncContext *redis, void *data, void *context) {
+    reef_redis_link *link = context;
+    const redisReply *reply = data;
+    if (!reply || link->redis != redis) return;
+    if (link->owed) link->owed--;
+    if (reply->type == REDIS_REPLY_ERROR) reef_redis_link_refuse(link, reply->str);
+}
+
+// What comes back refers to the connection, not to what the owner asked.
+static bool greet(reef_redis_link *link, int count, const char **words) {
+    link->owed++;
+    return redisAsyncCommandArgv(link->redis, on_greeted, link, count, words, NULL) == REDIS_OK;
+}
+
+static void begin(reef_redis_link *link) {
+    const reef_redis_url *url = link->options.url;
+    char db[16];
+    snprintf(db, sizeof(db), "%u", url->db);
+    const char *named[] = {"AUTH", url->user, url->password}, *plain[] = {"AUTH", url->password};
+    const char *select[] = {"SELECT", db};
+    bool sent = true;
+    link->owed = 0;
+    link->heard_ms = uv_now(link->options.loop);
+    if (url->password) sent = url->user ? greet(link, 3, named) : greet(link, 2, plain);
+    if (sent && url->db) sent = greet(link, 2, select);
+    if (!sent) {
+        lose(link, "a command cannot be sent");
+        return;
+    }
+    link->ready = true;
+    link->options.on_ready(link->options.context);
+}
+
+// ---- connecting ----------------------------------------------------------------------------------
+
+static void connect_to(reef_redis_link *link);
+
+static void on_connected(const redisAsyncContext *redis, int code) {
+    reef_redis_link *link = redis->data;
+    if (!link || link->redis != redis) return;
+    if (code == REDIS_OK) {
+        begin(link);
+        return;
+    }
+    link->redis = NULL; // hiredis frees it
+    if (++link->turn % link->address_count)
+        connect_to(link); // before anybody is told
+    else
+        lose(link, redis->errstr);
+}
+
+static void on_disconnected(const redisAsyncContext *redis, int code) {
+    reef_redis_link *link = redis->data;
+    if (!link || link->redis != redis) return;
+    link->redis = NULL; // hiredis frees it
+    bool was_ready = link->ready;
+    link->ready = false;
+    link->owed = 0;
+    if (was_ready) link->options.on_lost(link->options.context);
+    lose(link, code == REDIS_OK ? "the connection was closed" : redis->errstr);
+}
+
+static void use(reef_redis_link *link, redisAsyncContext *redis) {
+    if (!redis || redis->err) {
+        char why[160];
+        snprintf(why, sizeof(why), "%s", redis ? redis->errstr : "no memory");
+        if (redis) redisAsyncFree(redis);
+        lose(link, why);
+        return;
+    }
+    redis->data = link;
+    if (!attach(redis, link->options.loop)) {
+        redisAsyncFree(redis);
+        lose(link, "no memory for a connection");
+        return;
+    }
+    link->redis = redis;
+    link->owed = 1; // the connection itself
+    link->heard_ms = uv_now(link->options.loop);
+    (void)redisAsyncSetConnectCallback(redis, on_connected);
+    (void)redisAsyncSetDisconnectCallback(redis, on_disconnected);
+}
+
+static void let_go(reef_redis_link *link) {
+    if (--link->open_handles == 0 && !link->looking) free(link);
+}
+
+// A server may listen on one of them only: where "localhost" is ::1 first, maybe on 127.0.0.1.
+static const struct addrinfo *address_in_turn(reef_redis_link *link, const struct addrinfo *found) {
+    link->address_count = 0;
+    for (const struct addrinfo *at = found; at; at = at->ai_next) link->address_count++;
+    for (size_t i = link->turn % link->address_count; i > 0; i--) found = found->ai_next;
+    return found;
+}
+
+static void on_looked_up(uv_getaddrinfo_t *request, int code, struct addrinfo *found) {
+    reef_redis_link *link = request->data;
+    char address[64] = "";
+    link->looking = false;
+    const struct addrinfo *next = code == 0 ? address_in_turn(link, found) : NULL;
+    if (next && next->ai_family == AF_INET6)
+        code = uv_ip6_name((struct sockaddr_in6 *)(void *)next->ai_addr, address, sizeof(address));
+    else if (next)
+        code = uv_ip4_name((struct sockaddr_in *)(void *)next->ai_addr, address, sizeof(address));
+    uv_freeaddrinfo(found);
+    if (link->closed) {
+        if (!link->open_handles) free(link);
+    } else if (code) {
+        lose(link, uv_strerror(code));
+    } else {
+        use(link, redisAsyncConnect(address, atoi(link->options.url->port)));
+    }
+}
+
+static void connect_to(reef_redis_link *link) {
+    const reef_redis_url *url = link->options.url;
+    if (url->socket) {
+        use(link, redisAsyncConnectUnix(url->socket));
+        return;
+    }
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    link->lookup.data = link;
+    int code = uv_getaddrinfo(link->options.loop, &link->lookup, on_looked_up, url->host, url->port,
+                              &hints);
+    link->looking = code == 0;
+    if (code) lose(link, uv_strerror(code));
+}
+
+static void on_pause_over(uv_timer_t *timer) {
+    connect_to(timer->data);
+}
+
+static void on_tick(uv_timer_t *timer) {
+    reef_redis_link *link = timer->data;
+    bool silent = link->redis && link->owed &&
+                  uv_now(link->options.loop) - link->heard_ms > REEF_REDIS_SILENCE_MS;
+    if (silent && !link->ready) link->turn++;
+    if (silent) lose(link, "no answer");
+    if (link->ready) link->options.on_tick(link->options.context);
+}
+
+reef_redis_link *reef_redis_link_open(const reef_redis_link_options *options) {
+    reef_redis_link *link = calloc(1, sizeof(*link));
+    if (!link) return NULL;
+    link->options = *options;
+    link->pause_ms = REEF_REDIS_PAUSE_MS_MIN;
+    link->address_count = 1;                          // a socket's
+    (void)uv_timer_init(options->loop, &link->pause); // these cannot fail
+    (void)uv_timer_init(options->loop, &link->tick);
+    link->pause.data = link->tick.data = link;
+    link->open_handles = 2;
+    (void)uv_timer_start(&link->tick, on_tick, TICK_MS, TICK_MS);
+    (void)uv_timer_start(&link->pause, on_pause_over, 0, 0);
+    return link;
+}
+
+static void on_timer_closed(uv_handle_t *handle) {
+    let_go(handle->data);
+}
+
+void reef_redis_link_close(reef_redis_link *link) {
+    if (!link) return;
+    link->closed = true;
+    drop(link);
+    if (link->looking) (void)uv_cancel((uv_req_t *)&link->lookup); // or it ends by itself
+    uv_close((uv_handle_t *)&link->pause, on_timer_closed);
+    uv_close((uv_handle_t *)&link->tick, on_timer_closed);
+}

@@ -1,0 +1,113 @@
+// The inside of a Redis source, shared by the files that make it up:
+//
+//   redis.c        the kind of source: reading on, giving, the connection
+//   redis_place.c  where reading stands: ids, and the marks that the pool keeps
+//   redis_entry.c  from an entry to bytes of the stream
+//   redis_info.c   how far ahead the stream is, and what was lost of it
+//   redis_group.c  telling a consumer group what is committed
+#ifndef REEF_REDIS_PRIVATE_H
+#define REEF_REDIS_PRIVATE_H
+
+#include "redis_source.h"
+#include "redis_connection.h"
+#include "redis_url.h"
+#include "vector_record.h"
+
+#define REDIS_ID_BYTES 48 // two numbers of 20 digits
+#define REDIS_ENTRIES_MAX                                                                          \
+    16 // of one XREAD: small ones may be followed by large ones, and a reply is kept as a whole
+#define REDIS_UNKNOWN (-1)
+
+typedef struct reef_redis_entry {
+    char id[REDIS_ID_BYTES];
+    size_t bytes;
+} reef_redis_entry;
+
+/** Where a place of the pool lies in the stream. */
+typedef struct redis_place {
+    char last[REDIS_ID_BYTES]; // the last entry that lies before it as a whole
+    int64_t ordinal;           // of that among all entries that were ever added, or REDIS_UNKNOWN
+    char half[REDIS_ID_BYTES]; // the entry that it lies in, where there is one,
+    size_t half_bytes;         // and how many of its bytes lie before it
+} redis_place;
+
+/** What a consumer group is told. */
+typedef struct redis_group {
+    bool there;                // the server has it
+    bool asked;                // a command about acknowledgement is out
+    bool due;                  // entries up to `upto` may wait to be acknowledged
+    char upto[REDIS_ID_BYTES]; // the last entry that a commit has as a whole
+    uint64_t acknowledged;     // since the process started
+    bool told;                 // that it does not work
+} redis_group;
+
+typedef struct reef_redis {
+    reef_input *input;
+    reef_redis_url url;
+    uint32_t vector_inputs; // of the pool's model; 0: a language model
+    reef_redis_link *link;
+    // the next XREAD
+    char last[REDIS_ID_BYTES]; // the last entry that was got
+    int64_t ordinal;           // of it among all entries that were ever added, or REDIS_UNKNOWN
+    size_t wanted;             // entries to ask for
+    bool reading;              // XREAD is out
+    bool asked;                // the reader waits for bytes
+    uint8_t *at;
+    size_t room;
+    // what was got and not given
+    reef_redis_entry entries[REDIS_ENTRIES_MAX];
+    size_t entry_count, entry; // `entry` is the next to be given, from its byte `skip` on
+    size_t skip;
+    uint8_t *bytes;
+    size_t byte_count, byte;    // `byte` is the next to be given
+    char after[REDIS_ID_BYTES]; // the entry before `entry`
+    int64_t after_ordinal;
+    // of an entry that was accepted in part before the process began
+    char half[REDIS_ID_BYTES];
+    size_t half_bytes;
+    bool half_told;               // that the server does not have it
+    char settled[REDIS_ID_BYTES]; // the last entry that a commit has as a whole
+    // what the server says
+    int64_t length, waiting; // entries; or REDIS_UNKNOWN
+    char newest[REDIS_ID_BYTES];
+    bool behind;    // said
+    uint64_t unfit; // entries that were passed over, since the process started
+    redis_group group;
+} reef_redis;
+
+// ---- redis_place.c -------------------------------------------------------------------------------
+
+/** False for what is no id of an entry. */
+bool redis_id_copy(char to[REDIS_ID_BYTES], const char *id);
+/** Less than 0, 0 or more, as of strcmp. */
+int redis_id_compare(const char *a, const char *b);
+/** False when the mark is not one of ours or does not reach so far. */
+bool redis_place_find(redis_place *out, const reef_input_place *place);
+/** The mark of the next `count` bytes to be given: JSON on the heap, or NULL when memory runs out. */
+char *redis_mark_make(const reef_redis *redis, size_t count);
+
+// ---- redis_entry.c -------------------------------------------------------------------------------
+
+/** [id, [field, value, ...]] */
+bool redis_entry_is(const redisReply *item);
+/** At most so many bytes come of it. */
+size_t redis_entry_room(const reef_redis *redis, const redisReply *item);
+/** Write its bytes and return how many: none when it has none of the stream, which is told once. */
+size_t redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t *at);
+
+// ---- redis_info.c --------------------------------------------------------------------------------
+
+void redis_info_ask(reef_redis *redis);
+
+// ---- redis_group.c: each does nothing without a group --------------------------------------------
+
+/** The connection is new. */
+void redis_group_begin(reef_redis *redis);
+/** Once a second. */
+void redis_group_tick(reef_redis *redis);
+/** Entries were got, and wait for their commit. */
+void redis_group_claim(reef_redis *redis);
+/** A commit has everything up to this place. */
+void redis_group_settled(reef_redis *redis, const redis_place *place);
+
+#endif

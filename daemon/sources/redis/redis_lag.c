@@ -1,0 +1,85 @@
+// How far ahead a Redis Stream is, once a second by XINFO, and whether entries were removed before they were read.
+#include "redis_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const redisReply *member(const redisReply *reply, const char *name) {
+    for (size_t i = 0; i + 1 < reply->elements; i += 2)
+        if (reply->element[i]->type == REDIS_REPLY_STRING && !strcmp(reply->element[i]->str, name))
+            return reply->element[i + 1];
+    return NULL;
+}
+
+static int64_t number(const redisReply *reply, const char *name) {
+    const redisReply *value = member(reply, name);
+    return value && value->type == REDIS_REPLY_INTEGER ? value->integer : REDIS_UNKNOWN;
+}
+
+// Entries are removed from the front, and so those removed beyond our number were never read.
+static void look_for_loss(reef_redis *redis, int64_t removed, const char *first) {
+    if (redis->ordinal == REDIS_UNKNOWN || removed <= redis->ordinal) return;
+    reef_input_warn(redis->input, "source_loss",
+                    "%" PRId64 " entries of '%.150s' after %s were removed before they were read; "
+                    "the first that is left is %s",
+                    removed - redis->ordinal, redis->url.clean, redis->last, first);
+    redis->ordinal = removed;
+}
+
+static void look_behind(reef_redis *redis, int64_t added) {
+    bool behind = redis_id_compare(redis->newest, redis->last) < 0;
+    if (behind && !redis->behind)
+        reef_input_warn(redis->input, "source_behind",
+                        "the newest entry of '%.150s' is %s, but %s was read: the server has lost "
+                        "entries, or another one answers; entries come once ids are larger",
+                        redis->url.clean, redis->newest, redis->last);
+    redis->behind = behind;
+    if (behind) redis->ordinal = added;
+}
+
+// Whether it works is what reading says: XINFO may be allowed where XREAD is not. While nothing is asked for, as when
+// the queue is full, this is all that is known.
+static void note_answer(reef_redis *redis) {
+    if (!redis->reading) reef_redis_link_works(redis->link);
+}
+
+static void on_info(void *context, const redisReply *reply) {
+    reef_redis *redis = context;
+    if (reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "ERR no such key", 15)) {
+        note_answer(redis); // a stream that nobody has written to
+        redis->length = redis->waiting = 0;
+        strcpy(redis->newest, "0-0");
+        if (!strcmp(redis->last, "0-0")) redis->ordinal = 0;
+        return;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY) {
+        reef_redis_link_refuse(redis->link, reply->str ? reply->str : "XINFO is not answered");
+        return;
+    }
+    note_answer(redis);
+    const redisReply *newest = member(reply, "last-generated-id");
+    const redisReply *first = member(reply, "first-entry");
+    int64_t added = number(reply, "entries-added"); // since Redis 7
+    redis->length = number(reply, "length");
+    if (!newest || newest->type != REDIS_REPLY_STRING ||
+        !redis_id_copy(redis->newest, newest->str) || added == REDIS_UNKNOWN ||
+        redis->length == REDIS_UNKNOWN)
+        return;
+    look_behind(redis, added);
+    bool some = first && first->type == REDIS_REPLY_ARRAY && first->elements == 2 &&
+                first->element[0]->type == REDIS_REPLY_STRING;
+    const char *front = some ? first->element[0]->str : "none";
+    if (!strcmp(redis->newest, redis->last)) redis->ordinal = added;
+    // What was gone before the first look was never this source's.
+    if (!strcmp(redis->last, "0-0") && redis->ordinal == REDIS_UNKNOWN)
+        redis->ordinal = added - redis->length;
+    if (!some || redis_id_compare(front, redis->last) > 0)
+        look_for_loss(redis, added - redis->length, front);
+    if (redis->byte == redis->byte_count) redis->after_ordinal = redis->ordinal;
+    redis->waiting = redis->ordinal == REDIS_UNKNOWN ? REDIS_UNKNOWN : added - redis->ordinal;
+}
+
+void redis_info_ask(reef_redis *redis) {
+    reef_redis_link_send(redis->link, on_info, 3,
+                         (const char *[]){"XINFO", "STREAM", redis->url.stream});
+}

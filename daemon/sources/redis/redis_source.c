@@ -1,0 +1,343 @@
+// Redis Streams as a source; see redis.h.
+//
+//   read --> something left of the last reply? took
+//      '---> XREAD ... after the last id --> entries --> took
+//                ^                     '--> none in a second --.
+//                '---------------------------------------------'
+//
+// Nothing is asked for while the queue is full. While the group is asked something, none is an answer at once: what is
+// sent on the connection behind an XREAD that waits, waits as long.
+#include "redis_internal.h"
+
+#include "source_name.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPLY_BYTES_WANTED ((size_t)256 << 10)
+#define BLOCK_MS "1000"
+
+// ---- opening -------------------------------------------------------------------------------------
+
+static reef_status on_check_spec(const reef_input *input, const char *rest, reef_error *err) {
+    (void)input;
+    reef_redis_url url;
+    reef_status status = reef_redis_url_parse(&url, rest, err);
+    if (status == REEF_OK) reef_redis_url_release(&url);
+    return status;
+}
+
+static reef_status on_open(reef_input *input, const char *rest, reef_error *err) {
+    reef_redis *redis = calloc(1, sizeof(*redis));
+    if (!redis) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+    reef_status status = reef_redis_url_parse(&redis->url, rest, err);
+    if (status != REEF_OK) {
+        free(redis);
+        return status;
+    }
+    redis->input = input;
+    redis->ordinal = redis->after_ordinal = redis->length = redis->waiting = REDIS_UNKNOWN;
+    redis->wanted = 16;
+    strcpy(redis->last, "0-0");
+    strcpy(redis->after, "0-0");
+    strcpy(redis->settled, "0-0");
+    strcpy(redis->group.upto, "0-0");
+    input->state = redis;
+    // Neither the pool nor a message may hold the password.
+    input->label = redis->url.clean;
+    reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, redis->url.clean,
+                     strlen(redis->url.clean));
+    return REEF_OK;
+}
+
+static reef_status on_check(reef_input *input, const reef_config *config, reef_error *err) {
+    reef_redis *redis = input->state;
+    (void)err;
+    redis->vector_inputs = reef_config_is_vector(config) ? config->inputs : 0;
+    return REEF_OK; // an entry that does not fit is passed over when it comes
+}
+
+static reef_status on_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
+    reef_redis *redis = input->state;
+    redis_place found;
+    if (!place->cursor) return REEF_OK;
+    if (!redis_place_find(&found, place))
+        return reef_fail(err, REEF_CORRUPT,
+                         "the pool has read %" PRIu64
+                         " bytes of '%.120s' and does not know after which "
+                         "entry: give the stream another name, such as by another field or db",
+                         place->cursor, redis->url.clean);
+    strcpy(redis->last, found.last);
+    strcpy(redis->after, found.last);
+    strcpy(redis->settled, found.last);
+    redis->ordinal = redis->after_ordinal = found.ordinal;
+    strcpy(redis->half, found.half);
+    redis->half_bytes = found.half_bytes;
+    redis_group_settled(redis, &found);
+    return REEF_OK;
+}
+
+// ---- giving --------------------------------------------------------------------------------------
+
+static void advance(reef_redis *redis, size_t count) {
+    redis->byte += count;
+    redis->skip += count;
+    while (redis->entry < redis->entry_count && redis->skip >= redis->entries[redis->entry].bytes) {
+        redis->skip -= redis->entries[redis->entry].bytes;
+        strcpy(redis->after, redis->entries[redis->entry++].id);
+        if (redis->after_ordinal != REDIS_UNKNOWN) redis->after_ordinal++;
+    }
+}
+
+static void fail(reef_redis *redis, const char *what) {
+    reef_error err;
+    (void)reef_fail(&err, REEF_NO_MEMORY, "no memory for %s of '%.150s'", what, redis->url.clean);
+    redis->asked = false;
+    reef_input_failed(redis->input, &err);
+}
+
+static void answer(reef_redis *redis) {
+    size_t left = redis->byte_count - redis->byte;
+    size_t count = left < redis->room ? left : redis->room;
+    char *mark = redis_mark_make(redis, count);
+    if (!mark) {
+        fail(redis, "a mark");
+        return;
+    }
+    memcpy(redis->at, redis->bytes + redis->byte, count);
+    advance(redis, count);
+    redis->asked = false;
+    reef_input_took(redis->input, count, mark);
+}
+
+// ---- entries -------------------------------------------------------------------------------------
+
+static void add_entry(reef_redis *redis, const redisReply *item) {
+    reef_redis_entry *entry = &redis->entries[redis->entry_count];
+    if (!redis_entry_is(item) || !redis_id_copy(entry->id, item->element[0]->str)) return;
+    entry->bytes = redis_entry_write(redis, item, redis->bytes + redis->byte_count);
+    redis->byte_count += entry->bytes;
+    redis->entry_count++;
+    strcpy(redis->last, entry->id);
+    if (redis->ordinal != REDIS_UNKNOWN) redis->ordinal++;
+}
+
+// Nothing comes after the entry before it. A server that never had it, such as one that lags, may get it yet.
+static bool server_removed_half(reef_redis *redis) {
+    if (!redis->vector_inputs) return false; // a cut line keeps nobody waiting
+    if (redis_id_compare(redis->newest, redis->half) >= 0) return true;
+    if (!redis->half_told)
+        reef_input_warn(redis->input, "source_behind",
+                        "the rest of entry %s of '%.150s' is waited for, of which %zu bytes had "
+                        "been read: the server has lost it, or another one answers; it is given "
+                        "up when a later entry comes",
+                        redis->half, redis->url.clean, redis->half_bytes);
+    redis->half_told = true;
+    return false;
+}
+
+static bool half_is_gone(reef_redis *redis, const redisReply *items) {
+    if (!redis->half_bytes) return false;
+    if (!items || !items->elements) return server_removed_half(redis);
+    const redisReply *first = items->element[0];
+    return !redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
+}
+
+// It was removed. A vector that ended within its record would shift all that come after it, so zeros take the place
+// of what is lost, under its id: the same bytes whenever they are asked for. A cut line needs none of that.
+static void add_lost_half(reef_redis *redis) {
+    reef_input_warn(redis->input, "source_loss",
+                    "entry %s of '%.150s' was removed when %zu of its bytes had been read",
+                    redis->half, redis->url.clean, redis->half_bytes);
+    if (!redis->vector_inputs) return;
+    reef_redis_entry *entry = &redis->entries[redis->entry_count++];
+    strcpy(entry->id, redis->half);
+    strcpy(redis->last, redis->half);
+    entry->bytes = reef_vector_record_size(redis->vector_inputs);
+    memset(redis->bytes, 0, entry->bytes);
+    redis->byte_count = entry->bytes;
+    // Where the server counts, it counted the entry already, as removed.
+    if (redis->after_ordinal > 0) redis->after_ordinal--;
+}
+
+// The rest of an entry that was accepted in part, when the process had ended between.
+static void finish_half(reef_redis *redis) {
+    if (redis->half_bytes && !strcmp(redis->half, redis->entries[0].id))
+        advance(redis, redis->half_bytes);
+    redis->half_bytes = 0;
+}
+
+// So many that a reply is about as large as a read of the queue.
+static void adapt(reef_redis *redis) {
+    size_t mean = redis->byte_count / redis->entry_count + 1;
+    size_t wanted = REPLY_BYTES_WANTED / mean + 1;
+    if (wanted > 2 * redis->wanted)
+        wanted = 2 * redis->wanted; // one large entry may follow small ones
+    redis->wanted = wanted < REDIS_ENTRIES_MAX ? wanted : REDIS_ENTRIES_MAX;
+}
+
+// `items` is NULL when there are none.
+static bool take_entries(reef_redis *redis, const redisReply *items) {
+    size_t bytes = redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : 0;
+    size_t count = items ? items->elements : 0;
+    for (size_t i = 0; i < count; i++) bytes += redis_entry_room(redis, items->element[i]);
+    free(redis->bytes);
+    redis->bytes = malloc(bytes + 1);
+    redis->entry_count = redis->entry = redis->skip = redis->byte = redis->byte_count = 0;
+    if (!redis->bytes) return false;
+    if (half_is_gone(redis, items)) add_lost_half(redis);
+    for (size_t i = 0; i < count && redis->entry_count < REDIS_ENTRIES_MAX; i++)
+        add_entry(redis, items->element[i]);
+    if (!redis->entry_count) return true;
+    adapt(redis);
+    redis_group_claim(redis);
+    finish_half(redis);
+    advance(redis, 0); // over entries without a byte
+    return true;
+}
+
+// ---- asking --------------------------------------------------------------------------------------
+
+static void read_on(reef_redis *redis);
+
+// [[stream, [[id, [field, value, ...]], ...]]], or nothing
+static const redisReply *items_of(const redisReply *reply) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 1) return NULL;
+    const redisReply *stream = reply->element[0];
+    if (stream->type != REDIS_REPLY_ARRAY || stream->elements != 2) return NULL;
+    return stream->element[1]->type == REDIS_REPLY_ARRAY ? stream->element[1] : NULL;
+}
+
+static void on_entries(void *context, const redisReply *reply) {
+    reef_redis *redis = context;
+    redis->reading = false;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        reef_redis_link_refuse(redis->link, reply->str);
+        return;
+    }
+    reef_redis_link_works(redis->link);
+    if (!take_entries(redis, items_of(reply)))
+        fail(redis, "entries");
+    else
+        read_on(redis);
+}
+
+static void read_on(reef_redis *redis) {
+    if (!redis->asked || redis->reading) return;
+    if (redis->byte < redis->byte_count) {
+        answer(redis);
+        return;
+    }
+    if (!redis->link || !reef_redis_link_ready(redis->link)) return;
+    char count[24];
+    snprintf(count, sizeof(count), "%zu", redis->wanted);
+    const char *words[8] = {"XREAD", "COUNT", count};
+    int used = 3;
+    if (!redis->group.asked) { // or what it waits for would come after the reply of this
+        words[used++] = "BLOCK";
+        words[used++] = BLOCK_MS;
+    }
+    words[used++] = "STREAMS";
+    words[used++] = redis->url.stream;
+    words[used++] = redis->last;
+    redis->reading = true;
+    reef_redis_link_send(redis->link, on_entries, used, words);
+}
+
+// ---- the link ------------------------------------------------------------------------------------
+
+static void on_ready(void *context) {
+    reef_redis *redis = context;
+    redis_group_begin(redis);
+    redis_info_ask(redis);
+    read_on(redis);
+}
+
+static void on_lost(void *context) {
+    reef_redis *redis = context;
+    redis->reading = false;
+    redis->group.asked = false;
+}
+
+static void on_tick(void *context) {
+    redis_info_ask(context); // a reply behind one that blocks comes a little later
+    redis_group_tick(context);
+}
+
+static void on_word(void *context, const char *event, const char *text) {
+    const reef_redis *redis = context;
+    reef_input_warn(redis->input, event, "%s", text);
+}
+
+static void on_read(reef_input *input, uint8_t *at, size_t room) {
+    reef_redis *redis = input->state;
+    redis->at = at;
+    redis->room = room;
+    redis->asked = true;
+    if (!redis->link)
+        redis->link = reef_redis_link_open(&(reef_redis_link_options){.loop = input->loop,
+                                                                      .url = &redis->url,
+                                                                      .on_ready = on_ready,
+                                                                      .on_lost = on_lost,
+                                                                      .on_tick = on_tick,
+                                                                      .on_word = on_word,
+                                                                      .context = redis});
+    if (!redis->link)
+        fail(redis, "a connection");
+    else
+        read_on(redis);
+}
+
+static void on_stop(reef_input *input) {
+    reef_redis *redis = input->state;
+    reef_redis_link_close(redis->link);
+    redis->link = NULL;
+    redis->asked = false;
+}
+
+static void on_settled(reef_input *input, const reef_input_place *place) {
+    reef_redis *redis = input->state;
+    redis_place found;
+    if (!redis_place_find(&found, place)) return;
+    strcpy(redis->settled, found.last);
+    redis_group_settled(redis, &found);
+}
+
+static void on_close(reef_input *input) {
+    reef_redis *redis = input->state;
+    reef_redis_url_release(&redis->url);
+    free(redis->bytes);
+    free(redis);
+    input->state = NULL;
+    input->label = input->name;
+}
+
+static json_t *known(int64_t value) {
+    return value == REDIS_UNKNOWN ? json_null() : json_integer(value);
+}
+
+static json_t *on_status(const reef_input *input) {
+    const reef_redis *redis = input->state;
+    bool ready = redis->link && reef_redis_link_ready(redis->link);
+    json_t *acknowledged =
+        redis->url.group ? json_integer((json_int_t)redis->group.acknowledged) : json_null();
+    return json_pack("{s: b, s: s, s: s, s: o, s: o, s: I, s: o}", "connected", ready, "last_id",
+                     redis->last, "committed_id", redis->settled, "entries", known(redis->length),
+                     "entries_waiting", known(redis->waiting), "entries_unfit",
+                     (json_int_t)redis->unfit, "entries_acknowledged", acknowledged);
+}
+
+const reef_input_kind reef_redis_kind = {.scheme = "redis",
+                                         .live = true,
+                                         .again = true,
+                                         .check_spec = on_check_spec,
+                                         .open = on_open,
+                                         .check = on_check,
+                                         .seek = on_seek,
+                                         .read = on_read,
+                                         .stop = on_stop,
+                                         .settled = on_settled,
+                                         .close = on_close,
+                                         .status = on_status};

@@ -1,0 +1,201 @@
+// What lies in the folder of followed files, and which of it a source reads.
+#include "tail_internal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static bool ends_with(const char *name, const char *end) {
+    size_t bytes = strlen(name), end_bytes = strlen(end);
+    return bytes >= end_bytes && !strcmp(name + (bytes - end_bytes), end);
+}
+
+bool reef_name_is_packed(const char *name) {
+    return ends_with(name, ".gz");
+}
+
+// Without .gz, and then without a number at its end.
+static size_t stem_bytes(const char *name) {
+    size_t bytes = strlen(name);
+    if (reef_name_is_packed(name)) bytes -= 3;
+    size_t digits = bytes;
+    while (digits && isdigit((unsigned char)name[digits - 1])) digits--;
+    if (digits > 1 && digits < bytes && strchr(".-_", name[digits - 1])) bytes = digits - 1;
+    return bytes;
+}
+
+bool reef_name_is_kin(const char *name, const char *of) {
+    return !strncmp(name, of, stem_bytes(of));
+}
+
+// Other packers' files cannot be read, and are no text.
+static bool is_foreign(const char *name) {
+    return ends_with(name, ".bz2") || ends_with(name, ".xz") || ends_with(name, ".zst") ||
+           ends_with(name, ".lz4");
+}
+
+// app.log.1, app.log-20260131.gz, app.log.old; not app.log.lock or app.log2.
+static bool is_rotated(const char *name, const char *base) {
+    size_t bytes = strlen(base);
+    if (strncmp(name, base, bytes) != 0) return false;
+    const char *end = name + bytes;
+    if (*end != '.' && *end != '-' && *end != '_') return false;
+    return (isdigit((unsigned char)end[1]) && !is_foreign(name) && !ends_with(name, ".tmp")) ||
+           !strcmp(end, ".old") || !strcmp(end, ".old.gz");
+}
+
+static bool is_ours(const reef_followed *set, const char *name) {
+    if (!set->folder_kind) return !strcmp(name, set->name) || is_rotated(name, set->name);
+    if (set->name) return fnmatch(set->name, name, FNM_PERIOD) == 0;
+    return name[0] != '.' && !reef_name_is_packed(name) && !is_foreign(name);
+}
+
+static bool is_itself_or_above(const char *name) {
+    return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+// Of a path that is followed only names that begin like it are looked at: its folder may hold much else.
+static bool is_of_interest(const reef_followed *set, const char *name) {
+    return set->folder_kind || !strncmp(name, set->name, strlen(set->name));
+}
+
+static bool grow(reef_listing *list) {
+    if (list->count < list->room) return true;
+    size_t room = list->room ? 2 * list->room : 64;
+    reef_sight *items = realloc(list->items, room * sizeof(*items));
+    if (items) list->items = items;
+    bool *taken = realloc(list->taken, room * sizeof(*taken));
+    if (taken) list->taken = taken;
+    bool *ours = realloc(list->ours, room * sizeof(*ours));
+    if (ours) list->ours = ours;
+    if (!items || !taken || !ours) return false;
+    list->room = room;
+    return true;
+}
+
+static size_t find(const reef_listing *list, const reef_sight *sight) {
+    for (size_t i = 0; i < list->count; i++)
+        if (reef_sight_same(&list->items[i], sight)) return i;
+    return SIZE_MAX;
+}
+
+// Two names of one inode are one file; the path that is followed, or else a name that is read, is its name.
+static bool add(reef_listing *list, const reef_followed *set, const reef_sight *sight) {
+    bool live = !set->folder_kind && !strcmp(sight->name, set->name);
+    bool ours = is_ours(set, sight->name);
+    size_t at = find(list, sight);
+    if (at == SIZE_MAX) {
+        if (!grow(list)) return false;
+        at = list->count++;
+        list->taken[at] = false;
+        list->ours[at] = false;
+        list->items[at] = *sight;
+    }
+    if (live || (ours && !list->ours[at])) list->items[at] = *sight;
+    list->ours[at] |= ours;
+    if (live) list->live = at;
+    return true;
+}
+
+static bool is_link(int folder, const char *name) {
+    struct stat state;
+    return fstatat(folder, name, &state, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(state.st_mode);
+}
+
+static bool is_known(const reef_followed *set, const char *name) {
+    for (size_t i = 0; i < set->count; i++)
+        if (set->parts[i].sight.inode && !strcmp(set->parts[i].sight.name, name)) return true;
+    return false;
+}
+
+// A name of which nothing can be learned. 0 where the others are looked at nevertheless, or an errno. A link
+// that leads where nobody may look says nothing about them; but the file that it was known to be is not gone.
+static int pass_over(reef_followed *set, const char *name, int code) {
+    if (code == ENOENT || code == ELOOP || code == ENOTDIR) return 0; // gone, or a link to nothing
+    if (is_known(set, name) || !is_link(dirfd(set->open), name)) return code;
+    if (is_ours(set, name)) reef_followed_denied(set, name, code);
+    return 0;
+}
+
+// Of which file a name was, whatever the order of names.
+static void count_name(const reef_followed *set, const struct dirent *entry, uint64_t *sum) {
+    if (is_ours(set, entry->d_name))
+        *sum += XXH3_64bits_withSeed(entry->d_name, strlen(entry->d_name), entry->d_ino);
+}
+
+// A file that was renamed after the names were read and before its turn came was not found.
+static int check_names(reef_listing *list, const reef_followed *set, uint64_t sum) {
+    struct dirent *entry = NULL;
+    uint64_t now = 0;
+    rewinddir(set->open);
+    errno = 0;
+    while ((entry = readdir(set->open))) count_name(set, entry, &now);
+    list->moved = now != sum;
+    return errno;
+}
+
+int reef_listing_make(reef_listing *list, reef_followed *set) {
+    *list = (reef_listing){.live = SIZE_MAX};
+    if (set->open) closedir(set->open);
+    set->open = opendir(set->folder);
+    if (!set->open) return errno;
+    struct dirent *entry = NULL;
+    uint64_t sum = 0;
+    int code = 0;
+    for (size_t names = 0; !code;) {
+        struct stat state;
+        reef_sight sight;
+        errno = 0;
+        entry = readdir(set->open);
+        if (!entry && errno) return errno;
+        if (!entry) return set->folder_kind ? 0 : check_names(list, set, sum);
+        if (is_itself_or_above(entry->d_name)) continue;
+        if (names++ == REEF_FOLDER_NAMES_MAX) return E2BIG;
+        if (!is_of_interest(set, entry->d_name)) continue;
+        count_name(set, entry, &sum);
+        if (fstatat(dirfd(set->open), entry->d_name, &state, 0)) {
+            code = pass_over(set, entry->d_name, errno);
+            continue;
+        }
+        if (!S_ISREG(state.st_mode)) continue;
+        reef_sight_of(&sight, entry->d_name, &state);
+        if (!add(list, set, &sight)) code = ENOMEM;
+    }
+    return code;
+}
+
+void reef_listing_release(reef_listing *list) {
+    free(list->items);
+    free(list->taken);
+    free(list->ours);
+    *list = (reef_listing){.live = SIZE_MAX};
+}
+
+// The number of app.log.3.gz is 3. A larger one is older; other names count as 0.
+static unsigned long rotation(const char *name) {
+    const char *dot = name;
+    unsigned long number = 0;
+    while ((dot = strchr(dot, '.'))) {
+        dot++;
+        char *end = NULL;
+        if (isdigit((unsigned char)*dot)) {
+            unsigned long value = strtoul(dot, &end, 10);
+            if (!*end || !strcmp(end, ".gz")) number = value;
+        }
+    }
+    return number;
+}
+
+int reef_part_compare_age(const void *a, const void *b) {
+    const reef_sight *x = &((const reef_part *)a)->sight, *y = &((const reef_part *)b)->sight;
+    if (x->written_ns != y->written_ns) return x->written_ns < y->written_ns ? -1 : 1;
+    unsigned long m = rotation(x->name), n = rotation(y->name);
+    if (m != n) return m > n ? -1 : 1;
+    return strcmp(x->name, y->name);
+}

@@ -1,0 +1,126 @@
+// What the files of followed.h share: the table and how it is kept.
+#ifndef REEF_FOLLOWED_SET_H
+#define REEF_FOLLOWED_SET_H
+
+#include "tail.h"
+#include "tail_file.h"
+
+#include <dirent.h>
+
+#define REEF_FOLLOWED_WORDS_MAX 16
+#define REEF_FOLLOWED_OPEN_MAX 256 // descriptors kept between looks
+
+/** An unknown file that has the first bytes of a known one: a copy that is being made, or new data. */
+typedef struct reef_suspect {
+    reef_sight sight;
+    uint64_t still_ms; // since when its size is what it is
+    bool seen;         // by this look
+    bool alone;        // no known file has its first bytes: it is new, once it is packed to its end
+    bool broken;       // packed, and cannot be unpacked
+} reef_suspect;
+
+/** What a look saw. */
+typedef struct reef_listing {
+    reef_sight *items;
+    bool *taken; // (count) a part of the table has it
+    bool *ours;  // (count) its name is one that this source reads
+    size_t count, room;
+    size_t live; // index of the file at the path that is followed, or SIZE_MAX
+    bool moved;  // follow: names were moved meanwhile, and a file may be missing
+} reef_listing;
+
+struct reef_followed {
+    bool folder_kind;    // all files of a folder; otherwise one path
+    char *folder, *name; // name: of the followed file, or a pattern, or NULL
+    DIR *open;           // of the last look
+    reef_part *parts;    // (count) the table, in reading order; of follow: the live one last
+    size_t count, room;
+    bool live;                        // follow: the last part is at the path
+    bool marked;                      // a mark for the table as it is was given
+    bool resumed;                     // no round was made in this process
+    uint64_t last_device, last_inode; // of the part that bytes were last given of
+    reef_suspect *suspects;
+    size_t suspect_count, suspect_room;
+    bool waiting, denied, full; // said already
+    bool denied_now;            // by this look
+    bool failed;                // a read of this round, which looks alone would not see
+    int away;                   // the errno that was said of the folder, or 0
+    uint64_t waiting_since_ms;
+    uint64_t now_ms;  // of this look, on a clock that only moves forward
+    int64_t clock_ns; // and since 1970
+    reef_followed_word words[REEF_FOLLOWED_WORDS_MAX];
+    size_t word_first, word_count;
+};
+
+// ---- followed.c ----------------------------------------------------------------------------------
+
+void reef_followed_say(reef_followed *set, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+bool reef_followed_settled(const reef_followed *set, uint64_t still_ms, const reef_sight *sight);
+/** Room for one more at `at`; the table owns what stands there. False when memory runs out. */
+bool reef_followed_insert(reef_followed *set, size_t at, const reef_part *part);
+void reef_followed_remove(reef_followed *set, size_t at);
+/** A fingerprint grows with its file, which has `size` bytes. */
+void reef_followed_grow_head(reef_followed *set, reef_part *part, uint64_t size);
+/** Close a file that can be opened again when enough are open. `open`: how many were met so far. */
+void reef_followed_spare(reef_part *part, size_t *open);
+
+// ---- followed_list.c -----------------------------------------------------------------------------
+
+/** 0, or the errno for which the folder cannot be read. */
+int reef_listing_make(reef_listing *list, reef_followed *set);
+void reef_listing_release(reef_listing *list);
+bool reef_name_is_packed(const char *name);
+/** app.log.2.gz is of the kin of app.log.1 and of app.log. */
+bool reef_name_is_kin(const char *name, const char *of);
+/** Orders unknown files: oldest first. For qsort. */
+int reef_part_compare_age(const void *a, const void *b);
+
+// ---- followed_look.c -----------------------------------------------------------------------------
+
+typedef enum reef_look {
+    REEF_LOOK_DONE,
+    REEF_LOOK_AGAIN, // names were moved meanwhile
+    REEF_LOOK_NO_MEMORY,
+} reef_look;
+
+/** Bring the table up to date, sizes excepted. */
+reef_look reef_followed_look(reef_followed *set);
+/** An errno for which a file could not be opened. */
+void reef_followed_denied(reef_followed *set, const char *name, int code);
+/** An errno for which a file that is open could not be read; 0 when it only was shorter. */
+void reef_followed_failed(reef_followed *set, const reef_part *part, int code);
+
+// ---- followed_new.c ------------------------------------------------------------------------------
+
+/** Open the unknown file as a part of its own. 0, or the errno for which it or its first bytes cannot be read. */
+int reef_followed_open_unknown(reef_followed *set, reef_part *part, const reef_sight *sight);
+/** Whether the file begins with the bytes that the part is known by. */
+bool reef_part_has_head_of(reef_part *file, const reef_part *part);
+/** Add what is new to the table. */
+reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list);
+/** After a look: those that it did not see. */
+void reef_followed_forget_suspects(reef_followed *set);
+
+// ---- followed_round.c ----------------------------------------------------------------------------
+
+/** Look, and plan what is given of each file until the next round. */
+REEF_MUST_CHECK reef_status reef_followed_begin_round(reef_followed *set, reef_error *err);
+/** The last look is REEF_LOOK_MS old. */
+bool reef_followed_look_is_old(const reef_followed *set);
+/** What was planned is not given: a file is not what it was. */
+void reef_followed_drop_round(reef_followed *set);
+/** The part whose turn it is in this round, or NULL at its end. */
+reef_part *reef_followed_next_part(reef_followed *set);
+bool reef_part_has_range(const reef_part *part);
+
+// ---- followed_mark.c -----------------------------------------------------------------------------
+
+/** The table as it is, as JSON on the heap; NULL when memory runs out. */
+char *reef_followed_mark(const reef_followed *set);
+/** The table of a mark. */
+REEF_MUST_CHECK reef_status reef_followed_unmark(reef_followed *set,
+                                                 const char *mark,
+                                                 reef_error *err);
+
+#endif

@@ -1,0 +1,229 @@
+// Followed files on the loop; see follow.h.
+//
+//   read --> worker thread: reef_followed_read --> bytes: took --> nothing is read for a second: glance, again
+//     ^                                       '--> none: wait for the folder to stir, or for a second
+//     |                                                                  |
+//     '------------------------------------------------------------------'
+//
+// While no read is asked for, because the queue is full, a worker looks at the folder all the same, and so does one that
+// reads a long round: files that are rotated away and deleted meanwhile stay open, and the lag is what it is. One worker is
+// out at a time, and the timer runs when none is.
+#include "tail_source.h"
+
+#include "tail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define POLL_MS                                                                                    \
+    REEF_LOOK_MS // where nobody tells of changes: network file systems, links to other folders
+#define PACE_MS                                                                                    \
+    50 // after a change, so that a file written line by line is not looked at line by line
+#define FILES_PER_PACE_MS 4 // a large folder is looked at less often
+
+typedef struct reef_follow {
+    reef_input *input;
+    reef_followed *set;
+    bool begun;          // handles are there
+    bool watched;        // the folder tells of changes
+    bool stirred;        // it did, since the last look
+    bool working, asked; // a worker is out; a read is to be answered
+    bool reads;          // the worker reads; otherwise it glances
+    uv_work_t work;
+    uv_timer_t timer;
+    uv_fs_event_t watch;
+    uint8_t *at; // lent by the reader
+    size_t room;
+    // what the worker found
+    reef_error error;
+    size_t count, files;
+    char *mark;
+} reef_follow;
+
+static reef_status open_follow(reef_input *input, const char *rest, bool folder, reef_error *err) {
+    reef_follow *follow = calloc(1, sizeof(*follow));
+    if (!follow) return reef_fail(err, REEF_NO_MEMORY, "no memory to follow '%s'", rest);
+    reef_status status = reef_followed_open(&follow->set, rest, folder, err);
+    if (status != REEF_OK) {
+        free(follow);
+        return status;
+    }
+    follow->input = input;
+    input->state = follow;
+    return REEF_OK;
+}
+
+static reef_status on_open_path(reef_input *input, const char *rest, reef_error *err) {
+    return open_follow(input, rest, false, err);
+}
+
+static reef_status on_open_folder(reef_input *input, const char *rest, reef_error *err) {
+    return open_follow(input, rest, true, err);
+}
+
+static reef_status on_check(reef_input *input, const reef_config *config, reef_error *err) {
+    return reef_input_check_text(input, config, err);
+}
+
+static reef_status on_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
+    reef_follow *follow = input->state;
+    return reef_followed_seek(follow->set, place, err);
+}
+
+// ---- on a worker thread --------------------------------------------------------------------------
+
+static void work(uv_work_t *request) {
+    reef_follow *follow = request->data;
+    if (follow->reads)
+        follow->error.status = reef_followed_read(follow->set, follow->at, follow->room,
+                                                  &follow->count, &follow->mark, &follow->error);
+    else
+        follow->error.status = reef_followed_glance(follow->set, &follow->error);
+}
+
+// ---- on the loop ---------------------------------------------------------------------------------
+
+static void begin_work(reef_follow *follow);
+
+static void on_timer(uv_timer_t *timer) {
+    reef_follow *follow = timer->data;
+    begin_work(follow);
+}
+
+static unsigned pace_ms(const reef_follow *follow) {
+    size_t large = follow->files / FILES_PER_PACE_MS;
+    return large > PACE_MS ? (unsigned)large : PACE_MS;
+}
+
+static void wait_for(reef_follow *follow, unsigned ms) {
+    (void)uv_timer_start(&follow->timer, on_timer, ms, 0); // cannot fail with a callback
+}
+
+static void on_stir(uv_fs_event_t *watch, const char *name, int events, int code) {
+    (void)name;
+    (void)events;
+    reef_follow *follow = watch->data;
+    if (code) { // the folder is polled, and watched again when that can be
+        (void)uv_fs_event_stop(watch);
+        follow->watched = false;
+    }
+    if (follow->asked && !follow->working && !follow->stirred) wait_for(follow, pace_ms(follow));
+    follow->stirred = true;
+}
+
+static void watch_folder(reef_follow *follow) {
+    if (follow->watched) return;
+    follow->watched =
+        uv_fs_event_start(&follow->watch, on_stir, reef_followed_folder(follow->set), 0) == 0;
+}
+
+static void tell(reef_follow *follow) {
+    reef_followed_word word;
+    while (reef_followed_word_take(follow->set, &word))
+        reef_input_warn(follow->input, word.event, "%s", word.text);
+}
+
+static void answer(reef_follow *follow, char *mark) {
+    follow->asked = false;
+    wait_for(follow, POLL_MS); // unless the next read comes before
+    reef_input_took(follow->input, follow->count, mark);
+}
+
+static void on_worked(uv_work_t *request, int code) {
+    reef_follow *follow = request->data;
+    reef_input *input = follow->input;
+    char *mark = follow->mark;
+    follow->mark = NULL;
+    follow->working = false;
+    if (input->stopped || code) {
+        free(mark);
+        return;
+    }
+    tell(follow);
+    follow->files = reef_followed_count(follow->set);
+    input->bytes = input->offset + follow->count + reef_followed_unread(follow->set);
+    if (follow->error.status != REEF_OK)
+        reef_input_failed(input, &follow->error);
+    else if (follow->count)
+        answer(follow, mark);
+    else if (follow->asked && !follow->reads)
+        begin_work(follow); // a read came while it glanced
+    else
+        wait_for(follow, follow->asked && follow->stirred ? pace_ms(follow) : POLL_MS);
+}
+
+static void begin_work(reef_follow *follow) {
+    watch_folder(follow);
+    (void)uv_timer_stop(&follow->timer);
+    follow->stirred = false;
+    follow->working = true;
+    follow->reads = follow->asked;
+    follow->count = 0;
+    int code = uv_queue_work(follow->input->loop, &follow->work, work, on_worked);
+    if (!code) return;
+    reef_error err;
+    follow->working = false;
+    (void)reef_fail(&err, REEF_IO, "following '%s': %s", follow->input->spec, uv_strerror(code));
+    reef_input_failed(follow->input, &err);
+}
+
+static int begin(reef_follow *follow) {
+    int code = uv_timer_init(follow->input->loop, &follow->timer);
+    if (!code) code = uv_fs_event_init(follow->input->loop, &follow->watch);
+    follow->begun = code == 0; // neither init fails half-way
+    follow->timer.data = follow->watch.data = follow->work.data = follow;
+    return code;
+}
+
+static void on_read(reef_input *input, uint8_t *at, size_t room) {
+    reef_follow *follow = input->state;
+    follow->at = at;
+    follow->room = room;
+    follow->asked = true;
+    if (!follow->begun) (void)begin(follow); // cannot fail on a loop that runs
+    if (!follow->working) begin_work(follow);
+}
+
+static void on_stop(reef_input *input) {
+    reef_follow *follow = input->state;
+    if (!follow->begun) return;
+    uv_close((uv_handle_t *)&follow->timer, NULL);
+    uv_close((uv_handle_t *)&follow->watch, NULL);
+    follow->begun = false;
+}
+
+static void on_close(reef_input *input) {
+    reef_follow *follow = input->state;
+    if (!follow) return;
+    reef_followed_close(follow->set);
+    free(follow->mark);
+    free(follow);
+    input->state = NULL;
+}
+
+static json_t *on_status(const reef_input *input) {
+    const reef_follow *follow = input->state;
+    return json_pack("{s: I}", "files", (json_int_t)follow->files);
+}
+
+const reef_input_kind reef_follow_kind = {.scheme = "follow",
+                                          .live = true,
+                                          .again = true,
+                                          .open = on_open_path,
+                                          .check = on_check,
+                                          .seek = on_seek,
+                                          .read = on_read,
+                                          .stop = on_stop,
+                                          .close = on_close,
+                                          .status = on_status};
+
+const reef_input_kind reef_dir_kind = {.scheme = "dir",
+                                       .live = true,
+                                       .again = true,
+                                       .open = on_open_folder,
+                                       .check = on_check,
+                                       .seek = on_seek,
+                                       .read = on_read,
+                                       .stop = on_stop,
+                                       .close = on_close,
+                                       .status = on_status};

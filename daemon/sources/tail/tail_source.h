@@ -1,0 +1,10 @@
+// Live sources that are files: follow:PATH and dir:PATH[/PATTERN]; followed.h says what they read.
+#ifndef REEF_FOLLOW_H
+#define REEF_FOLLOW_H
+
+#include "reef_source.h"
+
+extern const reef_input_kind reef_follow_kind;
+extern const reef_input_kind reef_dir_kind;
+
+#endif

@@ -1,0 +1,303 @@
+// Metrics for Prometheus; see metrics.h. Names end in their unit, base units only; nothing is labelled by
+// expert, and no text of the stream is shown. Labels are few: sources, states of experts, phases of a step.
+//
+// A counter begins at 0 with the process, or counts what is committed: one that fell to the last commit after a crash
+// would be taken for one that began anew, and all that was ever trained would count once more.
+#include "prometheus.h"
+
+#include "push.h"
+#include "reef_kernels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void head(FILE *out, const char *name, const char *kind, const char *help) {
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
+}
+
+static void number(FILE *out, double value) {
+    if (isnan(value))
+        fputs("NaN\n", out);
+    else
+        fprintf(out, "%.12g\n", value);
+}
+
+static void gauge(FILE *out, const char *name, const char *help, double value) {
+    head(out, name, "gauge", help);
+    fprintf(out, "%s ", name);
+    number(out, value);
+}
+
+static void counter(FILE *out, const char *name, const char *help, uint64_t value) {
+    head(out, name, "counter", help);
+    fprintf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+// A label's value: quotes, backslashes and ends of lines are escaped.
+static void labelled(FILE *out, const char *name, const char *label, const char *value) {
+    fprintf(out, "%s{%s=\"", name, label);
+    for (const char *at = value; *at; at++) {
+        if (*at == '\n')
+            fputs("\\n", out);
+        else if (*at == '"' || *at == '\\')
+            fprintf(out, "\\%c", *at);
+        else
+            fputc(*at, out);
+    }
+    fputs("\"} ", out);
+}
+
+static void write_sources(FILE *out, const reef_monitor *monitor) {
+    static const char *const READ = "reef_source_read_bytes_total";
+    static const char *const LAG = "reef_source_lag_bytes";
+    head(out, READ, "counter", "Bytes of a source that are in a commit, since ever.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        labelled(out, READ, "source", monitor->sources[i].name);
+        fprintf(out, "%" PRIu64 "\n", monitor->progress[i].committed);
+    }
+    head(out, LAG, "gauge", "Bytes of a source that are there and not accepted yet.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        uint64_t bytes = monitor->sources[i].bytes, cursor = monitor->progress[i].cursor;
+        if (bytes == REEF_BYTES_UNKNOWN) continue;
+        labelled(out, LAG, "source", monitor->sources[i].name);
+        fprintf(out, "%" PRIu64 "\n", bytes > cursor ? bytes - cursor : 0);
+    }
+}
+
+// What clients pushed, by source; where nothing can be pushed there is nothing of it.
+static void write_pushes(FILE *out, const reef_monitor *monitor) {
+    static const struct {
+        const char *name, *kind, *help;
+        size_t at;
+    } FAMILIES[] = {
+        {"reef_push_batches_total", "counter",
+         "Pushed batches that were journalled, since the process started.",
+         offsetof(reef_push_counts, batches)},
+        {"reef_push_records_total", "counter", "Records in these: lines or vectors.",
+         offsetof(reef_push_counts, records)},
+        {"reef_push_duplicates_total", "counter",
+         "Pushed batches that were there already and were dropped, since the process started.",
+         offsetof(reef_push_counts, duplicates)},
+        {"reef_push_refused_total", "counter",
+         "Pushed batches that were refused for any reason, since the process started.",
+         offsetof(reef_push_counts, refused)},
+        {"reef_push_busy_total", "counter",
+         "Of these, batches that were refused because too much waited, or the daemon ended.",
+         offsetof(reef_push_counts, busy)},
+        {"reef_push_journal_bytes", "gauge",
+         "Pushed bytes that wait in the journal for the commit that takes them.",
+         offsetof(reef_push_counts, journal_bytes)},
+    };
+    reef_push_counts counts;
+    size_t i = 0;
+    while (i < monitor->source_count && !reef_push_counts_read(&monitor->sources[i], &counts)) i++;
+    if (i == monitor->source_count) return;
+    for (size_t f = 0; f < sizeof(FAMILIES) / sizeof(*FAMILIES); f++) {
+        head(out, FAMILIES[f].name, FAMILIES[f].kind, FAMILIES[f].help);
+        for (i = 0; i < monitor->source_count; i++) {
+            if (!reef_push_counts_read(&monitor->sources[i], &counts)) continue;
+            uint64_t value;
+            memcpy(&value, (const char *)&counts + FAMILIES[f].at, sizeof(value));
+            labelled(out, FAMILIES[f].name, "source", monitor->sources[i].name);
+            fprintf(out, "%" PRIu64 "\n", value);
+        }
+    }
+}
+
+// The loss before training, by source: sums for rates, and a recent mean. Those without any are left out.
+static void write_losses(FILE *out, const reef_monitor *monitor) {
+    bool vectors = monitor->record_bytes > 0;
+    const char *recent = vectors ? "reef_source_error_ratio" : "reef_source_loss";
+    const char *scored = vectors ? "reef_source_examples_total" : "reef_source_scored_bytes_total";
+    const char *sum = vectors ? "reef_source_wrong_examples_total" : "reef_source_loss_sum_total";
+    head(out, recent, "gauge",
+         vectors ? "Share of a source classed wrongly before it was learned, recent mean."
+                 : "Bits per byte of a source before it was learned, recent mean.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        if (!monitor->progress[i].loss.scored) continue;
+        labelled(out, recent, "source", monitor->sources[i].name);
+        number(out, monitor->progress[i].loss.recent);
+    }
+    head(out, scored, "counter", "How much of a source has a loss, since the process started.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        labelled(out, scored, "source", monitor->sources[i].name);
+        fprintf(out, "%" PRIu64 "\n", monitor->progress[i].loss.scored);
+    }
+    head(out, sum, "counter",
+         vectors ? "Examples of a source classed wrongly, since then."
+                 : "Bits that these took, since the process started.");
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        labelled(out, sum, "source", monitor->sources[i].name);
+        number(out, monitor->progress[i].loss.sum);
+    }
+}
+
+static void write_phases(FILE *out, const reef_trainer_status *status) {
+    static const char *const NAME = "reef_phase_seconds_total";
+    const struct {
+        const char *phase;
+        double seconds;
+    } phases[] = {{"forward", status->seconds_forward},
+                  {"backward", status->seconds_backward},
+                  {"update", status->seconds_update},
+                  {"commit", status->seconds_commit}};
+    head(out, NAME, "counter", "Time spent in the phases of training, since the process started.");
+    for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
+        labelled(out, NAME, "phase", phases[i].phase);
+        number(out, phases[i].seconds);
+    }
+}
+
+static void write_experts(FILE *out, const reef_trainer_status *status) {
+    static const char *const NAME = "reef_experts";
+    head(out, NAME, "gauge", "Experts in all layers, by the state of their generation.");
+    labelled(out, NAME, "state", "open");
+    fprintf(out, "%" PRIu64 "\n", status->experts_open);
+    labelled(out, NAME, "state", "sealed");
+    fprintf(out, "%" PRIu64 "\n", status->experts - status->experts_open);
+}
+
+static void write_commits(FILE *out, const reef_training_view *view) {
+    static const char *const NAME = "reef_commit_duration_seconds";
+    static const double BOUNDS[REEF_COMMIT_BUCKETS] = REEF_COMMIT_BOUNDS;
+    head(out, NAME, "histogram", "Time that commits took, since the process started.");
+    uint64_t below = 0;
+    for (size_t i = 0; i < REEF_COMMIT_BUCKETS; i++) {
+        below += view->commits.buckets[i];
+        fprintf(out, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", NAME, BOUNDS[i], below);
+    }
+    fprintf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", NAME, view->commits.count);
+    fprintf(out, "%s_sum %.9g\n%s_count %" PRIu64 "\n", NAME, view->commits.seconds, NAME,
+            view->commits.count);
+    gauge(out, "reef_last_commit_timestamp_seconds", "When the last commit was made, Unix time.",
+          (double)view->last.commit.unix_ms / 1000);
+    counter(out, "reef_commit_number_total", "Commits of the pool, since ever.",
+            view->last.commit.number);
+    gauge(out, "reef_commit_failing", "1 while the last commit failed and is tried again.",
+          view->failing[0] != 0);
+}
+
+// A gauge for every generation that has a number.
+static void write_by_generation(
+    FILE *out, const char *name, const char *help, const json_t *list, const char *field) {
+    size_t i;
+    json_t *one;
+    head(out, name, "gauge", help);
+    json_array_foreach(list, i, one) {
+        const json_t *value = json_object_get(one, field);
+        if (!json_is_number(value)) continue;
+        fprintf(out, "%s{generation=\"%" JSON_INTEGER_FORMAT "\"} ", name,
+                json_integer_value(json_object_get(one, "generation")));
+        number(out, json_number_value(value));
+    }
+}
+
+static void write_facts(FILE *out, const json_t *facts) {
+    if (!facts) return; // before the first look
+    const json_t *list = json_object_get(facts, "generations");
+    write_by_generation(out, "reef_expert_usage_ratio",
+                        "Share of a generation's experts that were ever chosen, all layers.", list,
+                        "used_share");
+    write_by_generation(
+        out, "reef_expert_unevenness",
+        "Distance from uniform use of a generation's experts, nats, mean of layers.", list,
+        "unevenness");
+    write_by_generation(out, "reef_gate_leakage_ratio",
+                        "Share of older inputs on which a generation's gate fires, as last fitted.",
+                        list, "leak");
+    const struct {
+        const char *name, *help, *field;
+    } gauges[] = {
+        {"reef_pool_free_bytes", "Bytes of the pool's file that can be used again.", "free_bytes"},
+        {"reef_readers", "Read transactions that are open on the pool.", "readers"},
+        {"reef_reader_age_commits", "Commits since the oldest open read transaction began.",
+         "reader_lag"},
+        {"reef_longest_read_seconds", "The longest read transaction of this process so far.",
+         "longest_read_s"},
+    };
+    for (size_t i = 0; i < sizeof(gauges) / sizeof(*gauges); i++)
+        gauge(out, gauges[i].name, gauges[i].help,
+              json_number_value(json_object_get(facts, gauges[i].field)));
+}
+
+static void write_http(FILE *out, size_t connections, const uint64_t answers[6]) {
+    static const char *const NAME = "reef_http_answers_total";
+    static const char *const CODES[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
+    head(out, NAME, "counter",
+         "HTTP answers by the first digit of their code; malformed requests are not counted.");
+    for (size_t i = 0; i < 6; i++) {
+        labelled(out, NAME, "code", CODES[i]);
+        fprintf(out, "%" PRIu64 "\n", answers[i]);
+    }
+    gauge(out, "reef_http_connections", "HTTP connections that are open.", (double)connections);
+}
+
+static void write_training(FILE *out, const reef_monitor *monitor, const reef_training_view *view) {
+    const reef_trainer_status *status = &view->trainer;
+    bool vectors = monitor->record_bytes > 0;
+    const reef_trainer_status *committed = &view->committed;
+    counter(out, "reef_steps_total",
+            "Training steps that are in a commit, since the pool was made.", committed->step);
+    counter(out, "reef_stream_bytes_total", "Bytes of the stream that were dealt with, likewise.",
+            committed->stream_bytes);
+    counter(out, "reef_skipped_bytes_total",
+            "Bytes recognised as an older domain and not trained, likewise.",
+            committed->skipped_bytes);
+    gauge(out, "reef_carried_bytes", "Bytes accepted and not trained yet.",
+          (double)status->carried_bytes);
+    gauge(out, "reef_queue_bytes", "Bytes read and not accepted yet.", (double)view->queue_bytes);
+    gauge(out, "reef_generation", "The open generation.", status->generation);
+    gauge(out, "reef_suspicious_batches", "Batches held back because drift explains them better.",
+          status->suspicious);
+    if (vectors)
+        gauge(out, "reef_error_ratio",
+              "Share classed wrongly before it was learned, recent median.", status->bits_per_byte);
+    else
+        gauge(out, "reef_loss", "Bits per byte before it was learned, recent median.",
+              status->bits_per_byte);
+    if (!vectors) {
+        gauge(out, "reef_drift_deviations",
+              "Loss of the last batch above the recent median, in robust standard deviations.",
+              status->drift);
+        gauge(out, "reef_drift_limit", "Loss above which a batch is suspicious, bits per byte.",
+              status->drift_limit);
+    }
+    gauge(out, "reef_learning_rate", "Learning rate of dense parameters.", status->learning_rate);
+}
+
+char *reef_metrics_text(reef_monitor *monitor,
+                        size_t connections,
+                        const uint64_t answers[6],
+                        const json_t *facts) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) return NULL;
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, monitor->progress);
+    head(out, "reef_build_info", "gauge", "Always 1; what is running.");
+    fprintf(out, "reef_build_info{version=\"%s\",kernels=\"%s\"} 1\n", REEF_VERSION_TEXT,
+            reef_kernels_name());
+    gauge(out, "reef_uptime_seconds", "Since the process started.",
+          (double)(uv_hrtime() - monitor->started_ns) / 1e9);
+    write_training(out, monitor, &view);
+    write_sources(out, monitor);
+    write_pushes(out, monitor);
+    write_losses(out, monitor);
+    write_phases(out, &view.trainer);
+    write_experts(out, &view.trainer);
+    write_commits(out, &view);
+    gauge(out, "reef_pool_file_bytes", "Size of the pool's data file.",
+          reef_monitor_file_bytes(monitor));
+    gauge(out, "reef_resident_memory_bytes", "Memory of the process that is resident.",
+          reef_monitor_resident_bytes());
+    write_facts(out, facts);
+    write_http(out, connections, answers);
+    if (fclose(out) == 0) return text;
+    free(text);
+    return NULL;
+}

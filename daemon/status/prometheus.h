@@ -1,0 +1,21 @@
+// Where training stands, in the text format of Prometheus (version 0.0.4). On the loop's thread.
+#ifndef REEF_METRICS_H
+#define REEF_METRICS_H
+
+#include "status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * On the heap, the caller's; NULL without memory.
+ *
+ * answers  (6) HTTP answers by hundreds of their code
+ * facts    of reef_job_facts, or NULL while there are none
+ */
+char *reef_metrics_text(reef_monitor *monitor,
+                        size_t connections,
+                        const uint64_t answers[6],
+                        const json_t *facts);
+
+#endif

@@ -1,0 +1,276 @@
+// Status and progress; see monitor.h. Everything comes from one copy of the trainer's view, so the
+// figures of one answer belong together.
+#include "status.h"
+
+#include "command.h"
+#include "reef_kernels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct totals {
+    uint64_t accepted;    // bytes of all sources, since ever
+    uint64_t file_bytes;  // sizes of the sources that have one
+    uint64_t file_cursor; // how much of those was accepted
+    bool unknown_left;    // a source whose end nobody knows has not ended
+} totals;
+
+static totals sum_up(const reef_monitor *monitor) {
+    totals sum = {0};
+    for (size_t i = 0; i < monitor->source_count; i++) {
+        uint64_t cursor = monitor->progress[i].cursor;
+        sum.accepted += cursor;
+        sum.unknown_left |= monitor->sources[i].kind->live; // whatever size it has by now
+        if (monitor->sources[i].bytes == REEF_BYTES_UNKNOWN) {
+            sum.unknown_left |= !monitor->progress[i].ended;
+            continue;
+        }
+        sum.file_bytes += monitor->sources[i].bytes;
+        sum.file_cursor += cursor;
+    }
+    return sum;
+}
+
+void reef_monitor_sample(reef_monitor *monitor) {
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, monitor->progress);
+    size_t slot = monitor->sample_count++ % REEF_RATE_SAMPLES;
+    monitor->samples[slot].ns = uv_hrtime();
+    monitor->samples[slot].accepted = sum_up(monitor).accepted;
+    for (size_t i = 0; i < monitor->source_count; i++)
+        monitor->samples[slot].cursors[i] = monitor->progress[i].cursor;
+}
+
+#define ALL_SOURCES SIZE_MAX
+
+static double bytes_per_second(const reef_monitor *monitor, size_t source) {
+    if (monitor->sample_count < 2) return 0;
+    size_t newest = (monitor->sample_count - 1) % REEF_RATE_SAMPLES;
+    size_t oldest =
+        monitor->sample_count <= REEF_RATE_SAMPLES ? 0 : monitor->sample_count % REEF_RATE_SAMPLES;
+    double seconds = (double)(monitor->samples[newest].ns - monitor->samples[oldest].ns) / 1e9;
+    uint64_t bytes =
+        source == ALL_SOURCES
+            ? monitor->samples[newest].accepted - monitor->samples[oldest].accepted
+            : monitor->samples[newest].cursors[source] - monitor->samples[oldest].cursors[source];
+    return (double)bytes / seconds;
+}
+
+// Seconds until the sources end, or NAN.
+static double seconds_left(const totals *sum, double rate) {
+    if (sum->unknown_left || rate <= 0 || sum->file_bytes < sum->file_cursor) return NAN;
+    return (double)(sum->file_bytes - sum->file_cursor) / rate;
+}
+
+// Members that a kind of source has to say of itself come last and replace nothing.
+static json_t *source_json(const reef_monitor *monitor, size_t i) {
+    const reef_input *source = &monitor->sources[i];
+    const reef_progress *progress = &monitor->progress[i];
+    bool known = source->bytes != REEF_BYTES_UNKNOWN;
+    uint64_t lag = known && source->bytes > progress->cursor ? source->bytes - progress->cursor : 0;
+    json_t *one = json_object();
+    json_object_set_new(one, "name", reef_json_text(source->name));
+    json_object_set_new(one, "kind", json_string(source->kind->scheme));
+    json_object_set_new(one, "cursor", json_integer((json_int_t)progress->cursor));
+    json_object_set_new(one, "bytes",
+                        known ? json_integer((json_int_t)source->bytes) : json_null());
+    json_object_set_new(one, "lag_bytes", known ? json_integer((json_int_t)lag) : json_null());
+    json_object_set_new(one, "bytes_per_s", reef_json_number(bytes_per_second(monitor, i)));
+    json_object_set_new(one, "weight", json_integer(source->weight));
+    json_object_set_new(one, "sits_out", json_boolean(progress->sits_out));
+    json_object_set_new(one, "ended", json_boolean(progress->ended));
+    bool vectors = monitor->record_bytes > 0, scored = progress->loss.scored > 0;
+    json_object_set_new(one, vectors ? "error_share" : "bits_per_byte",
+                        reef_json_number(scored ? progress->loss.recent : (double)NAN));
+    json_t *own = source->kind->status ? source->kind->status(source) : NULL;
+    if (own) (void)json_object_update_missing(one, own);
+    json_decref(own);
+    return one;
+}
+
+static json_t *sources_json(const reef_monitor *monitor) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < monitor->source_count; i++)
+        json_array_append_new(list, source_json(monitor, i));
+    return list;
+}
+
+// A vector model has a share of wrong predictions where a language model has bits per byte.
+static void set_losses(json_t *object, const reef_trainer_status *status, bool vectors) {
+    double median = status->bits_per_byte, last = status->last_bits_per_byte;
+    json_object_set_new(object, "bits_per_byte", reef_json_number(vectors ? (double)NAN : median));
+    json_object_set_new(object, "last_bits_per_byte",
+                        reef_json_number(vectors ? (double)NAN : last));
+    json_object_set_new(object, "error_share", reef_json_number(vectors ? median : (double)NAN));
+    json_object_set_new(object, "last_error_share", reef_json_number(vectors ? last : (double)NAN));
+}
+
+static void set_trainer_fields(json_t *object, const reef_trainer_status *status) {
+#define SET_COUNT(field)                                                                           \
+    json_object_set_new(object, #field, json_integer((json_int_t)status->field))
+#define SET_NUMBER(field) json_object_set_new(object, #field, reef_json_number(status->field))
+    SET_COUNT(step);
+    SET_COUNT(stream_bytes);
+    SET_COUNT(carried_bytes);
+    SET_COUNT(skipped_bytes);
+    SET_COUNT(recycled_experts);
+    SET_COUNT(generation);
+    SET_COUNT(generation_step);
+    SET_COUNT(opened_at);
+    json_object_set_new(object, "strategy", json_string(status->strategy));
+    SET_COUNT(task);
+    SET_COUNT(suspicious);
+    SET_NUMBER(drift);
+    SET_NUMBER(drift_limit);
+    SET_NUMBER(learning_rate);
+    SET_COUNT(experts);
+    SET_COUNT(experts_open);
+    SET_COUNT(dirty_since_step);
+    SET_NUMBER(seconds_forward);
+    SET_NUMBER(seconds_backward);
+    SET_NUMBER(seconds_router);
+    SET_NUMBER(seconds_experts);
+    SET_NUMBER(seconds_update);
+    SET_NUMBER(seconds_commit);
+#undef SET_NUMBER
+#undef SET_COUNT
+}
+
+static json_t *scrub_json(const reef_monitor *monitor) {
+    reef_scrubber_view view;
+    reef_scrubber_view_read(monitor->scrubber, &view);
+    const reef_scrub *scrub = &view.scrub;
+    json_t *object = json_object();
+    json_object_set_new(object, "rate", json_integer((json_int_t)view.rate));
+#define SET_COUNT(field) json_object_set_new(object, #field, json_integer((json_int_t)scrub->field))
+    SET_COUNT(passes);
+    json_object_set_new(object, "last_scrub", // the end of the last pass; null before the first
+                        scrub->passes ? json_integer((json_int_t)scrub->last_ms) : json_null());
+    SET_COUNT(last_records);
+    SET_COUNT(last_bytes);
+    SET_COUNT(last_damaged);
+    SET_COUNT(began_ms);
+    SET_COUNT(records);
+    SET_COUNT(bytes);
+    SET_COUNT(damaged);
+#undef SET_COUNT
+    json_object_set_new(object, "damage_count", json_integer((json_int_t)view.damage_count));
+    json_object_set_new(object, "damage",
+                        view.damage[0] ? reef_json_text(view.damage) : json_null());
+    json_object_set_new(object, "error",
+                        view.failing[0] ? reef_json_text(view.failing) : json_null());
+    return object;
+}
+
+// A number for JSON and for metrics, where it may not be known.
+double reef_monitor_file_bytes(const reef_monitor *monitor) {
+    char path[4096];
+    struct stat info;
+    int bytes = snprintf(path, sizeof(path), "%s/data.mdb", monitor->pool);
+    if (bytes < 0 || (size_t)bytes >= sizeof(path) || stat(path, &info) != 0) return (double)NAN;
+    return (double)info.st_size;
+}
+
+double reef_monitor_resident_bytes(void) {
+    unsigned long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    int fields = file ? fscanf(file, "%lu %lu", &pages, &resident) : 0;
+    if (file) fclose(file);
+    return fields == 2 ? (double)resident * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
+}
+
+static json_t *bytes_json(double bytes) {
+    return isnan(bytes) ? json_null() : json_integer((json_int_t)bytes);
+}
+
+json_t *reef_monitor_status(reef_monitor *monitor) {
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, monitor->progress);
+    totals sum = sum_up(monitor);
+    double rate = bytes_per_second(monitor, ALL_SOURCES);
+    json_t *object = json_object();
+    json_object_set_new(object, "pool", reef_json_text(monitor->pool));
+    json_object_set_new(object, "pid", json_integer(getpid()));
+    json_object_set_new(object, "version", json_string(REEF_VERSION_TEXT));
+    json_object_set_new(object, "state", json_string(reef_training_state_text(view.state)));
+    json_object_set_new(object, "uptime_s",
+                        reef_json_number((double)(uv_hrtime() - monitor->started_ns) / 1e9));
+    json_object_set_new(object, "threads", json_integer((json_int_t)monitor->threads));
+    json_object_set_new(object, "kernels", json_string(reef_kernels_name()));
+    json_object_set_new(object, "http", monitor->http ? json_string(monitor->http) : json_null());
+    json_object_set_new(object, "sources", sources_json(monitor));
+    json_object_set_new(object, "queue_bytes", json_integer((json_int_t)view.queue_bytes));
+    json_object_set_new(object, "bytes_per_s", reef_json_number(rate));
+    json_object_set_new(object, "eta_s", reef_json_number(seconds_left(&sum, rate)));
+    json_object_set_new(object, "record_bytes",
+                        monitor->record_bytes ? json_integer((json_int_t)monitor->record_bytes)
+                                              : json_null());
+    set_trainer_fields(object, &view.trainer);
+    set_losses(object, &view.trainer, monitor->record_bytes > 0);
+    json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
+    json_object_set_new(object, "commit_error",
+                        view.failing[0] ? reef_json_text(view.failing) : json_null());
+    json_object_set_new(object, "pool_file_bytes", bytes_json(reef_monitor_file_bytes(monitor)));
+    json_object_set_new(object, "resident_bytes", bytes_json(reef_monitor_resident_bytes()));
+    json_object_set_new(object, "scrub", scrub_json(monitor));
+    return object;
+}
+
+// ---- for people ----------------------------------------------------------------------------------
+
+static void format_bytes(char *out, size_t room, double bytes) {
+    static const char *const UNITS[] = {"B", "kB", "MB", "GB", "TB"};
+    size_t unit = 0;
+    for (; bytes >= 999.5 && unit < 4; unit++) bytes /= 1000;
+    snprintf(out, room, unit && bytes < 99.5 ? "%.1f %s" : "%.0f %s", bytes, UNITS[unit]);
+}
+
+static void format_left(char *out, size_t room, double seconds) {
+    if (isnan(seconds) || seconds > 1e7) {
+        snprintf(out, room, "unknown");
+        return;
+    }
+    uint64_t left = (uint64_t)seconds;
+    if (left >= 3600)
+        snprintf(out, room, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, left / 3600, left / 60 % 60,
+                 left % 60);
+    else
+        snprintf(out, room, "%" PRIu64 ":%02" PRIu64, left / 60, left % 60);
+}
+
+// "45 % of 1.3 MB" when every source has a size, "0.6 MB" otherwise.
+static void format_share(char *out, size_t room, const totals *sum) {
+    char bytes[16];
+    bool sized = sum->file_bytes && sum->file_cursor == sum->accepted;
+    format_bytes(bytes, sizeof(bytes), (double)(sized ? sum->file_bytes : sum->accepted));
+    if (sized)
+        snprintf(out, room, "%.0f %% of %s",
+                 floor(100.0 * (double)sum->file_cursor / (double)sum->file_bytes), bytes);
+    else
+        snprintf(out, room, "%s", bytes);
+}
+
+// The state comes first and the least important last, because a narrow terminal cuts the end off.
+void reef_monitor_line(reef_monitor *monitor, char *out, size_t room) {
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, monitor->progress);
+    totals sum = sum_up(monitor);
+    double rate = bytes_per_second(monitor, ALL_SOURCES);
+    char share[64], speed[16], left[32];
+    format_share(share, sizeof(share), &sum);
+    format_bytes(speed, sizeof(speed), rate);
+    format_left(left, sizeof(left), seconds_left(&sum, rate));
+    char loss[48];
+    if (isnan(view.trainer.bits_per_byte))
+        snprintf(loss, sizeof(loss), "no loss yet");
+    else if (monitor->record_bytes)
+        snprintf(loss, sizeof(loss), "%.1f %% wrong", 100 * view.trainer.bits_per_byte);
+    else
+        snprintf(loss, sizeof(loss), "%.2f bits/byte", view.trainer.bits_per_byte);
+    snprintf(out, room, "%s%s, gen %" PRIu32 ", %s, %s/s, eta %s, %s, step %" PRIu64,
+             reef_training_state_text(view.state), view.failing[0] ? ", commit failing" : "",
+             view.trainer.generation, share, speed, left, loss, view.trainer.step);
+}

@@ -1,0 +1,271 @@
+// Taking batches: from the client to the journal, and the answer back; see push.h.
+//
+// Batches that came while the trainer was busy with a step go into the journal together: it takes the whole list
+// when it gets there. The list and what is done are behind a lock; everything else belongs to the loop.
+#include "push.h"
+
+#include "training_thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define BATCH_BYTES 1024 // what a batch counts for beside its bytes
+
+void reef_push_batch_free(reef_push_batch *batch) {
+    if (!batch) return;
+    free(batch->body);
+    json_decref(batch->records);
+    reef_ingested_release(&batch->made);
+    free(batch);
+}
+
+void reef_pusher_init(reef_pusher *pusher) {
+    if (uv_mutex_init(&pusher->lock)) abort(); // out of kernel memory
+}
+
+static void append(reef_push_batch **list, reef_push_batch *batch) {
+    while (*list) list = &(*list)->next;
+    batch->next = NULL;
+    *list = batch;
+}
+
+static void free_all(reef_push_batch *list) {
+    while (list) {
+        reef_push_batch *next = list->next;
+        reef_push_batch_free(list);
+        list = next;
+    }
+}
+
+void reef_pusher_release(reef_pusher *pusher) {
+    free_all(pusher->waiting);
+    free_all(pusher->done);
+    uv_mutex_destroy(&pusher->lock);
+}
+
+static uint64_t unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+}
+
+// ---- on the trainer's thread ---------------------------------------------------------------------
+
+static reef_push_batch *take_waiting(reef_pusher *pusher, size_t *count) {
+    uv_mutex_lock(&pusher->lock);
+    reef_push_batch *list = pusher->waiting;
+    pusher->waiting = NULL;
+    pusher->asked = false;
+    uv_mutex_unlock(&pusher->lock);
+    *count = 0;
+    for (const reef_push_batch *batch = list; batch; batch = batch->next) ++*count;
+    return list;
+}
+
+static void give_back(reef_pusher *pusher, reef_push_batch *list) {
+    uv_mutex_lock(&pusher->lock);
+    while (list) {
+        reef_push_batch *next = list->next;
+        append(&pusher->done, list);
+        list = next;
+    }
+    uv_mutex_unlock(&pusher->lock);
+}
+
+static void fail_all(reef_push_batch *list, const reef_error *err) {
+    for (; list; list = list->next) {
+        list->error = *err;
+        if (err->status == REEF_BUSY) list->retry_ms = REEF_PUSH_RETRY_FULL_MS;
+    }
+}
+
+static void note_results(reef_pusher *pusher,
+                         reef_push_batch *list,
+                         const reef_journal_batch *entries) {
+    for (size_t i = 0; list; list = list->next, i++) {
+        if (entries[i].trained) reef_training_commit_soon(pusher->training);
+        list->error = entries[i].error;
+        list->duplicate = entries[i].duplicate;
+        list->position = entries[i].position;
+        if (list->error.status == REEF_BUSY) list->retry_ms = REEF_PUSH_RETRY_FULL_MS;
+    }
+}
+
+static reef_status journal(reef_pusher *pusher,
+                           reef_push_batch *list,
+                           size_t count,
+                           reef_trainer *trainer,
+                           reef_error *err) {
+    reef_journal_batch *entries = calloc(count, sizeof(*entries));
+    if (!entries) return reef_fail(err, REEF_NO_MEMORY, "no memory for the journal");
+    uint64_t now = unix_ms();
+    size_t i = 0;
+    for (const reef_push_batch *batch = list; batch; batch = batch->next, i++)
+        entries[i] = (reef_journal_batch){.source = batch->input->name,
+                                          .bytes_max = pusher->journal_bytes_max,
+                                          .bytes = batch->made.bytes,
+                                          .count = batch->made.count,
+                                          .id = batch->id,
+                                          .unix_ms = now};
+    reef_status status = reef_trainer_journal(trainer, entries, count, err);
+    if (status == REEF_OK) note_results(pusher, list, entries);
+    free(entries);
+    return status;
+}
+
+static reef_status journal_waiting(void *context,
+                                   reef_store *store,
+                                   reef_trainer *trainer,
+                                   reef_error *err) {
+    (void)store;
+    reef_pusher *pusher = context;
+    size_t count = 0;
+    reef_push_batch *list = take_waiting(pusher, &count);
+    reef_status status = list ? journal(pusher, list, count, trainer, err) : REEF_OK;
+    if (status != REEF_OK) fail_all(list, err);
+    give_back(pusher, list);
+    return status;
+}
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static void answer(reef_push_batch *batch) {
+    batch->pusher->waiting_bytes -= batch->weight;
+    if (batch->error.status == REEF_OK) {
+        batch->accepted_bytes = batch->made.count;
+        batch->record_count = batch->made.records;
+        reef_push_grew(batch->input, batch->position);
+    }
+    reef_push_count(batch->input, batch);
+    if (batch->owner) batch->on_answer(batch);
+    reef_push_batch_free(batch);
+}
+
+static void answer_all(reef_push_batch *list) {
+    while (list) {
+        reef_push_batch *next = list->next;
+        answer(list);
+        list = next;
+    }
+}
+
+static void answer_done(reef_pusher *pusher) {
+    uv_mutex_lock(&pusher->lock);
+    reef_push_batch *done = pusher->done;
+    pusher->done = NULL;
+    uv_mutex_unlock(&pusher->lock);
+    answer_all(done);
+}
+
+// Nobody will journal them any more: the daemon ends.
+static void refuse_waiting(reef_pusher *pusher, const reef_error *err) {
+    size_t count;
+    reef_push_batch *list = take_waiting(pusher, &count);
+    fail_all(list, err);
+    answer_all(list);
+}
+
+static void on_journalled(reef_request *request) {
+    reef_pusher *pusher = request->owner;
+    answer_done(pusher);
+    // A request that was not served at all has left them where they were.
+    if (request->error.status == REEF_BUSY) refuse_waiting(pusher, &request->error);
+}
+
+static void ask_trainer(reef_pusher *pusher) {
+    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
+    reef_request *request = calloc(1, sizeof(*request));
+    if (request) {
+        *request = (reef_request){.kind = REEF_REQUEST_CALL,
+                                  .call = journal_waiting,
+                                  .call_context = pusher,
+                                  .owner = pusher,
+                                  .on_answer = on_journalled};
+        if (reef_training_request(pusher->training, request, &err) == REEF_OK) return;
+    }
+    free(request);
+    refuse_waiting(pusher, &err);
+}
+
+// ---- coming in -----------------------------------------------------------------------------------
+
+// On a thread of libuv's: a mebibyte of JSON takes longer to read than the loop should wait.
+static void make(uv_work_t *work) {
+    reef_push_batch *batch = work->data;
+    uint32_t inputs = batch->pusher->vector_inputs;
+    batch->error.status =
+        batch->records ? reef_ingest_records(&batch->made, inputs, batch->records, &batch->error)
+                       : reef_ingest_parse(&batch->made, batch->format, inputs,
+                                           batch->label[0] ? batch->label : NULL, batch->body,
+                                           batch->body_bytes, &batch->error);
+}
+
+static void on_made(uv_work_t *work, int code) {
+    reef_push_batch *batch = work->data;
+    reef_pusher *pusher = batch->pusher;
+    if (code) batch->error.status = reef_fail(&batch->error, REEF_IO, "%s", uv_strerror(code));
+    json_decref(batch->records);
+    batch->records = NULL;
+    free(batch->body);
+    batch->body = NULL;
+    if (batch->error.status != REEF_OK) {
+        answer(batch);
+        return;
+    }
+    uv_mutex_lock(&pusher->lock);
+    append(&pusher->waiting, batch);
+    bool ask = !pusher->asked;
+    pusher->asked = true;
+    uv_mutex_unlock(&pusher->lock);
+    if (ask) ask_trainer(pusher);
+}
+
+static reef_input *find_input(reef_pusher *pusher, const char *name, size_t *count) {
+    reef_input *found = NULL;
+    *count = 0;
+    for (size_t i = 0; i < pusher->input_count; i++) {
+        reef_input *input = &pusher->inputs[i];
+        if (input->kind != &reef_input_push) continue;
+        ++*count;
+        if (!name[0] || !strcmp(input->name + strlen(REEF_PUSH_PREFIX), name)) found = input;
+    }
+    return found;
+}
+
+static reef_status choose_input(reef_pusher *pusher, reef_push_batch *batch, reef_error *err) {
+    size_t count = 0;
+    batch->input = find_input(pusher, batch->source, &count);
+    if (count == 0)
+        return reef_fail(err, REEF_NOT_FOUND,
+                         "nothing can be pushed here: start reefd with --source push:NAME");
+    if (!batch->source[0] && count > 1)
+        return reef_fail(err, REEF_INVALID, "there are %zu sources to push into: name one", count);
+    if (!batch->input)
+        return reef_fail(err, REEF_NOT_FOUND, "there is no source push:%.60s", batch->source);
+    return REEF_OK;
+}
+
+static reef_status refuse_for_now(reef_push_batch *batch, const char *why, reef_error *err) {
+    batch->retry_ms = REEF_PUSH_RETRY_MS;
+    if (batch->input) reef_push_count(batch->input, &(reef_push_batch){.error.status = REEF_BUSY});
+    return reef_fail(err, REEF_BUSY, "%s", why);
+}
+
+reef_status reef_push_submit(reef_pusher *pusher, reef_push_batch *batch, reef_error *err) {
+    reef_status status = choose_input(pusher, batch, err);
+    if (status != REEF_OK) return status;
+    if (batch->input->stopped) return refuse_for_now(batch, "the daemon is ending", err);
+    batch->weight += batch->body_bytes + BATCH_BYTES;
+    // One alone is always taken: it is bounded by what a client may send.
+    if (pusher->waiting_bytes > 0 &&
+        pusher->waiting_bytes + batch->weight > REEF_PUSH_WAITING_BYTES_MAX)
+        return refuse_for_now(batch, "too much waits for the journal: try again", err);
+    batch->pusher = pusher;
+    batch->work.data = batch;
+    int code = uv_queue_work(pusher->loop, &batch->work, make, on_made);
+    if (code) return reef_fail(err, REEF_IO, "cannot take the batch: %s", uv_strerror(code));
+    pusher->waiting_bytes += batch->weight;
+    return REEF_OK;
+}

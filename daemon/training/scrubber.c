@@ -1,0 +1,226 @@
+// The scrubber's thread; see scrub.h.
+//
+// The rate is kept by pauses: after a piece as long as its bytes should have taken. A record that is damaged is
+// told once, however often it is met again.
+#include "scrubber.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <uv.h>
+
+#define NS_PER_SECOND 1000000000.0
+#define PIECES_PER_SECOND 8         // as the rate allows
+#define PIECE_BYTES_MIN (64u << 10) // smaller ones cost more to begin than to read
+#define PIECE_BYTES_MAX (1u << 20)  // larger ones would keep pages from reuse for long
+#define PAUSE_IDLE_S 10.0           // after a pass, with nothing to read, after a failure
+#define PAUSE_MIN_S 0.01
+#define PAUSE_MAX_S 3600.0
+
+struct reef_scrubber {
+    reef_store *store;
+    reef_report *report;
+    void (*poke)(void *context);
+    void *context;
+    uv_thread_t thread;
+    bool started;
+    reef_scrub scrub; // the thread's own
+    uv_mutex_t lock;  // protects everything below
+    uv_cond_t changed;
+    bool stopping;
+    bool hurried; // the rate is another one: a pause ends
+    reef_scrubber_view view;
+    char known[REEF_SCRUB_DAMAGE_MAX][256];
+    size_t known_count, taken;
+};
+
+// ---- what is told --------------------------------------------------------------------------------
+
+static bool is_known(const reef_scrubber *s, const char *what) {
+    for (size_t i = 0; i < s->known_count; i++)
+        if (strcmp(s->known[i], what) == 0) return true;
+    return false;
+}
+
+// True when it has to be said.
+static bool remember(reef_scrubber *s, const char *what) {
+    bool fresh = false;
+    uv_mutex_lock(&s->lock);
+    if (s->known_count < REEF_SCRUB_DAMAGE_MAX && !is_known(s, what)) {
+        snprintf(s->known[s->known_count++], sizeof(s->known[0]), "%s", what);
+        snprintf(s->view.damage, sizeof(s->view.damage), "%s", what);
+        s->view.damage_count = s->known_count;
+        fresh = true;
+    }
+    uv_mutex_unlock(&s->lock);
+    return fresh;
+}
+
+static void on_damage(void *context, const reef_key *key, const char *what) {
+    reef_scrubber *s = context;
+    char line[512];
+    (void)key; // `what` names it
+    if (!remember(s, what)) return;
+    snprintf(line, sizeof(line),
+             "pool %.120s is damaged: %s; training goes on, see reef verify --repair-plan",
+             reef_store_path(s->store), what);
+    reef_report_error(s->report, REEF_CORRUPT, line);
+    s->poke(s->context);
+}
+
+// ---- the thread ----------------------------------------------------------------------------------
+
+static uint64_t unix_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static uint64_t piece_bytes(uint64_t rate) {
+    uint64_t bytes = rate / PIECES_PER_SECOND;
+    return bytes < PIECE_BYTES_MIN   ? PIECE_BYTES_MIN
+           : bytes > PIECE_BYTES_MAX ? PIECE_BYTES_MAX
+                                     : bytes;
+}
+
+static void publish(reef_scrubber *s, const reef_error *failed) {
+    uv_mutex_lock(&s->lock);
+    s->view.scrub = s->scrub;
+    snprintf(s->view.failing, sizeof(s->view.failing), "%s", failed ? failed->message : "");
+    uv_mutex_unlock(&s->lock);
+}
+
+static uint64_t current_rate(reef_scrubber *s) {
+    uv_mutex_lock(&s->lock);
+    uint64_t rate = s->view.rate;
+    uv_mutex_unlock(&s->lock);
+    return rate;
+}
+
+// Seconds to wait after it.
+static double one_piece(reef_scrubber *s) {
+    reef_error err;
+    uint64_t bytes = 0, rate = current_rate(s);
+    if (rate == 0) return PAUSE_MAX_S;
+    reef_status status = reef_store_scrub(s->store, &s->scrub, piece_bytes(rate), unix_ms(),
+                                          on_damage, s, &bytes, &err);
+    publish(s, status == REEF_OK ? NULL : &err);
+    bool pass_ended = s->scrub.next_bytes == 0;
+    double seconds = (double)bytes / (double)rate;
+    if (status != REEF_OK || pass_ended) seconds += PAUSE_IDLE_S;
+    return seconds < PAUSE_MIN_S ? PAUSE_MIN_S : seconds > PAUSE_MAX_S ? PAUSE_MAX_S : seconds;
+}
+
+// False when it is time to end.
+static bool pause_for(reef_scrubber *s, double seconds) {
+    uint64_t deadline = uv_hrtime() + (uint64_t)(seconds * NS_PER_SECOND);
+    uv_mutex_lock(&s->lock);
+    for (uint64_t now = uv_hrtime(); !s->stopping && !s->hurried && now < deadline;
+         now = uv_hrtime())
+        (void)uv_cond_timedwait(&s->changed, &s->lock, deadline - now);
+    s->hurried = false;
+    bool go_on = !s->stopping;
+    uv_mutex_unlock(&s->lock);
+    return go_on;
+}
+
+static void scrub_main(void *argument) {
+    reef_scrubber *s = argument;
+    while (pause_for(s, one_piece(s))) {
+    }
+}
+
+// ---- life ----------------------------------------------------------------------------------------
+
+static reef_status read_state(reef_scrubber *s, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, s->store, REEF_TXN_READ, err);
+    if (status != REEF_OK) return status;
+    // Where it is damaged nothing is lost but a date: begin anew, and it is written anew.
+    if (reef_scrub_read(txn, &s->scrub, err) != REEF_OK) s->scrub = (reef_scrub){0};
+    reef_txn_abort(txn);
+    s->view.scrub = s->scrub;
+    return REEF_OK;
+}
+
+reef_status reef_scrubber_new(
+    reef_scrubber **out, reef_store *store, uint64_t rate, reef_report *report, reef_error *err) {
+    *out = NULL;
+    reef_scrubber *s = calloc(1, sizeof(*s));
+    if (!s) return reef_fail(err, REEF_NO_MEMORY, "no memory for checks beside training");
+    s->store = store;
+    s->report = report;
+    s->view.rate = rate;
+    if (uv_mutex_init(&s->lock) || uv_cond_init(&s->changed)) abort(); // out of kernel memory
+    reef_status status = read_state(s, err);
+    if (status == REEF_OK)
+        *out = s;
+    else
+        reef_scrubber_free(s);
+    return status;
+}
+
+reef_status reef_scrubber_start(reef_scrubber *s,
+                                void (*poke)(void *context),
+                                void *context,
+                                reef_error *err) {
+    s->poke = poke;
+    s->context = context;
+    if (s->view.rate == 0) return REEF_OK;
+    int code = uv_thread_create(&s->thread, scrub_main, s);
+    if (code)
+        return reef_fail(err, REEF_NO_MEMORY, "no thread for checks beside training: %s",
+                         uv_strerror(code));
+    s->started = true;
+    return REEF_OK;
+}
+
+reef_status reef_scrubber_set_rate(reef_scrubber *s, uint64_t rate, reef_error *err) {
+    uv_mutex_lock(&s->lock);
+    s->hurried |= rate != s->view.rate; // until the thread has heard of it
+    s->view.rate = rate;
+    uv_cond_signal(&s->changed);
+    uv_mutex_unlock(&s->lock);
+    return s->started ? REEF_OK : reef_scrubber_start(s, s->poke, s->context, err);
+}
+
+void reef_scrubber_stop(reef_scrubber *s) {
+    if (!s || !s->started) return;
+    uv_mutex_lock(&s->lock);
+    s->stopping = true;
+    uv_cond_signal(&s->changed);
+    uv_mutex_unlock(&s->lock);
+    (void)uv_thread_join(&s->thread);
+    s->started = false;
+}
+
+void reef_scrubber_free(reef_scrubber *s) {
+    if (!s) return;
+    uv_cond_destroy(&s->changed);
+    uv_mutex_destroy(&s->lock);
+    free(s);
+}
+
+// ---- for others ----------------------------------------------------------------------------------
+
+void reef_scrubber_view_read(reef_scrubber *s, reef_scrubber_view *view) {
+    uv_mutex_lock(&s->lock);
+    *view = s->view;
+    uv_mutex_unlock(&s->lock);
+}
+
+bool reef_scrubber_waits(reef_scrubber *s) {
+    uv_mutex_lock(&s->lock);
+    bool waits = s->taken < s->known_count;
+    uv_mutex_unlock(&s->lock);
+    return waits;
+}
+
+bool reef_scrubber_take(reef_scrubber *s, char what[256]) {
+    uv_mutex_lock(&s->lock);
+    bool waits = s->taken < s->known_count;
+    if (waits) memcpy(what, s->known[s->taken++], sizeof(s->known[0]));
+    uv_mutex_unlock(&s->lock);
+    return waits;
+}

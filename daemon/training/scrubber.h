@@ -1,0 +1,52 @@
+// Reading sealed records again while the daemon runs: a thread of its own, slow on purpose.
+//
+//   scrubber's thread                         trainer's thread                loop
+//   reef_store_scrub, a piece a time
+//   view, damage  ------- copies ---------->  kept with the next commit  -->  status
+//   poke          ------------------------->  damage becomes an event
+//
+// It reads the file and writes nothing: how far it has come goes into the trainer's commits, so a pool keeps
+// its one writer. Training never waits for it and never reads what it says: no bit of the result depends on it.
+#ifndef REEF_DAEMON_SCRUB_H
+#define REEF_DAEMON_SCRUB_H
+
+#include "reef_store.h"
+#include "reef_log.h"
+
+#define REEF_SCRUB_RATE_DEFAULT (UINT64_C(1) << 20) // bytes a second: 86 GB a day, little of a disk
+#define REEF_SCRUB_DAMAGE_MAX 64                    // different records that are told
+
+typedef struct reef_scrubber reef_scrubber;
+
+typedef struct reef_scrubber_view {
+    uint64_t rate; // bytes a second
+    reef_scrub scrub;
+    uint64_t damage_count; // different records found damaged since the daemon began
+    char damage[256];      // the last of them; empty for none
+    char failing[256];     // why it cannot look just now; empty when it can
+} reef_scrubber_view;
+
+/** Begin where the pool says the last daemon stopped. `store` and `report` outlive it. */
+REEF_MUST_CHECK reef_status reef_scrubber_new(
+    reef_scrubber **out, reef_store *store, uint64_t rate, reef_report *report, reef_error *err);
+/** Start the thread; with a rate of 0 there is none yet. poke  called there when damage waits to be taken */
+REEF_MUST_CHECK reef_status reef_scrubber_start(reef_scrubber *scrubber,
+                                                void (*poke)(void *context),
+                                                void *context,
+                                                reef_error *err);
+/** Another rate, from the next piece on; on the thread that started it. NO_MEMORY when it needs a thread and gets none. */
+REEF_MUST_CHECK reef_status reef_scrubber_set_rate(reef_scrubber *scrubber,
+                                                   uint64_t rate,
+                                                   reef_error *err);
+/** End the thread. It waits for a piece, which takes milliseconds. Accepts NULL. */
+void reef_scrubber_stop(reef_scrubber *scrubber);
+void reef_scrubber_free(reef_scrubber *scrubber); // stopped or never started; accepts NULL
+
+/** Any thread. */
+void reef_scrubber_view_read(reef_scrubber *scrubber, reef_scrubber_view *view);
+/** Is there damage that was not taken? */
+bool reef_scrubber_waits(reef_scrubber *scrubber);
+/** The next record found damaged, once; false when there is none. */
+bool reef_scrubber_take(reef_scrubber *scrubber, char what[256]);
+
+#endif

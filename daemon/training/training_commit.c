@@ -1,0 +1,220 @@
+// Commits of the trainer's thread, and what it writes between two of them; see training.h.
+//
+// A commit that fails leaves the state in memory as it was and is tried again after a pause, a bounded number of
+// times.
+#include "training_internal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void training_refresh(reef_training *training) {
+    reef_trainer_status status;
+    reef_trainer_status_read(training->options.trainer, &status);
+    uv_mutex_lock(&training->lock);
+    training->view.trainer = status;
+    for (size_t i = 0; i < training->options.source_count; i++)
+        (void)reef_trainer_source_loss(training->options.trainer, training->options.sources[i].name,
+                                       &training->losses[i]);
+    uv_mutex_unlock(&training->lock);
+}
+
+// For the watchdog: something was done, and not only tried.
+void training_advance(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    training->view.advances++;
+    uv_mutex_unlock(&training->lock);
+}
+
+static void count_commit(reef_commit_times *times, double seconds) {
+    static const double BOUNDS[REEF_COMMIT_BUCKETS] = REEF_COMMIT_BOUNDS;
+    size_t bucket = 0;
+    while (bucket < REEF_COMMIT_BUCKETS && seconds > BOUNDS[bucket]) bucket++;
+    if (bucket < REEF_COMMIT_BUCKETS) times->buckets[bucket]++;
+    times->count++;
+    times->seconds += seconds;
+}
+
+void training_settle(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    for (size_t i = 0; i < training->options.source_count; i++) {
+        if (!training->places[i].fresh) continue;
+        free(training->settled[i].mark);
+        training->settled[i] = training->places[i];
+        training->places[i] = (settled_place){0};
+    }
+    uv_mutex_unlock(&training->lock);
+    (void)uv_async_send(training->options.wake);
+}
+
+static void note_commit(reef_training *training, const reef_commit *commit, double ms) {
+    reef_trainer_status status;
+    reef_trainer_status_read(training->options.trainer, &status);
+    training->committed_ns = uv_hrtime();
+    training->commit_steps = 0;
+    training->dirty = training->commit_soon = false;
+    training->compacting = true;
+    training_settle(training);
+    uv_mutex_lock(&training->lock);
+    training->view.last = (reef_commit_view){.commit = *commit, .ms = ms};
+    training->view.committed = status;
+    memcpy(training->committed, training->cursors,
+           training->options.source_count * sizeof(*training->committed));
+    count_commit(&training->view.commits, ms / 1e3);
+    training->view.advances++;
+    training->view.failing[0] = 0;
+    uv_mutex_unlock(&training->lock);
+}
+
+// How far the scrubber has come goes along with what training has to write; alone it is no reason to.
+static void pass_scrub_on(reef_training *training) {
+    reef_scrubber_view view;
+    if (!training->options.scrubber) return;
+    reef_scrubber_view_read(training->options.scrubber, &view);
+    if (view.scrub.passes > 0 || view.scrub.records > 0)
+        reef_trainer_set_scrub(training->options.trainer, &view.scrub);
+}
+
+reef_status training_commit_once(reef_training *training, reef_error *err) {
+    reef_commit commit;
+    pass_scrub_on(training);
+    uint64_t begin = uv_hrtime();
+    reef_status status = reef_trainer_commit(training->options.trainer, &commit, err);
+    if (status == REEF_OK) note_commit(training, &commit, (double)(uv_hrtime() - begin) / 1e6);
+    training_refresh(training);
+    return status;
+}
+
+bool training_worth_retrying(reef_status status) {
+    return status == REEF_FULL || status == REEF_IO || status == REEF_NO_MEMORY ||
+           status == REEF_BUSY;
+}
+
+// Wait, at most for a request where `request` is not NULL. Returns false when a stop cut the pause short.
+static bool wait_until(reef_training *training, uint64_t deadline, reef_request **request) {
+    bool cut = false;
+    uv_mutex_lock(&training->lock);
+    for (uint64_t now = uv_hrtime(); now < deadline; now = uv_hrtime()) {
+        cut = training->stopping && !training->stop_seen;
+        if (cut) break;
+        if (request && (*request = training_take_request(training, false))) break;
+        (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
+    }
+    if (cut) training->stop_seen = true;
+    uv_mutex_unlock(&training->lock);
+    return !cut;
+}
+
+void training_pause_for(reef_training *training, uint64_t seconds) {
+    (void)wait_until(training, uv_hrtime() + seconds * NS_PER_SECOND, NULL);
+}
+
+// The pause between two tries. Who asks for something meanwhile is answered, with the same error where it takes room;
+// where a commit that was asked for goes through the pause is over. Returns false when a stop cut it short: then
+// the next try is the last.
+static bool serve_for(reef_training *training, uint64_t seconds) {
+    uint64_t deadline = uv_hrtime() + seconds * NS_PER_SECOND;
+    for (;;) {
+        reef_request *request = NULL;
+        if (!wait_until(training, deadline, &request)) return false;
+        if (!request) return true;
+        training_serve(training, request);
+        if (!training->dirty) return true;
+    }
+}
+
+static void note_failure(reef_training *training, const reef_error *err) {
+    uv_mutex_lock(&training->lock);
+    snprintf(training->view.failing, sizeof(training->view.failing), "%s", err->message);
+    uv_mutex_unlock(&training->lock);
+}
+
+reef_status training_commit(reef_training *training, reef_error *err) {
+    bool waited = true;
+    for (uint32_t attempt = 0;; attempt++) {
+        // Whoever asked for a commit in the pause may have had it.
+        bool done = attempt > 0 && !training->dirty;
+        reef_status status = done ? REEF_OK : training_commit_once(training, err);
+        if (status == REEF_OK) {
+            if (attempt)
+                reef_report_warning(training->options.report, "commit_recovered",
+                                    "the commit went through");
+            return REEF_OK;
+        }
+        note_failure(training, err);
+        uint32_t retries =
+            training->options.commit_retries; // a reload in the pause may have changed it
+        if (!training_worth_retrying(status) || attempt >= retries || !waited) return status;
+        uint64_t seconds = 1u << attempt;
+        reef_report_warning(
+            training->options.report, "commit_failed",
+            "%s; nothing committed is lost, the rest is kept in memory: trying again in %" PRIu64
+            " s (%" PRIu32 " of %" PRIu32 ")",
+            err->message, seconds, attempt + 1, retries);
+        waited = serve_for(training, seconds);
+    }
+}
+
+// Seal, grow, branch, freeze and snapshot commit by themselves; the record is in the pool.
+reef_status training_read_commit(reef_store *store, reef_commit *commit, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, commit, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status training_note_own_commit(reef_training *training, double ms, reef_error *err) {
+    reef_commit commit;
+    reef_status status = training_read_commit(training->options.store, &commit, err);
+    if (status == REEF_OK && commit.number != training->view.last.commit.number)
+        note_commit(training, &commit, ms);
+    return status;
+}
+
+// What is written beside training is a commit of its own, but nothing of what was accepted since the last one is
+// in it: that stays dirty.
+reef_status training_note_aside(reef_training *training, reef_error *err) {
+    reef_commit commit;
+    reef_status status = training_read_commit(training->options.store, &commit, err);
+    if (status != REEF_OK) return status;
+    uv_mutex_lock(&training->lock);
+    training->view.last.commit = commit;
+    uv_mutex_unlock(&training->lock);
+    return REEF_OK;
+}
+
+static reef_status compact_once(reef_training *training, bool *more, reef_error *err) {
+    reef_usage_compaction done;
+    reef_status status = reef_trainer_compact(training->options.trainer, &done, err);
+    *more = status == REEF_OK && (done.merged > 0 || done.dropped > 0);
+    return *more ? training_note_aside(training, err) : status;
+}
+
+// Statistics for people are no reason to stop training: what fails is said, and tried after the next commit.
+void training_compact(reef_training *training) {
+    reef_error err = {.status = REEF_OK};
+    bool more = false;
+    if (compact_once(training, &more, &err) != REEF_OK)
+        reef_report_warning(training->options.report, "compact_failed",
+                            "usage over time was not compacted: %s; trying again after the next "
+                            "commit",
+                            err.message);
+    training->compacting = more;
+    if (more) training_advance(training);
+}
+
+// Damage becomes events of the timeline, which the next commit writes.
+void training_note_damage(reef_training *training) {
+    char what[256];
+    while (training->options.scrubber && reef_scrubber_take(training->options.scrubber, what)) {
+        reef_error err;
+        if (reef_trainer_note_damage(training->options.trainer, what, &err) == REEF_OK)
+            training->dirty = true;
+        else
+            reef_report_warning(training->options.report, "damage_untold",
+                                "the timeline does not know of it: %s", err.message);
+    }
+}

@@ -1,0 +1,434 @@
+// The trainer's thread; see training.h.
+//
+// What decides the result is the order of bytes and of commands, never time: a commit may come between
+// any two steps. A commit that fails leaves the state in memory as it was and is tried again after a
+// pause, a bounded number of times.
+#include "training_internal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *reef_training_state_text(reef_training_state state) {
+    static const char *const TEXTS[] = {
+#define REEF_TRAINING_STATE_TEXT(name, text) text,
+        REEF_TRAINING_STATE_LIST(REEF_TRAINING_STATE_TEXT)
+#undef REEF_TRAINING_STATE_TEXT
+    };
+    return TEXTS[state];
+}
+
+// ---- the loop's side -----------------------------------------------------------------------------
+
+bool reef_training_space(reef_training *training, size_t source, uint8_t **at, size_t *count) {
+    uv_mutex_lock(&training->lock);
+    bool room = reef_lanes_space(&training->schedule.lanes, source, at, count);
+    uv_mutex_unlock(&training->lock);
+    return room;
+}
+
+void reef_training_fill(
+    reef_training *training, size_t source, size_t count, uint64_t begin, char *mark) {
+    uv_mutex_lock(&training->lock);
+    reef_lanes_fill(&training->schedule.lanes, source, count, begin, mark);
+    uv_cond_signal(&training->changed);
+    uv_mutex_unlock(&training->lock);
+}
+
+void reef_training_source_end(reef_training *training, size_t source) {
+    uv_mutex_lock(&training->lock);
+    reef_lanes_end(&training->schedule.lanes, source);
+    uv_cond_signal(&training->changed);
+    uv_mutex_unlock(&training->lock);
+}
+
+void reef_training_stop(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    if (!training->stopping) {
+        training->stopping = true;
+        reef_schedule_stop(&training->schedule);
+        if (training->view.state < REEF_STATE_DRAINING) training->view.state = REEF_STATE_DRAINING;
+        uv_cond_signal(&training->changed);
+    }
+    uv_mutex_unlock(&training->lock);
+}
+
+void reef_training_commit_soon(reef_training *training) {
+    training->commit_soon = training->dirty;
+}
+
+void reef_training_poke(void *context) {
+    reef_training *training = context;
+    uv_mutex_lock(&training->lock);
+    uv_cond_signal(&training->changed);
+    uv_mutex_unlock(&training->lock);
+}
+
+void reef_request_release(reef_request *request) {
+    free(request->names);
+    free(request->until);
+    request->names = NULL;
+    request->until = NULL;
+    request->name_count = 0;
+    json_decref(request->result);
+    request->result = NULL;
+}
+
+void training_append(reef_request **list, reef_request *request) {
+    while (*list) list = &(*list)->next;
+    request->next = NULL;
+    *list = request;
+}
+
+// A drain waits for what has been read by now, and what was promised to be.
+static void note_what_was_read(reef_training *training, reef_request *request) {
+    for (size_t i = 0; i < training->schedule.lanes.count; i++) {
+        const reef_lane *lane = &training->schedule.lanes.lanes[i];
+        const reef_input *input = &training->options.sources[lane->sources[0]];
+        bool promised = lane->live && input->kind->promised && input->bytes > input->offset;
+        request->until[i] = lane->ring.tail + (promised ? input->bytes - input->offset : 0);
+    }
+}
+
+static bool is_full(const reef_request *drains) {
+    size_t count = 0;
+    for (; drains; drains = drains->next) count++;
+    return count >= REEF_DRAINS_MAX;
+}
+
+reef_status reef_training_request(reef_training *training, reef_request *request, reef_error *err) {
+    if (request->kind == REEF_REQUEST_DRAIN) {
+        request->until = calloc(training->schedule.lanes.count + 1, sizeof(*request->until));
+        if (!request->until) return reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+    }
+    uv_mutex_lock(&training->lock);
+    bool ended = training->view.ended;
+    bool full = request->until && is_full(training->drains);
+    if (!ended && !full) {
+        if (request->until) note_what_was_read(training, request);
+        request->asked_ns = uv_hrtime();
+        training_append(
+            request->kind == REEF_REQUEST_DRAIN ? &training->drains : &training->requests, request);
+        uv_cond_signal(&training->changed);
+    }
+    uv_mutex_unlock(&training->lock);
+    if (!ended && !full) return REEF_OK;
+    free(request->until); // a refused request is as it was
+    request->until = NULL;
+    return reef_fail(err, REEF_BUSY, "%s",
+                     ended ? "the daemon is ending" : "too many drains wait already");
+}
+
+void reef_training_answer(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    reef_request *list = training->answered;
+    training->answered = NULL;
+    uv_mutex_unlock(&training->lock);
+    while (list) {
+        reef_request *next = list->next;
+        if (list->owner) list->on_answer(list);
+        reef_request_release(list);
+        free(list);
+        list = next;
+    }
+}
+
+bool reef_training_settled(reef_training *training,
+                           size_t source,
+                           reef_input_place *place,
+                           char **mark) {
+    uv_mutex_lock(&training->lock);
+    settled_place settled = training->settled[source];
+    training->settled[source] = (settled_place){0};
+    uv_mutex_unlock(&training->lock);
+    *mark = settled.mark;
+    *place = (reef_input_place){.cursor = settled.cursor, .begin = settled.begin, .mark = *mark};
+    return settled.fresh;
+}
+
+void reef_training_view_read(reef_training *training,
+                             reef_training_view *view,
+                             reef_progress *progress) {
+    uv_mutex_lock(&training->lock);
+    *view = training->view;
+    view->queue_bytes = reef_lanes_waiting(&training->schedule.lanes);
+    const reef_schedule *schedule = &training->schedule;
+    for (size_t i = 0; progress && i < training->options.source_count; i++)
+        progress[i] =
+            (reef_progress){.cursor = training->cursors[i],
+                            .committed = training->committed[i],
+                            .loss = training->losses[i],
+                            .ended = reef_lanes_has_ended(&schedule->lanes, i),
+                            .sits_out = schedule->turn_lanes[schedule->lanes.lane_of[i]].out};
+    uv_mutex_unlock(&training->lock);
+}
+
+// ---- what to do next -----------------------------------------------------------------------------
+
+static uint64_t commit_deadline(const reef_training *training) {
+    double seconds = training->options.commit_seconds;
+    if (!training->dirty || seconds <= 0) return UINT64_MAX;
+    return training->committed_ns + (uint64_t)(seconds * NS_PER_SECOND);
+}
+
+static bool commit_is_due(const reef_training *training) {
+    if (training->commit_soon) return true;
+    uint64_t steps = training->options.commit_steps;
+    if (steps && training->commit_steps >= steps) return true;
+    return uv_hrtime() >= commit_deadline(training);
+}
+
+static reef_request *take_first(reef_request **list) {
+    reef_request *request = *list;
+    *list = request->next;
+    return request;
+}
+
+bool training_is_drained(const reef_training *training, const reef_request *request) {
+    for (size_t i = 0; i < training->schedule.lanes.count; i++)
+        if (training->schedule.lanes.lanes[i].ring.head < request->until[i]) return false;
+    return true;
+}
+
+// One that has nothing to wait for any more: what it named is trained, or nothing is trained now.
+static bool drain_is_due(const reef_training *training) {
+    const reef_request *drain = training->drains;
+    return drain &&
+           (training->paused || training->stopping || training_is_drained(training, drain));
+}
+
+reef_request *training_take_request(reef_training *training, bool only_drains) {
+    if (training->requests && !only_drains) return take_first(&training->requests);
+    return drain_is_due(training) ? take_first(&training->drains) : NULL;
+}
+
+// What would be trained now, or decided so that something can be.
+static bool find_stream(reef_training *training, reef_schedule_next *next) {
+    *next = (reef_schedule_next){.deadline_ns = UINT64_MAX};
+    if (training->paused && !training->stopping) return false;
+    reef_schedule_find(&training->schedule, uv_hrtime(), next);
+    return next->kind != REEF_SCHEDULE_NOTHING;
+}
+
+static bool find_work(reef_training *training, work *found) {
+    *found = (work){0};
+    bool stream = find_stream(training, &found->next);
+    // After a request a step goes first, so that clients who ask without pause cannot stop training.
+    found->request = training_take_request(training, training->served && stream);
+    if (found->request) {
+        found->kind = WORK_REQUEST;
+        return true;
+    }
+    if (training->options.scrubber && reef_scrubber_waits(training->options.scrubber)) {
+        found->kind = WORK_DAMAGE;
+        return true;
+    }
+    if (commit_is_due(training)) {
+        found->kind = WORK_COMMIT;
+        return true;
+    }
+    // One small step at a time with training in between; what is left at the end is for the next run.
+    if (training->compacting && !training->stopping && !(training->compacted && stream)) {
+        found->kind = WORK_COMPACT;
+        return true;
+    }
+    if (stream) {
+        found->kind = found->next.kind == REEF_SCHEDULE_BYTES ? WORK_FEED : WORK_DECIDE;
+        return true;
+    }
+    if (training->stopping) {
+        found->kind = WORK_END;
+        return true;
+    }
+    if (training->paused || !reef_schedule_is_done(&training->schedule)) return false;
+    found->kind = training->drained ? WORK_END : WORK_DRAIN;
+    return !training->drained || !training->options.stay;
+}
+
+static void wait_for_change(reef_training *training, uint64_t deadline) {
+    uint64_t commit = commit_deadline(training), now = uv_hrtime();
+    if (commit < deadline) deadline = commit;
+    if (deadline == UINT64_MAX)
+        uv_cond_wait(&training->changed, &training->lock);
+    else if (deadline > now)
+        (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
+}
+
+void training_set_paused(reef_training *training, bool paused) {
+    uv_mutex_lock(&training->lock);
+    training->paused = paused;
+    uv_mutex_unlock(&training->lock);
+}
+
+void training_set_state(reef_training *training, reef_training_state state) {
+    // Draining and ending are never taken back.
+    if (training->view.state < REEF_STATE_DRAINING || state > training->view.state)
+        training->view.state = state;
+}
+
+static work next_work(reef_training *training) {
+    work next;
+    uv_mutex_lock(&training->lock);
+    while (!find_work(training, &next)) {
+        training_set_state(training, training->paused ? REEF_STATE_PAUSED : REEF_STATE_WAITING);
+        training->view.idle = true;
+        wait_for_change(training, next.next.deadline_ns);
+        training->view.idle = false;
+    }
+    if (next.kind == WORK_FEED) training_set_state(training, REEF_STATE_TRAINING);
+    training->served = next.kind == WORK_REQUEST;
+    training->compacted = next.kind == WORK_COMPACT;
+    uv_mutex_unlock(&training->lock);
+    return next;
+}
+
+// ---- the thread ----------------------------------------------------------------------------------
+
+static reef_status run(reef_training *training, reef_error *err) {
+    reef_status status = REEF_OK;
+    while (status == REEF_OK) {
+        work next = next_work(training);
+        switch (next.kind) {
+        case WORK_REQUEST:
+            training_serve(training, next.request);
+            break;
+        case WORK_DAMAGE:
+            training_note_damage(training);
+            break;
+        case WORK_COMMIT:
+            status = training_commit(training, err);
+            break;
+        case WORK_COMPACT:
+            training_compact(training);
+            break;
+        case WORK_DECIDE:
+            training_decide(training, &next.next);
+            break;
+        case WORK_FEED:
+            status = training_feed(training, &next, err);
+            break;
+        case WORK_DRAIN:
+            status = training_drain(training, err);
+            break;
+        case WORK_END:
+            return REEF_OK;
+        }
+    }
+    return status;
+}
+
+static void move_unserved(reef_training *training) {
+    while (training->requests || training->drains) {
+        reef_request *request =
+            take_first(training->requests ? &training->requests : &training->drains);
+        request->error.status = reef_fail(&request->error, REEF_BUSY, "the daemon is ending");
+        training_append(&training->answered, request);
+    }
+}
+
+static void training_main(void *argument) {
+    reef_training *training = argument;
+    reef_error err = {.status = REEF_OK};
+    reef_status status = run(training, &err);
+    training_end_state(training);
+    training_note_damage(training);
+    if (status == REEF_OK && training->dirty) status = training_commit(training, &err);
+    err.status = status;
+
+    uv_mutex_lock(&training->lock);
+    move_unserved(training);
+    training->view.ended = true;
+    training->view.outcome = err;
+    uv_mutex_unlock(&training->lock);
+    (void)uv_async_send(training->options.wake);
+}
+
+// ---- life ----------------------------------------------------------------------------------------
+
+static void training_free(reef_training *training) {
+    uv_cond_destroy(&training->changed);
+    uv_mutex_destroy(&training->lock);
+    reef_schedule_release(&training->schedule);
+    for (size_t i = 0; i < training->options.source_count; i++) {
+        if (training->places) free(training->places[i].mark);
+        if (training->settled) free(training->settled[i].mark);
+    }
+    free(training->places);
+    free(training->settled);
+    free(training->cursors);
+    free(training->committed);
+    free(training->losses);
+    free(training);
+}
+
+// Memory, lock and condition; on failure nothing is left.
+static reef_status training_new(reef_training **out,
+                                const reef_training_options *options,
+                                reef_error *err) {
+    reef_training *training = calloc(1, sizeof(*training));
+    if (!training) return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's thread");
+    training->options = *options;
+    if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
+        abort(); // out of kernel memory
+    training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));
+    training->committed = calloc(options->source_count + 1, sizeof(*training->committed));
+    training->losses = calloc(options->source_count + 1, sizeof(*training->losses));
+    training->places = calloc(options->source_count + 1, sizeof(*training->places));
+    training->settled = calloc(options->source_count + 1, sizeof(*training->settled));
+    reef_status status =
+        training->cursors && training->committed && training->losses && training->places &&
+                training->settled
+            ? reef_schedule_init(&training->schedule, options->store, options->sources,
+                                 options->source_count, options->record_bytes, options->patience_s,
+                                 err)
+            : reef_fail(err, REEF_NO_MEMORY, "no memory for %zu sources", options->source_count);
+    if (status != REEF_OK) {
+        training_free(training);
+        return status;
+    }
+    *out = training;
+    return REEF_OK;
+}
+
+reef_status reef_training_start(reef_training **out,
+                                const reef_training_options *options,
+                                reef_error *err) {
+    *out = NULL;
+    reef_training *training = NULL;
+    reef_status status = training_new(&training, options, err);
+    if (status != REEF_OK) return status;
+
+    for (size_t i = 0; i < options->source_count; i++)
+        training->cursors[i] = training->committed[i] =
+            reef_trainer_cursor(options->trainer, options->sources[i].name);
+    reef_trainer_on_commit(options->trainer, training_write_places, training);
+    training->committed_ns = uv_hrtime();
+    training->compacting = true; // what the run before left
+    training->view.state = REEF_STATE_WAITING;
+    reef_trainer_status_read(options->trainer, &training->view.trainer);
+    training->view.committed = training->view.trainer;
+    status = training_read_commit(options->store, &training->view.last.commit, err);
+    if (status == REEF_OK) {
+        int code = uv_thread_create(&training->thread, training_main, training);
+        if (code)
+            status =
+                reef_fail(err, REEF_NO_MEMORY, "no thread for training: %s", uv_strerror(code));
+    }
+    if (status != REEF_OK) {
+        reef_trainer_on_commit(options->trainer, NULL, NULL);
+        training_free(training);
+        return status;
+    }
+    *out = training;
+    return REEF_OK;
+}
+
+void reef_training_join(reef_training *training) {
+    if (!training) return;
+    (void)uv_thread_join(&training->thread);
+    reef_trainer_on_commit(training->options.trainer, NULL, NULL);
+    training_free(training);
+}

@@ -1,0 +1,245 @@
+// The pieces of work of the trainer's thread but for commits; see training.h.
+#include "training_internal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DECISION_RETRY_SECONDS 1
+
+// Only this thread reads them.
+static void set_pace(reef_training *training, const reef_pace *pace) {
+    training->options.commit_steps = pace->commit_steps;
+    training->options.commit_seconds = pace->commit_seconds;
+    training->options.commit_retries = pace->commit_retries;
+}
+
+static reef_status commit_if_dirty(reef_training *training, reef_error *err) {
+    return training->dirty ? training_commit_once(training, err) : REEF_OK;
+}
+
+// What cannot be committed is no pause: its sender was refused and would not know of one.
+static reef_status pause_training(reef_training *training, reef_error *err) {
+    reef_status status = commit_if_dirty(training, err);
+    if (status == REEF_OK) training_set_paused(training, true);
+    return status;
+}
+
+static reef_status run_request(reef_training *training, reef_request *request, reef_error *err) {
+    reef_trainer *trainer = training->options.trainer;
+    switch (request->kind) {
+    case REEF_REQUEST_COMMIT:
+        return commit_if_dirty(training, err);
+    case REEF_REQUEST_SEAL:
+        return reef_trainer_seal(trainer, request->seal_dtype[0] ? request->seal_dtype : NULL,
+                                 &request->sealing, err);
+    case REEF_REQUEST_GROW:
+        return reef_trainer_grow(trainer, request->side, err);
+    case REEF_REQUEST_BRANCH:
+        return reef_trainer_branch(trainer, request->branch.from, request->dry_run,
+                                   &request->branch, err);
+    case REEF_REQUEST_FREEZE:
+        return reef_trainer_freeze(trainer, &request->freeze, &request->changed, err);
+    case REEF_REQUEST_SNAPSHOT:
+        return reef_trainer_snapshot(trainer, request->name, &request->snapshot, err);
+    case REEF_REQUEST_SNAPSHOT_REMOVE:
+        return reef_trainer_snapshots_remove(trainer, request->names, request->name_count, err);
+    case REEF_REQUEST_PAUSE:
+        return pause_training(training, err);
+    case REEF_REQUEST_RESUME:
+        training_set_paused(training, false);
+        return REEF_OK;
+    case REEF_REQUEST_CALL:
+        return request->call(request->call_context, training->options.store, trainer, err);
+    case REEF_REQUEST_DRAIN:
+        if (!training_is_drained(training, request))
+            return reef_fail(err, REEF_BUSY, "training is %s, so what was read is not trained now",
+                             training->paused ? "paused" : "ending");
+        return commit_if_dirty(training, err);
+    case REEF_REQUEST_PACE:
+        set_pace(training, &request->pace);
+        return REEF_OK;
+    case REEF_REQUEST_RELOAD:
+    case REEF_REQUEST_VERIFY:
+        break; // the service's
+    }
+    return reef_fail(err, REEF_INVALID, "unknown request %d", (int)request->kind);
+}
+
+// A command that fails is its sender's concern; training goes on.
+void training_serve(reef_training *training, reef_request *request) {
+    request->error = (reef_error){.status = REEF_OK};
+    uint64_t begin = uv_hrtime();
+    request->waited_ms = (double)(begin - request->asked_ns) / 1e6;
+    reef_status status = run_request(training, request, &request->error);
+    // What was accepted is neither written nor changed by a call. One that failed may have come as far as a commit:
+    // that is known then, and is not taken for one of a later request.
+    bool aside = request->kind == REEF_REQUEST_CALL;
+    if (status != REEF_OK)
+        (void)!training_note_aside(training, NULL);
+    else if (aside)
+        status = training_note_aside(training, &request->error);
+    else
+        status = training_note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6,
+                                          &request->error);
+    request->error.status = status;
+    // The change may be in memory although its commit failed: the next commit writes it.
+    if (training_worth_retrying(status) && !aside) training->dirty = true;
+    training_refresh(training);
+    uv_mutex_lock(&training->lock);
+    // While commits fail only one that goes through is progress: whoever asks then is answered, and no more.
+    training->view.advances += status == REEF_OK && !training->view.failing[0];
+    request->trainer = training->view.trainer;
+    request->last = training->view.last;
+    training_append(&training->answered, request);
+    uv_mutex_unlock(&training->lock);
+    (void)uv_async_send(training->options.wake);
+}
+
+static void took(reef_training *training, size_t source, const work *piece, size_t taken) {
+    uint64_t cursor =
+        reef_trainer_cursor(training->options.trainer, training->options.sources[source].name);
+    uv_mutex_lock(&training->lock);
+    training->cursors[source] = cursor;
+    (void)reef_lane_mark(&training->schedule.lanes.lanes[piece->next.lane],
+                         cursor); // frees old ones
+    bool room = reef_schedule_took(&training->schedule, &piece->next, taken);
+    uv_mutex_unlock(&training->lock);
+    if (room) (void)uv_async_send(training->options.wake);
+}
+
+reef_status training_feed(reef_training *training, const work *piece, reef_error *err) {
+    size_t taken = 0, steps = 0;
+    // Only this thread moves a lane on to its next source.
+    size_t source = reef_lane_source(&training->schedule.lanes.lanes[piece->next.lane]);
+    reef_status status =
+        reef_trainer_feed(training->options.trainer, training->options.sources[source].name,
+                          piece->next.bytes, piece->next.count, &taken, &steps, err);
+    if (status != REEF_OK) return status;
+    assert(taken <= piece->next.count);
+    training->dirty = true;
+    training->commit_steps += steps;
+    took(training, source, piece, taken);
+    training_refresh(training);
+    training_advance(training);
+    return REEF_OK;
+}
+
+typedef struct decision_writer {
+    reef_schedule *schedule;
+    const reef_schedule_next *next;
+} decision_writer;
+
+static reef_status write_decision(void *context, reef_txn *txn, reef_error *err) {
+    const decision_writer *writer = context;
+    if (writer->next->kind == REEF_SCHEDULE_FORGET)
+        return reef_decisions_drop(txn, &writer->schedule->after, err);
+    reef_decision decision = reef_schedule_decision(writer->schedule, writer->next);
+    return reef_decision_write(txn, &decision, err);
+}
+
+// A decision about turns takes effect once it is in the pool, so that it is the same after a crash. Until then
+// the lane that has nothing is waited for.
+void training_decide(reef_training *training, const reef_schedule_next *next) {
+    reef_error err = {.status = REEF_OK};
+    decision_writer writer = {.schedule = &training->schedule, .next = next};
+    reef_status status =
+        reef_trainer_write(training->options.trainer, write_decision, &writer, &err);
+    if (status == REEF_OK) status = training_note_aside(training, &err);
+    if (status != REEF_OK) {
+        reef_report_warning(training->options.report, "turn_failed",
+                            "whose turn it is could not be written: %s; trying again", err.message);
+        training_pause_for(training, DECISION_RETRY_SECONDS);
+        return;
+    }
+    if (next->kind == REEF_SCHEDULE_FORGET)
+        reef_report_warning(training->options.report, "turns_forgotten",
+                            "the sources do not give what they gave before the last end, so the "
+                            "order of the stream is decided anew");
+    uv_mutex_lock(&training->lock);
+    if (next->kind == REEF_SCHEDULE_FORGET)
+        reef_schedule_forgot(&training->schedule);
+    else
+        reef_schedule_decided(&training->schedule, next, uv_hrtime());
+    uv_mutex_unlock(&training->lock);
+}
+
+// For whom it may concern once the commit went through. `mark` may be NULL; without memory for it the next commit
+// tells.
+static void note_place(reef_training *training,
+                       const reef_input *input,
+                       uint64_t cursor,
+                       const reef_place_mark *mark) {
+    if (!input->kind->settled) return;
+    settled_place *place = &training->places[input - training->options.sources];
+    free(place->mark);
+    *place = (settled_place){.cursor = cursor, .fresh = true};
+    if (!mark) return;
+    place->begin = mark->begin;
+    place->mark = strdup(mark->text);
+}
+
+// Along with every commit: whose turn it is, and where the live sources' next bytes lie.
+reef_status training_write_places(void *context, reef_txn *txn, reef_error *err) {
+    reef_training *training = context;
+    reef_schedule *schedule = &training->schedule;
+    reef_status status =
+        schedule->lanes.count > 1 ? reef_turns_write(txn, &schedule->turns, err) : REEF_OK;
+    for (size_t i = 0; i < schedule->lanes.count && status == REEF_OK; i++) {
+        reef_lane *lane = &schedule->lanes.lanes[i];
+        if (!lane->live) continue;
+        reef_input *input = &training->options.sources[lane->sources[0]];
+        uint64_t cursor = reef_trainer_cursor(training->options.trainer, input->name);
+        if (input->kind->committed) status = input->kind->committed(input, txn, cursor, err);
+        uv_mutex_lock(&training->lock);
+        const reef_place_mark *mark = reef_lane_mark(lane, cursor);
+        uv_mutex_unlock(&training->lock);
+        // Only this thread frees marks, so it stays.
+        if (status == REEF_OK && mark)
+            status = reef_place_write(txn, input->name, mark->begin, mark->text, err);
+        note_place(training, input, cursor, mark);
+    }
+    return status;
+}
+
+static bool nothing_ever_came(const reef_training *training) {
+    for (size_t i = 0; i < training->options.source_count; i++)
+        if (training->cursors[i]) return false;
+    return true;
+}
+
+void training_end_state(reef_training *training) {
+    uv_mutex_lock(&training->lock);
+    training_set_state(training, REEF_STATE_ENDING);
+    uv_mutex_unlock(&training->lock);
+}
+
+// The last source has ended: run the steps that held-back batches still allow, and commit.
+reef_status training_drain(reef_training *training, reef_error *err) {
+    training->drained = true;
+    if (!training->options.stay) training_end_state(training);
+    if (!training->options.source_count) return REEF_OK;
+    if (nothing_ever_came(training)) {
+        if (!training->options.stay)
+            return reef_fail(err, REEF_NOT_FOUND,
+                             "the stream is empty: nothing to train on in %s%s; give a source "
+                             "that has something",
+                             training->options.sources[0].label,
+                             training->options.source_count > 1 ? " and the others" : "");
+        reef_report_warning(training->options.report, "empty", "no source has a single byte");
+        return REEF_OK;
+    }
+    reef_status status = REEF_OK;
+    const char *name = training->options.sources[training->options.source_count - 1].name;
+    for (size_t steps = 1, taken = 0; status == REEF_OK && steps;) {
+        status = reef_trainer_feed(training->options.trainer, name, (const uint8_t *)"", 0, &taken,
+                                   &steps, err);
+        if (steps) training->dirty = true;
+        if (steps) training_advance(training);
+    }
+    training_refresh(training);
+    if (status == REEF_OK && training->dirty) status = training_commit(training, err);
+    return status;
+}
