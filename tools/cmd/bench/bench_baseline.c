@@ -1,0 +1,257 @@
+// See bench_rival.h.
+#include "bench_baseline.h"
+
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PYTHON "/usr/bin/python3"
+#define OUTPUT_BYTES_MAX 65536
+#define SECONDS_MAX 1800.0 // then it is stopped
+#define POLL_MS 1000
+
+extern char **environ;
+
+// ---- the process ---------------------------------------------------------------------------------
+
+// Standard output and error go into the pipe.
+static int spawn(pid_t *child, char **arguments, int pipe_fds[2]) {
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error) return error;
+    error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (!error) error = posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
+    if (!error) error = posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDERR_FILENO);
+    if (!error) error = posix_spawn_file_actions_addclose(&actions, pipe_fds[0]);
+    if (!error) error = posix_spawn_file_actions_addclose(&actions, pipe_fds[1]);
+    if (!error) error = posix_spawn(child, PYTHON, &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+// Everything until the other end is closed, cut to the buffer. False when time is up.
+static bool collect(int fd, char out[OUTPUT_BYTES_MAX]) {
+    double deadline = cli_clock() + SECONDS_MAX;
+    size_t count = 0;
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    while (cli_clock() < deadline) {
+        if (poll(&ready, 1, POLL_MS) <= 0) continue;
+        char chunk[4096];
+        ssize_t got = read(fd, chunk, sizeof(chunk));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            out[count] = '\0';
+            return true;
+        }
+        size_t room = OUTPUT_BYTES_MAX - 1 - count;
+        size_t kept = (size_t)got < room ? (size_t)got : room;
+        memcpy(out + count, chunk, kept);
+        count += kept;
+    }
+    out[count] = '\0';
+    return false;
+}
+
+static int wait_for(pid_t child) {
+    int end = 0;
+    while (waitpid(child, &end, 0) < 0 && errno == EINTR) {
+    }
+    return end;
+}
+
+// ---- its end -------------------------------------------------------------------------------------
+
+// The last line that is not empty; cuts the text.
+static const char *last_line(char *text) {
+    size_t count = strlen(text);
+    while (count > 0 && (text[count - 1] == '\n' || text[count - 1] == '\r')) count--;
+    text[count] = '\0';
+    char *line = strrchr(text, '\n');
+    return line ? line + 1 : text;
+}
+
+static reef_status failure(const char *script, int end, char *text, reef_error *err) {
+    if (strstr(text, "No module named 'torch'"))
+        return reef_fail(err, REEF_IO,
+                         PYTHON " has no torch, which %.100s needs (Debian: python3-torch)",
+                         script);
+    if (WIFSIGNALED(end))
+        return reef_fail(err, REEF_IO, "%.100s was ended by signal %d", script, WTERMSIG(end));
+    char *line = cli_printable((const uint8_t *)last_line(text), strlen(last_line(text)), false);
+    reef_fail(err, REEF_IO, "%.80s ended with code %d: %.120s", script, WEXITSTATUS(end), line);
+    free(line);
+    return REEF_IO;
+}
+
+// Run the script with `arguments`, of which the first two are Python and the script itself and the last is
+// NULL. *text is what it printed, on the heap; NULL when it did not end well.
+static reef_status run_python(char **text, char **arguments, reef_error *err) {
+    const char *script = arguments[1];
+    *text = NULL;
+    if (access(script, R_OK) != 0)
+        return reef_fail(err, REEF_NOT_FOUND, "cannot read %.160s", script);
+    int fds[2];
+    if (pipe(fds) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
+    pid_t child;
+    int error = spawn(&child, arguments, fds);
+    close(fds[1]);
+    if (error) {
+        close(fds[0]);
+        return reef_fail(err, REEF_IO, "cannot run " PYTHON ": %s", strerror(error));
+    }
+    char *output = cli_alloc(OUTPUT_BYTES_MAX, 1);
+    bool in_time = collect(fds[0], output);
+    close(fds[0]);
+    if (!in_time) kill(child, SIGKILL);
+    int end = wait_for(child);
+    reef_status status = REEF_OK;
+    if (!in_time)
+        status = reef_fail(err, REEF_IO, "%.120s took more than %.0f s and was stopped", script,
+                           SECONDS_MAX);
+    else if (!WIFEXITED(end) || WEXITSTATUS(end) != 0)
+        status = failure(script, end, output, err);
+    if (status == REEF_OK)
+        *text = output;
+    else
+        free(output);
+    return status;
+}
+
+// ---- one layer -----------------------------------------------------------------------------------
+
+static const char *const NAMES[RIVAL_ROW_COUNT] = {"retrieve", "forward", "forward+backward",
+                                                   "train step (+Adam)"};
+
+// `NAME  SECONDS s  RATE tok/s`: the name is followed by a space, and a number.
+static bool parse_row(const char *line, const char *name, double *tokens_per_s) {
+    size_t length = strlen(name);
+    if (strncmp(line, name, length) != 0) return false;
+    double seconds, rate;
+    char unit[8];
+    if (sscanf(line + length, " %lf s %lf %7s", &seconds, &rate, unit) != 3) return false;
+    if (strcmp(unit, "tok/s") != 0 || !(rate > 0)) return false;
+    *tokens_per_s = rate;
+    return true;
+}
+
+static reef_status parse_rows(const char *script,
+                              char *text,
+                              bench_rival_rates *out,
+                              reef_error *err) {
+    *out = (bench_rival_rates){0};
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
+            if (parse_row(line, NAMES[row], &out->tokens_per_s[row])) break;
+    for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
+        if (!(out->tokens_per_s[row] > 0))
+            return reef_fail(err, REEF_IO, "%.120s printed no line '%s  SECONDS s  RATE tok/s'",
+                             script, NAMES[row]);
+    return REEF_OK;
+}
+
+reef_status bench_rival_run(const char *script,
+                            size_t side,
+                            size_t d_model,
+                            size_t tokens,
+                            size_t threads,
+                            bench_rival_rates *out,
+                            reef_error *err) {
+    char *numbers[] = {cli_format("%zu", side), cli_format("%zu", d_model),
+                       cli_format("%zu", tokens), cli_format("%zu", threads)};
+    char *arguments[] = {PYTHON,     (char *)script,   numbers[0], numbers[1],
+                         numbers[2], (char *)"sparse", numbers[3], NULL};
+    char *text;
+    reef_status status = run_python(&text, arguments, err);
+    if (status == REEF_OK) status = parse_rows(script, text, out, err);
+    free(text);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) free(numbers[i]);
+    return status;
+}
+
+// ---- a training step -----------------------------------------------------------------------------
+
+// The last line that is a JSON object, or NULL. Cuts the text. The caller's.
+static json_t *last_object(char *text) {
+    json_t *found = NULL;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        json_t *value = json_loads(line, 0, NULL);
+        if (json_is_object(value)) {
+            json_decref(found);
+            found = json_incref(value);
+        }
+        json_decref(value);
+    }
+    return found;
+}
+
+static reef_status parse_step(const char *script,
+                              char *text,
+                              bench_rival_step *out,
+                              reef_error *err) {
+    reef_status status = REEF_OK;
+    json_t *object = last_object(text);
+    double seconds = json_number_value(json_object_get(object, "step_seconds"));
+    json_int_t parameters = json_integer_value(json_object_get(object, "parameters"));
+    const char *torch = json_string_value(json_object_get(object, "torch"));
+    if (seconds > 0 && parameters > 0 && torch) {
+        *out = (bench_rival_step){.seconds = seconds, .parameters = (uint64_t)parameters};
+        snprintf(out->torch, sizeof(out->torch), "%s", torch);
+    } else {
+        status = reef_fail(err, REEF_IO,
+                           "%.120s printed no line of JSON with step_seconds, parameters and torch",
+                           script);
+    }
+    json_decref(object);
+    return status;
+}
+
+reef_status bench_rival_step_run(const char *script,
+                                 const reef_config *config,
+                                 size_t threads,
+                                 uint64_t steps,
+                                 bench_rival_step *out,
+                                 reef_error *err) {
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {{"--layers", config->layers},
+                   {"--d-model", config->d_model},
+                   {"--context", config->context},
+                   {"--batch", config->batch},
+                   {"--d-ffw", config->d_ffw},
+                   {"--attention-heads", config->attention_heads},
+                   {"--side", config->side},
+                   {"--heads", config->heads},
+                   {"--topk", config->topk},
+                   {"--d-key", config->d_key},
+                   {"--previous-bytes", config->previous_bytes},
+                   {"--threads", threads},
+                   {"--steps", steps}};
+    enum { NUMBER_COUNT = sizeof(numbers) / sizeof(numbers[0]) };
+    char *values[NUMBER_COUNT];
+    char *arguments[4 + 2 * NUMBER_COUNT + 1] = {PYTHON, (char *)script, (char *)"--ffw",
+                                                 (char *)config->ffw};
+    for (size_t i = 0; i < NUMBER_COUNT; i++) {
+        values[i] = cli_format("%" PRIu64, numbers[i].value);
+        arguments[4 + 2 * i] = (char *)numbers[i].name;
+        arguments[5 + 2 * i] = values[i];
+    }
+    char *text;
+    reef_status status = run_python(&text, arguments, err);
+    if (status == REEF_OK) status = parse_step(script, text, out, err);
+    free(text);
+    for (size_t i = 0; i < NUMBER_COUNT; i++) free(values[i]);
+    return status;
+}

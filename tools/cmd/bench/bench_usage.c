@@ -1,0 +1,299 @@
+// See bench_usage.h.
+//
+// Commits come at simulated times, each with some experts chosen at random, and go through the store's own
+// calls; compaction takes its steps in between, each a transaction. What is left out is the disk: commits share
+// a transaction for a quarter of an hour at a time, and none waits for a sync, or a year would be three million
+// of them. No power failure is survived by a pool that is removed at the end. What was used is remembered beside
+// the pool as one number a commit that is linear in the uses (a random weight for each expert's count and
+// score), so that every hour and every day can be compared with what the pool says of it.
+#include "bench_usage.h"
+
+#include "scratch_pool.h"
+#include "cli.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DAY_MS UINT64_C(86400000)
+#define HOUR_MS UINT64_C(3600000)
+#define START_MS (UINT64_C(19723) * DAY_MS) // 2024-01-01
+#define BATCH_MS (HOUR_MS / 4)              // commits of so long share a transaction
+#define BLOCK_ROWS 128u // experts of a record of totals; d_model 128 has as many
+#define DELTAS_CHECKED_MAX 1000
+
+typedef struct simulation {
+    const usage_plan *plan;
+    reef_store *store;
+    uint64_t commits;    // so far
+    uint64_t *totals;    // (experts, 2)
+    uint64_t *sums;      // (experts, 2) room for the comparison
+    uint64_t *prints;    // (commits) what each used, as one number
+    uint64_t *weights;   // (experts, 2) of a count and of a score in it
+    uint64_t *pieces;    // (used + 1) first expert of each piece of the pool
+    reef_usage_use *use; // (used)
+    usage_findings *found;
+} simulation;
+
+// ---- what is used --------------------------------------------------------------------------------
+
+// SplitMix64 (Steele et al. 2014).
+static uint64_t mix(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static uint64_t print_of(const simulation *s, uint64_t expert, uint64_t count, uint64_t score) {
+    return count * s->weights[2 * expert] + score * s->weights[2 * expert + 1];
+}
+
+// A whole number below `bound` from 32 random bits, without a division: there are ten thousand million draws.
+static uint64_t below(uint64_t bits, uint64_t bound) {
+    return (bits * bound) >> 32;
+}
+
+// The experts of a commit: one from each of `used` equal pieces of the pool, so that they differ and rise.
+static void draw_uses(simulation *s) {
+    const usage_plan *p = s->plan;
+    uint64_t print = 0;
+    for (uint64_t i = 0; i < p->used; i++) {
+        uint64_t random = mix(s->commits * p->used + i + 1), low = s->pieces[i];
+        uint64_t expert = low + below(random >> 32, s->pieces[i + 1] - low);
+        uint64_t count = 1 + below(random & UINT32_MAX, 3), score = count * (random >> 44);
+        s->use[i] = (reef_usage_use){.expert = (uint32_t)expert, .count = count, .score = score};
+        s->totals[2 * expert] += count;
+        s->totals[2 * expert + 1] += score;
+        print += print_of(s, expert, count, score);
+    }
+    s->prints[s->commits] = print;
+}
+
+static uint64_t commit_ms(const simulation *s, uint64_t commit) {
+    return START_MS + commit * s->plan->interval_ms;
+}
+
+static uint64_t now_ms(const simulation *s) {
+    return commit_ms(s, s->commits);
+}
+
+// ---- the year ------------------------------------------------------------------------------------
+
+// As a trainer writes them; without deltas, which are written commit by commit.
+static reef_status put_totals(simulation *s, reef_txn *txn, reef_error *err) {
+    for (uint64_t first = 0; first < s->plan->experts; first += BLOCK_ROWS) {
+        uint64_t left = s->plan->experts - first, rows = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+        const reef_key key = {.db = REEF_DB_USAGE, .block = (uint32_t)(first / BLOCK_ROWS)};
+        reef_status status =
+            reef_record_put(txn, &key, REEF_U64, s->totals + 2 * first, 16 * rows, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+// The commits until `until_ms` in one transaction, with the totals when a day has ended.
+static reef_status commit_batch(simulation *s, uint64_t until_ms, reef_error *err) {
+    reef_txn *txn = NULL;
+    uint64_t day = now_ms(s) / DAY_MS;
+    reef_status status = reef_txn_begin(&txn, s->store, REEF_TXN_WRITE, err);
+    if (status != REEF_OK) return status;
+    while (status == REEF_OK && s->commits < s->plan->commits && now_ms(s) < until_ms) {
+        draw_uses(s);
+        status = reef_usage_add(txn, 0, 0, s->plan->used, s->use, now_ms(s), err);
+        s->commits++;
+    }
+    if (status == REEF_OK && (now_ms(s) / DAY_MS != day || s->commits == s->plan->commits))
+        status = put_totals(s, txn, err);
+    if (status != REEF_OK) {
+        reef_txn_abort(txn);
+        return status;
+    }
+    reef_commit commit = {.step = s->commits, .unix_ms = now_ms(s)};
+    return reef_txn_commit(txn, &commit, err);
+}
+
+static double cpu_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static reef_status compact(simulation *s, reef_error *err) {
+    for (;;) {
+        reef_usage_compaction done;
+        double begin = cli_clock(), cpu_begin = cpu_seconds();
+        reef_status status = reef_store_compact(s->store, now_ms(s), &done, NULL, err);
+        if (status != REEF_OK || (done.merged == 0 && done.dropped == 0)) return status;
+        double ms = 1000 * (cli_clock() - begin), cpu_ms = 1000 * (cpu_seconds() - cpu_begin);
+        if (ms > s->found->longest_ms) s->found->longest_ms = ms;
+        if (cpu_ms > s->found->longest_cpu_ms) s->found->longest_cpu_ms = cpu_ms;
+        s->found->steps++;
+    }
+}
+
+static reef_status simulate(simulation *s, reef_error *err) {
+    cli_progress progress;
+    reef_status status = REEF_OK;
+    cli_progress_start(&progress, "simulated usage", s->plan->days, "days");
+    while (status == REEF_OK && s->commits < s->plan->commits) {
+        uint64_t until = now_ms(s) / BATCH_MS * BATCH_MS + BATCH_MS;
+        double begin = cli_clock();
+        status = commit_batch(s, until, err);
+        double written = cli_clock();
+        s->found->write_seconds += written - begin;
+        if (status == REEF_OK) status = compact(s, err);
+        s->found->compact_seconds += cli_clock() - written;
+        cli_progress_show(&progress, (now_ms(s) - START_MS) / DAY_MS);
+    }
+    cli_progress_end(&progress);
+    return status;
+}
+
+// ---- is it exact? --------------------------------------------------------------------------------
+
+static uint64_t expected(const simulation *s, uint64_t from_ms, uint64_t to_ms) {
+    uint64_t print = 0;
+    uint64_t first = (from_ms - START_MS + s->plan->interval_ms - 1) / s->plan->interval_ms;
+    for (uint64_t c = first; c < s->plan->commits && commit_ms(s, c) < to_ms; c++)
+        print += s->prints[c];
+    return print;
+}
+
+static uint64_t print_all(const simulation *s, const uint64_t *sums) {
+    uint64_t print = 0;
+    for (uint64_t e = 0; e < s->plan->experts; e++)
+        print += print_of(s, e, sums[2 * e], sums[2 * e + 1]);
+    return print;
+}
+
+static reef_status sum_range(simulation *s,
+                             reef_txn *txn,
+                             uint64_t since_ms,
+                             uint64_t until_ms,
+                             reef_usage_range *range,
+                             reef_error *err) {
+    *range = (reef_usage_range){.since_ms = since_ms, .until_ms = until_ms};
+    memset(s->sums, 0, 16 * s->plan->experts);
+    return reef_usage_sum(txn, 0, 0, s->plan->experts, range, s->sums, err);
+}
+
+// Compare each piece of `span` that the pool still knows as such.
+static reef_status compare(simulation *s,
+                           reef_txn *txn,
+                           uint64_t first_ms,
+                           uint64_t span,
+                           uint64_t *checked,
+                           reef_error *err) {
+    for (uint64_t at = first_ms; at < now_ms(s); at += span) {
+        reef_usage_range range;
+        reef_status status = sum_range(s, txn, at, at + span, &range, err);
+        if (status != REEF_OK) return status;
+        bool whole = range.windows > 0 && range.from_ms >= at && range.to_ms < at + span;
+        if (!whole) continue; // dropped, or part of something coarser
+        ++*checked;
+        s->found->wrong += print_all(s, s->sums) != expected(s, at, at + span);
+    }
+    return REEF_OK;
+}
+
+static uint64_t later(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+// All days, the hours and the commits of the end, and what is left for the time before the windows.
+static reef_status compare_all(simulation *s, reef_txn *txn, reef_error *err) {
+    usage_findings *f = s->found;
+    reef_usage_range all;
+    uint64_t now = now_ms(s), interval = s->plan->interval_ms;
+    uint64_t hours = later(START_MS, now - now % DAY_MS - 4 * DAY_MS);
+    uint64_t deltas =
+        later(START_MS,
+              commit_ms(s, s->commits > DELTAS_CHECKED_MAX ? s->commits - DELTAS_CHECKED_MAX : 0));
+    reef_status status = compare(s, txn, START_MS, DAY_MS, &f->days_checked, err);
+    if (status == REEF_OK) status = compare(s, txn, hours, HOUR_MS, &f->hours_checked, err);
+    if (status == REEF_OK) status = compare(s, txn, deltas, interval, &f->commits_checked, err);
+    if (status == REEF_OK) status = sum_range(s, txn, 0, UINT64_MAX, &all, err);
+    if (status != REEF_OK) return status;
+    uint64_t before = print_all(s, s->totals) - print_all(s, s->sums);
+    f->wrong += before != expected(s, START_MS, all.known_ms);
+    for (uint64_t i = 0; i < 2 * s->plan->experts; i++) f->wrong += s->sums[i] > s->totals[i];
+    return REEF_OK;
+}
+
+static reef_status check_totals(simulation *s, reef_txn *txn, reef_error *err) {
+    for (uint64_t first = 0; first < s->plan->experts; first += BLOCK_ROWS) {
+        uint64_t left = s->plan->experts - first, rows = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+        uint64_t stored[2 * BLOCK_ROWS];
+        const reef_key key = {.db = REEF_DB_USAGE, .block = (uint32_t)(first / BLOCK_ROWS)};
+        reef_status status = reef_record_read(txn, &key, stored, 16 * rows, err);
+        if (status != REEF_OK) return status;
+        s->found->wrong += memcmp(stored, s->totals + 2 * first, 16 * rows) != 0;
+    }
+    return REEF_OK;
+}
+
+// ---- how large is it? ----------------------------------------------------------------------------
+
+static void weigh(const usage_plan *p, usage_findings *f) {
+    uint64_t windows = 0, fixed = 0;
+    for (uint32_t l = REEF_USAGE_DELTAS; l < REEF_USAGE_LEVELS; l++) {
+        windows += f->stat.levels[l].bytes;
+        fixed += reef_usage_bytes_max(l, 0);
+    }
+    f->bytes = windows + f->stat.levels[REEF_USAGE_TOTALS].bytes;
+    f->bytes_fixed = windows < fixed ? windows : fixed;
+    f->bytes_per_expert = (double)(f->bytes - f->bytes_fixed) / (double)p->experts;
+}
+
+static reef_status examine(simulation *s, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_check_report report;
+    reef_status status = reef_txn_begin(&txn, s->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_usage_survey(txn, &s->found->stat, err);
+    if (status == REEF_OK) status = check_totals(s, txn, err);
+    if (status == REEF_OK) status = compare_all(s, txn, err);
+    reef_txn_abort(txn);
+    if (status == REEF_OK) status = reef_store_check(s->store, NULL, NULL, &report, err);
+    if (status != REEF_OK) return status;
+    s->found->used_bytes = report.used_bytes;
+    s->found->wrong += report.damaged;
+    weigh(s->plan, s->found);
+    return REEF_OK;
+}
+
+reef_status bench_usage_run(const usage_plan *p, usage_findings *f, reef_error *err) {
+    bench_directory directory = {0};
+    char *path = NULL;
+    simulation s = {.plan = p, .found = f};
+    s.totals = cli_alloc(p->experts, 16);
+    s.sums = cli_alloc(p->experts, 16);
+    s.prints = cli_alloc(p->commits, sizeof(*s.prints));
+    s.use = cli_alloc(p->used, sizeof(*s.use));
+    s.weights = cli_alloc(p->experts, 16);
+    s.pieces = cli_alloc(p->used + 1, sizeof(*s.pieces));
+    for (uint64_t i = 0; i <= p->used; i++) s.pieces[i] = i * p->experts / p->used;
+    for (uint64_t i = 0; i < 2 * p->experts; i++) s.weights[i] = mix(i);
+    double begin = cli_clock();
+    reef_status status = bench_directory_new(&directory, err);
+    if (status != REEF_OK) goto cleanup;
+    path = cli_format("%s/pool", directory.path);
+    status = reef_store_open(
+        &s.store, path, &(reef_store_options){.create = true, .write = true, .no_sync = true}, err);
+    if (status == REEF_OK) status = simulate(&s, err);
+    if (status == REEF_OK) status = examine(&s, err);
+    f->seconds = cli_clock() - begin;
+
+cleanup:
+    if (s.store) reef_store_close(s.store);
+    bench_directory_remove(&directory);
+    free(path);
+    free(s.totals);
+    free(s.sums);
+    free(s.prints);
+    free(s.weights);
+    free(s.pieces);
+    free(s.use);
+    return status;
+}

@@ -1,0 +1,427 @@
+// reef bench step: how fast this machine trains, and where the time of a step goes.
+//
+// The pool is a temporary one, removed at the end, on success and on failure. A rival takes turns with
+// ours, and every figure of either is a median, so that other load on the machine meets both alike.
+#include "scratch_pool.h"
+#include "bench_layer.h"
+#include "bench_machine.h"
+#include "bench_baseline.h"
+#include "commands.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEPS_DEFAULT 20
+#define STEPS_MAX 100000
+#define ROUNDS_MAX 100
+#define WARMUP_STEPS 3 // of a round: pages, caches and OpenBLAS settle
+
+static const cli_option OPTIONS[] = {
+    {"steps", "N", "training steps to measure in a round (default: 20)"},
+    {"rival", "SCRIPT", "Python script that trains the same model otherwise"},
+    {"rounds", "N", "how often ours and the rival take turns (default: 1)"},
+    {0},
+};
+
+const cli_manual bench_step_manual = {
+    .about = "Makes a temporary pool with the given configuration, trains it on generated text and "
+             "measures\n"
+             "training steps, a commit and a forward pass. No boundaries are looked for unless "
+             "--boundaries is given.\n"
+             "\n"
+             "tools/bench/torch_step.py of Reef's sources is a rival: the same transformer in "
+             "PyTorch\n"
+             "(Debian: python3-torch), run by /usr/bin/python3 with the shape of the model as "
+             "named\n"
+             "arguments. Against a rival, which has no past to rehearse, --rehearse is 0 unless it "
+             "is given.\n"
+             "A rival that cannot be run is named on standard error, and ours is measured all the "
+             "same.",
+    .options = OPTIONS,
+    .example = "reef bench step\n"
+               "reef bench step --layers 1 --d-model 32 --side 16 --steps 5\n"
+               "reef bench step --side 128 --threads 1 --steps 50 --json\n"
+               "reef bench step --rival tools/bench/torch_step.py --ffw ddpd --rounds 3",
+};
+
+typedef struct measurement {
+    uint64_t rounds, steps, step_tokens;              // steps: of a round
+    double *step_seconds;                             // (steps) of the round that is measured now
+    double *round_seconds;                            // (rounds) the median step of each
+    double step_median;                               // of the rounds
+    uint64_t steps_run;                               // in all rounds
+    double seconds;                                   // of the measured steps, all rounds
+    double backbone, router, experts, update, commit; // commit: of one commit after the steps
+    double forward_seconds;
+    uint64_t forward_tokens, parameters;
+    size_t threads;
+    bench_machine machine; // with one of the model's PEER layers
+} measurement;
+
+typedef struct rival {
+    const char *script;        // or NULL
+    bench_rival_step *results; // (rounds)
+    size_t count;
+    double step_median;
+    reef_error error; // the first failure ends its turns
+} rival;
+
+// At least `steps` steps; *run says how many. The text ends before they do only by a mistake of ours.
+//
+// seconds  (steps) written: of each step; NULL for none
+static reef_status train(reef_trainer *trainer,
+                         const uint8_t *text,
+                         size_t count,
+                         size_t *at,
+                         uint64_t steps,
+                         double *seconds,
+                         uint64_t *run,
+                         cli_progress *progress,
+                         reef_error *err) {
+    double started = cli_clock();
+    for (*run = 0; *run < steps;) {
+        size_t taken = 0, ran = 0;
+        reef_status status =
+            reef_trainer_feed(trainer, "bench", text + *at, count - *at, &taken, &ran, err);
+        if (status != REEF_OK) return status;
+        *at += taken;
+        double each = (cli_clock() - started) / (double)(ran ? ran : 1);
+        for (size_t i = 0; seconds && i < ran && *run + i < steps; i++) seconds[*run + i] = each;
+        if (ran > 0) started = cli_clock();
+        *run += ran;
+        cli_progress_show(progress, *run);
+        if (ran == 0 && (taken == 0 || *at == count))
+            return reef_fail(err, REEF_INVALID,
+                             "the generated text ended after %" PRIu64 " of %" PRIu64 " steps",
+                             *run, steps);
+    }
+    return REEF_OK;
+}
+
+// A batch of the stream per step; the first steps only warm up.
+static reef_status measure_steps(reef_trainer *trainer,
+                                 const uint8_t *text,
+                                 size_t count,
+                                 measurement *m,
+                                 cli_progress *progress,
+                                 reef_error *err) {
+    reef_trainer_status before, after;
+    size_t at = 0;
+    uint64_t run;
+    reef_status status = train(trainer, text, count, &at, WARMUP_STEPS, NULL, &run, progress, err);
+    if (status != REEF_OK) return status;
+    progress->done_before += run;
+    reef_trainer_status_read(trainer, &before);
+    double started = cli_clock();
+    status = train(trainer, text, count, &at, m->steps, m->step_seconds, &run, progress, err);
+    if (status != REEF_OK) return status;
+    double seconds = cli_clock() - started;
+    progress->done_before += run;
+    reef_trainer_status_read(trainer, &after);
+    double router = after.seconds_router - before.seconds_router;
+    double experts = after.seconds_experts - before.seconds_experts;
+    double update = after.seconds_update - before.seconds_update;
+    m->steps_run += run;
+    m->seconds += seconds;
+    m->router += router;
+    m->experts += experts;
+    m->update += update;
+    // Attention, norms, embedding, head, and the little that is neither.
+    m->backbone += seconds - router - experts - update;
+    return REEF_OK;
+}
+
+static void measure_rival(const reef_config *config, const measurement *m, rival *r) {
+    if (!r->script || r->error.status != REEF_OK) return;
+    reef_status status = bench_rival_step_run(r->script, config, m->threads, m->steps,
+                                              &r->results[r->count], &r->error);
+    if (status == REEF_OK) r->count++;
+}
+
+static reef_status measure_training(reef_trainer *trainer,
+                                    const reef_config *config,
+                                    const uint8_t *text,
+                                    size_t count,
+                                    measurement *m,
+                                    rival *r,
+                                    reef_error *err) {
+    cli_progress progress;
+    reef_status status = REEF_OK;
+    cli_progress_start(&progress, "training", m->rounds * (m->steps + WARMUP_STEPS), "steps");
+    for (uint64_t round = 0; round < m->rounds && status == REEF_OK; round++) {
+        status = measure_steps(trainer, text, count, m, &progress, err);
+        m->round_seconds[round] = bench_median(m->step_seconds, (size_t)m->steps, 1);
+        if (status == REEF_OK) measure_rival(config, m, r);
+    }
+    cli_progress_end(&progress);
+    if (status != REEF_OK) return status;
+    m->step_median = bench_median(m->round_seconds, (size_t)m->rounds, 1);
+    reef_commit commit;
+    double started = cli_clock();
+    status = reef_trainer_commit(trainer, &commit, err);
+    m->commit = cli_clock() - started;
+    return status;
+}
+
+static reef_status measure_forward(const cli_call *cli,
+                                   reef_store *store,
+                                   const uint8_t *text,
+                                   size_t count,
+                                   measurement *m,
+                                   reef_error *err) {
+    reef_model *model = NULL;
+    reef_score score = {0};
+    reef_status status =
+        reef_model_open(&model, store, NULL, &(reef_model_options){.threads = cli->threads}, err);
+    if (status == REEF_OK) {
+        double started = cli_clock();
+        status = reef_model_score(model, text, count, NULL, &score, NULL, NULL, err);
+        m->forward_seconds = cli_clock() - started;
+        m->forward_tokens = score.bytes;
+        m->parameters = reef_model_parameter_count(model);
+    }
+    reef_model_close(model);
+    return status;
+}
+
+static reef_status measure(const cli_call *cli,
+                           const char *path,
+                           const reef_config *config,
+                           measurement *m,
+                           rival *r,
+                           reef_error *err) {
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    reef_store_options options = {.write = true};
+    reef_trainer_options trainer_options = {.threads = cli->threads};
+    // One batch more than needed: the last byte of a batch has to be followed by one to predict.
+    size_t count = (size_t)(m->step_tokens * (m->steps + WARMUP_STEPS + 1)) + config->batch;
+    uint8_t *text = bench_text(count);
+
+    reef_status status = reef_pool_init(path, config, err);
+    if (status != REEF_OK) goto cleanup;
+    status = reef_store_open(&store, path, &options, err);
+    if (status != REEF_OK) goto cleanup;
+    status = reef_trainer_open(&trainer, store, &trainer_options, err);
+    if (status != REEF_OK) goto cleanup;
+    status = measure_training(trainer, config, text, count, m, r, err);
+    if (status != REEF_OK) goto cleanup;
+    status = measure_forward(cli, store, text, count, m, err);
+
+cleanup:
+    reef_trainer_close(trainer);
+    if (store) reef_store_close(store);
+    free(text);
+    return status;
+}
+
+// What the rival says of itself has to hold before its figures mean anything.
+static void judge_rival(const measurement *m, rival *r) {
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->results[i].parameters == m->parameters) continue;
+        reef_fail(&r->error, REEF_INVALID,
+                  "%.120s is no copy of this model: it has %" PRIu64 " parameters, ours %" PRIu64,
+                  r->script, r->results[i].parameters, m->parameters);
+        r->count = 0;
+    }
+    if (r->count == 0) return;
+    double *seconds = cli_alloc(r->count, sizeof(*seconds));
+    for (size_t i = 0; i < r->count; i++) seconds[i] = r->results[i].seconds;
+    r->step_median = bench_median(seconds, r->count, 1);
+    free(seconds);
+}
+
+// ---- answers -------------------------------------------------------------------------------------
+
+static double ours_per_s(const measurement *m) {
+    return (double)m->step_tokens / m->step_median;
+}
+
+static double rival_per_s(const measurement *m, const rival *r) {
+    return r->count > 0 ? (double)m->step_tokens / r->step_median : NAN;
+}
+
+static double rival_ratio(const measurement *m, const rival *r) {
+    return ours_per_s(m) / rival_per_s(m, r);
+}
+
+static json_t *rival_json(const rival *r) {
+    if (!r->script) return json_null();
+    json_t *object =
+        json_pack("{s:o, s:I}", "script", cli_path(r->script), "rounds", (json_int_t)r->count);
+    if (r->count > 0) {
+        json_object_set_new(object, "step_seconds", cli_real(r->step_median));
+        json_object_set_new(object, "parameters",
+                            json_integer((json_int_t)r->results[0].parameters));
+        json_object_set_new(object, "torch", cli_path(r->results[0].torch));
+    }
+    if (r->error.status != REEF_OK)
+        json_object_set_new(object, "error", cli_path(r->error.message));
+    return object;
+}
+
+// A step's parts are summed over the steps; the commit is the one that followed them.
+static json_t *measurement_json(const reef_config *config, const measurement *m, const rival *r) {
+    json_t *parts = json_pack("{s:o, s:o, s:o, s:o, s:o}", "backbone", cli_real(m->backbone),
+                              "retrieval", cli_real(m->router), "experts", cli_real(m->experts),
+                              "optimiser", cli_real(m->update), "commit", cli_real(m->commit));
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:I, s:o, s:o, s:o, s:o}",
+        "ffw", config->ffw, "parameters", (json_int_t)m->parameters, "rounds",
+        (json_int_t)m->rounds, "steps", (json_int_t)m->steps_run, "tokens_per_step",
+        (json_int_t)m->step_tokens, "seconds", cli_real(m->seconds), "step_seconds",
+        cli_real(m->step_median), "step_tokens_per_s", cli_real(ours_per_s(m)),
+        "forward_tokens_per_s", cli_real((double)m->forward_tokens / m->forward_seconds),
+        "seconds_in", parts, "kernels", reef_kernels_name(), "blas", reef_gemm_name(), "threads",
+        (json_int_t)m->threads, "limits", bench_machine_json(&m->machine),
+        "rival_step_tokens_per_s", cli_real(rival_per_s(m, r)), "rival_step_ratio",
+        cli_real(rival_ratio(m, r)), "rival", rival_json(r));
+}
+
+static void print_rival(const measurement *m, const rival *r) {
+    if (r->count == 0) return;
+    char rate[CLI_WORD_BYTES], parameters[CLI_WORD_BYTES];
+    printf("rival     %s tokens/s (median of %zu rounds, %.1f ms a step; PyTorch %s, %s "
+           "parameters)\n",
+           cli_count((uint64_t)rival_per_s(m, r), rate), r->count, 1e3 * r->step_median,
+           r->results[0].torch, cli_count(r->results[0].parameters, parameters));
+    printf("ratio     %.2f\n", rival_ratio(m, r));
+}
+
+static void print_model(const reef_config *config, const measurement *m) {
+    char words[CLI_WORD_BYTES];
+    uint32_t of_kind[REEF_FFW_PKM + 1] = {0};
+    for (uint32_t l = 0; l < config->layers; l++) of_kind[reef_layer_ffw(config, l)]++;
+    printf("model     %" PRIu32 " blocks with %" PRIu32 " PEER", config->layers,
+           of_kind[REEF_FFW_PEER]);
+    if (of_kind[REEF_FFW_PKM] > 0)
+        printf(", %" PRIu32 " product-key memory", of_kind[REEF_FFW_PKM]);
+    if (of_kind[REEF_FFW_MOE] > 0) printf(", %" PRIu32 " mixture", of_kind[REEF_FFW_MOE]);
+    printf(" and %" PRIu32 " dense layers (--ffw %s), %s parameters\n", of_kind[REEF_FFW_DENSE],
+           config->ffw, cli_count(m->parameters, words));
+}
+
+static void print_measurement(const reef_config *config, const measurement *m, const rival *r) {
+    char words[CLI_WORD_BYTES];
+    print_model(config, m);
+    printf("training  %s tokens/s", cli_count((uint64_t)ours_per_s(m), words));
+    printf(" (%" PRIu64 " steps of %" PRIu64 " tokens, median %.1f ms; %s kernels, %zu threads)\n",
+           m->steps_run, m->step_tokens, 1e3 * m->step_median, reef_kernels_name(), m->threads);
+    static const char *const HEADING[] = {"  of a step", "ms", "%"};
+    const struct {
+        const char *name;
+        double seconds;
+    } parts[] = {{"  backbone", m->backbone},
+                 {"  retrieval", m->router},
+                 {"  experts", m->experts},
+                 {"  optimiser", m->update}};
+    cli_table *table = cli_table_new("<>>", HEADING);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        cli_table_cell(table, "%s", parts[i].name);
+        cli_table_cell(table, "%.2f", 1e3 * parts[i].seconds / (double)m->steps_run);
+        cli_table_cell(table, "%.1f", 100 * parts[i].seconds / m->seconds);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+    printf("commit    %.1f ms\n", 1e3 * m->commit);
+    printf("forward   %s tokens/s\n",
+           cli_count((uint64_t)((double)m->forward_tokens / m->forward_seconds), words));
+    print_rival(m, r);
+    putchar('\n');
+    bench_machine_print(&m->machine);
+}
+
+// ---- the command ---------------------------------------------------------------------------------
+
+// How many threads "one per core" is.
+static reef_status count_threads(const cli_call *cli, size_t *threads, reef_error *err) {
+    reef_workers *workers = NULL;
+    reef_status status = reef_workers_new(&workers, cli->threads, err);
+    if (status != REEF_OK) return status;
+    *threads = reef_workers_count(workers);
+    reef_workers_free(workers);
+    return REEF_OK;
+}
+
+// What differs from the default on this command, and what no rival can follow.
+static reef_status settle_config(const cli_call *cli, reef_config *config, reef_error *err) {
+    if (!cli_text(cli, "boundaries")) strcpy(config->boundaries, "given");
+    if (!cli_text(cli, "rival")) return REEF_OK;
+    if (!cli_text(cli, "rehearse")) config->rehearse = 0;
+    if (strpbrk(config->ffw, "mk") != NULL || strcmp(config->subkeys, "shared") != 0)
+        return reef_fail(err, REEF_INVALID,
+                         "--rival knows --ffw with letters p and d, and --subkeys shared only");
+    if (cli_peer_layers(config) == 0) return REEF_OK;
+    if (strcmp(config->expert, "gelu") == 0 && strcmp(config->score, "softmax") == 0 &&
+        config->batch_norm)
+        return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "--rival knows PEER layers with --expert gelu, --score softmax and "
+                     "--batch-norm true only");
+}
+
+static reef_status read_options(const cli_call *cli,
+                                reef_config *config,
+                                measurement *m,
+                                reef_error *err) {
+    reef_status status = cli_integer(cli, "steps", 1, STEPS_MAX, &m->steps, err);
+    if (status == REEF_OK) status = cli_integer(cli, "rounds", 1, ROUNDS_MAX, &m->rounds, err);
+    if (status == REEF_OK) status = cli_config(cli, config, err);
+    if (status == REEF_OK) status = bench_wants_text(config, err);
+    if (status == REEF_OK) status = settle_config(cli, config, err);
+    if (status == REEF_OK) status = count_threads(cli, &m->threads, err);
+    m->step_tokens = (uint64_t)config->batch * config->context;
+    return status;
+}
+
+static reef_status measure_in_directory(
+    const cli_call *cli, const reef_config *config, measurement *m, rival *r, reef_error *err) {
+    bench_directory directory = {0};
+    reef_status status = bench_directory_new(&directory, err);
+    if (status != REEF_OK) return status;
+    char *path = cli_format("%s/pool", directory.path);
+    status = measure(cli, path, config, m, r, err);
+    free(path);
+    bench_directory_remove(&directory);
+    return status;
+}
+
+// What the machine does at the shapes of one of the model's PEER layers, whether it has one or not.
+static reef_status measure_machine(const reef_config *config, measurement *m, reef_error *err) {
+    const reef_router_shape shape = {.d_model = config->d_model,
+                                     .head_count = config->heads,
+                                     .topk = config->topk,
+                                     .d_key = config->d_key,
+                                     .side = config->side};
+    return bench_machine_measure(&shape, (size_t)m->step_tokens, m->threads, &m->machine, err);
+}
+
+reef_status cmd_bench_step(cli_call *cli, reef_error *err) {
+    measurement m = {.steps = STEPS_DEFAULT, .rounds = 1};
+    rival r = {.script = cli_text(cli, "rival")};
+    reef_config config = {0};
+    reef_status status = read_options(cli, &config, &m, err);
+    if (status != REEF_OK) return status;
+    m.step_seconds = cli_alloc(m.steps, sizeof(*m.step_seconds));
+    m.round_seconds = cli_alloc(m.rounds, sizeof(*m.round_seconds));
+    r.results = cli_alloc(m.rounds, sizeof(*r.results));
+    status = measure_in_directory(cli, &config, &m, &r, err);
+    if (status == REEF_OK) status = measure_machine(&config, &m, err);
+    if (status != REEF_OK) goto cleanup;
+    judge_rival(&m, &r);
+    if (r.error.status != REEF_OK)
+        fprintf(stderr, "reef: rival not measured%s: %s\n", r.count > 0 ? " to the end" : "",
+                r.error.message);
+    if (cli->json)
+        status = cli_answer(cli, measurement_json(&config, &m, &r), err);
+    else
+        print_measurement(&config, &m, &r);
+
+cleanup:
+    free(m.step_seconds);
+    free(m.round_seconds);
+    free(r.results);
+    return status;
+}

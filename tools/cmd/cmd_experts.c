@@ -1,0 +1,375 @@
+// reef experts: single experts, as a table of the first of them or one in full, with what it answers to in a text.
+#include "commands.h"
+#include "experts_list.h"
+#include "experts_trace.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOP_DEFAULT 20
+#define PLACES_DEFAULT 10 // of a text
+#define PLACES_MAX 100000
+
+static const cli_option OPTIONS[] = {
+    {"generation", "G", "only of this one (default: all; with --id the last one)"},
+    {"layer", "N", "only of this layer (default: all that have experts)"},
+    {"state", "open|sealed|frozen", "only those that learn, are sealed, or are frozen"},
+    {"sort", "uses|share|weight|last|down|up|id",
+     "what comes first: most uses, share of its layer's uses, mean weight, latest use, norm of "
+     "w_down or w_up "
+     "(default: uses; of vector models up)"},
+    {"reverse", NULL, "the least first"},
+    {"top", "K", "show the first K (default: 20; 0: all)"},
+    {"since", "TIME", "count uses from then on: 2024-05-01, 2024-05-01T12:00, or 3h or 2d ago"},
+    {"until", "TIME", "count uses before then"},
+    {"id", "N", "one expert in full, by its id in its layer"},
+    {"text", "FILE", "with --id: where this text uses it, the strongest places first"},
+    {"places", "K", "with --text: show K places (default: 10)"},
+    {"as-of", "STATE",
+     "with --text: read it as of a generation, a snapshot, or now (default: now)"},
+    {0},
+};
+
+const cli_manual experts_manual = {
+    .about =
+        "An expert is one hidden neuron: weight * act(w_down . x) * w_up, where a token's query "
+        "chose it\n"
+        "with that weight. Ids count within a layer of a generation; key is the row of each table "
+        "of\n"
+        "sub-keys that the id stands for. Last used is known to the commit for an hour, to the "
+        "hour for two\n"
+        "days, to the day for 400. In a vector model every expert sees every input, so there are "
+        "no uses;\n"
+        "class is the one that it speaks for most.\n"
+        "\n"
+        "--text reads FILE (- for standard input) through the model, as it is now or --as-of "
+        "another state,\n"
+        "and shows the bytes at which weight * activation is largest, between \xc2\xbb and "
+        "\xc2\xab in their\n"
+        "context. Uses and norms are always those of now.",
+    .options = OPTIONS,
+    .example = "reef experts reef.pool\n"
+               "reef experts reef.pool --generation 0 --layer 0 --sort uses --reverse --top 5\n"
+               "reef experts reef.pool --since 3h --json\n"
+               "reef experts reef.pool --layer 0 --id 7 --text held.txt\n"
+               "reef experts reef.pool --layer 0 --id 7 --text held.txt --as-of 0",
+};
+
+// ---- what was asked for --------------------------------------------------------------------------
+
+static reef_status choose_sort(const cli_call *cli, experts_request *asked, reef_error *err) {
+    const char *text = cli_text(cli, "sort");
+    if (!text) return REEF_OK;
+    for (int sort = 0; sort < EXPERTS_SORT_COUNT; sort++) {
+        if (strcmp(text, experts_sort_text((experts_sort)sort)) != 0) continue;
+        asked->sort = (experts_sort)sort;
+        return REEF_OK;
+    }
+    return reef_fail(err, REEF_INVALID,
+                     "--sort is '%.40s', but must be uses, share, weight, last, down, up or id",
+                     text);
+}
+
+static reef_status choose_state(const cli_call *cli, experts_request *asked, reef_error *err) {
+    static const char *const STATES[] = {"open", "sealed", "frozen"};
+    const char *text = cli_text(cli, "state");
+    if (!text) return REEF_OK;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, STATES[i]) != 0) continue;
+        asked->state = (experts_state)(EXPERTS_OPEN + i);
+        return REEF_OK;
+    }
+    return reef_fail(err, REEF_INVALID, "--state is '%.40s', but must be open, sealed or frozen",
+                     text);
+}
+
+// Experts of vector models have no uses to ask for.
+static reef_status check_kind(const cli_call *cli,
+                              const cli_pool *pool,
+                              const experts_request *asked,
+                              reef_error *err) {
+    bool uses = asked->ranged || (cli_text(cli, "sort") && asked->sort <= EXPERTS_SORT_LAST);
+    if (!reef_config_is_vector(&pool->config)) return REEF_OK;
+    if (cli_text(cli, "text"))
+        return reef_fail(err, REEF_INVALID,
+                         "%.120s has a vector model, which reads no text, and in which every "
+                         "expert sees every input; --id alone shows one's norms and class",
+                         cli->pool);
+    if (!uses) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "%.120s has a vector model, in which every expert sees every input: there are "
+                     "no uses; sort by down, up or id",
+                     cli->pool);
+}
+
+static reef_status choose(const cli_call *cli,
+                          const cli_pool *pool,
+                          experts_request *asked,
+                          reef_error *err) {
+    uint64_t generation = 0, layer = 0, top = TOP_DEFAULT;
+    *asked = (experts_request){.one_generation = cli_text(cli, "generation") != NULL,
+                               .one_layer = cli_text(cli, "layer") != NULL,
+                               .sort = reef_config_is_vector(&pool->config) ? EXPERTS_SORT_UP
+                                                                            : EXPERTS_SORT_USES,
+                               .reverse = cli_text(cli, "reverse") != NULL};
+    reef_status status = cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
+    if (status == REEF_OK) status = cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
+    if (status == REEF_OK) status = cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
+    if (status == REEF_OK) status = choose_sort(cli, asked, err);
+    if (status == REEF_OK) status = choose_state(cli, asked, err);
+    if (status == REEF_OK)
+        status = cli_time_range(cli, &asked->ranged, &asked->since_ms, &asked->until_ms, err);
+    asked->generation = (uint32_t)generation;
+    asked->layer = (uint32_t)layer;
+    asked->top = (size_t)top;
+    return status == REEF_OK ? check_kind(cli, pool, asked, err) : status;
+}
+
+// ---- one row -------------------------------------------------------------------------------------
+
+static json_t *count_or_null(bool known, uint64_t count) {
+    return known ? json_integer((json_int_t)count) : json_null();
+}
+
+static json_t *row_json(const cli_pool *pool, const expert_row *row) {
+    bool vectors = reef_config_is_vector(&pool->config);
+    uint32_t i, j;
+    reef_expert_pair_of(row->id, &i, &j);
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:I, s:s}", "generation", (json_int_t)row->generation, "layer",
+                  (json_int_t)row->layer, "id", (json_int_t)row->id, "pool_id",
+                  (json_int_t)row->pool_id, "state", expert_row_state(row));
+    json_object_set_new(object, "row", count_or_null(!vectors, i));
+    json_object_set_new(object, "column", count_or_null(!vectors, j));
+    json_object_set_new(object, "uses", count_or_null(!vectors, row->uses));
+    json_object_set_new(object, "share", cli_real(row->share));
+    json_object_set_new(object, "weight", cli_real(row->weight));
+    json_object_set_new(object, "last_ms", count_or_null(row->last_ms > 0, row->last_ms));
+    json_object_set_new(object, "norm_down", cli_real(row->facts.down));
+    json_object_set_new(object, "norm_up", cli_real(row->facts.up));
+    json_object_set_new(object, "norm_gate", cli_real(row->facts.gate));
+    json_object_set_new(object, "bias", cli_real(row->facts.bias));
+    json_object_set_new(object, "class",
+                        row->facts.label >= 0 ? json_integer(row->facts.label) : json_null());
+    return object;
+}
+
+static void norm_cell(cli_table *table, double value) {
+    cli_table_cell(table, isnan(value) ? "" : "%.3f", value);
+}
+
+static void add_uses(cli_table *table, const expert_row *row) {
+    char words[CLI_WORD_BYTES];
+    uint32_t i, j;
+    reef_expert_pair_of(row->id, &i, &j);
+    cli_table_cell(table, "%" PRIu32 ", %" PRIu32, i, j);
+    cli_table_cell(table, "%s", cli_count(row->uses, words));
+    cli_table_cell(table, isnan(row->share) ? "" : "%.2f", 100 * row->share);
+    cli_table_cell(table, isnan(row->weight) ? "" : "%.4f", row->weight);
+    cli_table_cell(table, "%s", row->last_ms > 0 ? cli_time(row->last_ms, words) : "");
+}
+
+static void print_rows(const cli_pool *pool, const experts_list *list) {
+    static const char *const HEADING[] = {"generation", "layer",  "id",      "state",
+                                          "key",        "uses",   "share %", "weight",
+                                          "last used",  "w_down", "w_up"};
+    static const char *const VECTOR_HEADING[] = {"generation", "layer", "id",   "state",
+                                                 "w_down",     "w_up",  "bias", "class"};
+    bool vectors = reef_config_is_vector(&pool->config);
+    cli_table *table =
+        vectors ? cli_table_new(">>><>>>>", VECTOR_HEADING) : cli_table_new(">>><>>>><>>", HEADING);
+    for (size_t i = 0; i < list->count; i++) {
+        const expert_row *row = &list->rows[i];
+        cli_table_cell(table, "%" PRIu32, row->generation);
+        cli_table_cell(table, "%" PRIu32, row->layer);
+        cli_table_cell(table, "%" PRIu32, row->id);
+        cli_table_cell(table, "%s", expert_row_state(row));
+        if (!vectors) add_uses(table, row);
+        norm_cell(table, row->facts.down);
+        norm_cell(table, row->facts.up);
+        if (!vectors) continue;
+        norm_cell(table, row->facts.bias);
+        cli_table_cell(table, row->facts.label >= 0 ? "%" PRId32 : "", row->facts.label);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+// ---- many ----------------------------------------------------------------------------------------
+
+static json_t *list_json(const cli_pool *pool,
+                         const experts_request *asked,
+                         const experts_list *list) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        json_array_append_new(array, row_json(pool, &list->rows[i]));
+    json_t *document =
+        json_pack("{s:I, s:s, s:b, s:o}", "total", (json_int_t)list->total, "sort",
+                  experts_sort_text(asked->sort), "reverse", asked->reverse, "experts", array);
+    if (!asked->ranged) return document;
+    json_object_set_new(document, "since_ms", json_integer((json_int_t)asked->since_ms));
+    json_object_set_new(document, "until_ms",
+                        count_or_null(asked->until_ms != UINT64_MAX, asked->until_ms));
+    return document;
+}
+
+static reef_status show_list(cli_call *cli,
+                             cli_pool *pool,
+                             const experts_request *asked,
+                             reef_error *err) {
+    experts_list list;
+    char shown[CLI_WORD_BYTES], total[CLI_WORD_BYTES];
+    reef_status status = experts_list_read(pool, asked, &list, err);
+    if (status == REEF_OK && cli->json) {
+        status = cli_answer(cli, list_json(pool, asked, &list), err);
+    } else if (status == REEF_OK) {
+        print_rows(pool, &list);
+        printf("%s of %s experts\n", cli_count(list.count, shown), cli_count(list.total, total));
+    }
+    experts_list_release(&list);
+    return status;
+}
+
+// ---- one -----------------------------------------------------------------------------------------
+
+// A layer need not be named where there is only one with experts.
+static reef_status choose_layer(const cli_pool *pool, experts_request *asked, reef_error *err) {
+    uint32_t found = 0;
+    if (asked->one_layer) return REEF_OK;
+    asked->one_layer = true;
+    if (reef_config_is_vector(&pool->config)) return REEF_OK;
+    for (uint32_t l = 0; l < pool->config.layers; l++) {
+        if (!cli_layer_is_peer(&pool->config, l)) continue;
+        asked->layer = l;
+        found++;
+    }
+    return found == 1
+               ? REEF_OK
+               : reef_fail(err, REEF_INVALID,
+                           "of which layer? the model has %" PRIu32 " with experts; give --layer",
+                           found);
+}
+
+// The whole layer by uses: where an expert stands in it is its rank.
+static reef_status find_expert(cli_pool *pool,
+                               experts_request *asked,
+                               uint64_t id,
+                               experts_list *list,
+                               size_t *at,
+                               reef_error *err) {
+    if (!asked->one_generation) asked->generation = pool->generation_count - 1;
+    asked->one_generation = true;
+    asked->top = 0;
+    reef_status status = choose_layer(pool, asked, err);
+    if (status == REEF_OK) status = experts_list_read(pool, asked, list, err);
+    if (status != REEF_OK) return status;
+    for (*at = 0; *at < list->count; ++*at)
+        if (list->rows[*at].id == id) return REEF_OK;
+    return reef_fail(err, REEF_NOT_FOUND,
+                     "there is no expert %" PRIu64 " in layer %" PRIu32 " of generation %" PRIu32
+                     ": it has 0 to %" PRIu64,
+                     id, asked->layer, asked->generation, list->total - 1);
+}
+
+static void print_uses(const expert_row *row, size_t rank, uint64_t total) {
+    char words[CLI_WORD_BYTES], all[CLI_WORD_BYTES], place[CLI_WORD_BYTES];
+    printf("uses         %s", cli_count(row->uses, words));
+    if (!isnan(row->share)) printf(", %.2f %% of its layer's", 100 * row->share);
+    printf("; rank %s of %s\n", cli_count(rank + 1, place), cli_count(total, all));
+    if (!isnan(row->weight)) printf("mean weight  %.4f\n", row->weight);
+    printf("last used    %s\n", row->last_ms > 0 ? cli_time(row->last_ms, words) : "not known");
+}
+
+static void print_expert(const cli_pool *pool, const expert_row *row, size_t rank, uint64_t total) {
+    uint32_t i, j;
+    reef_expert_pair_of(row->id, &i, &j);
+    printf("expert %" PRIu32 " of layer %" PRIu32 ", generation %" PRIu32 ": %s\n", row->id,
+           row->layer, row->generation, expert_row_state(row));
+    printf("number       %" PRIu64 " of its layer in the pool\n", row->pool_id);
+    if (!reef_config_is_vector(&pool->config)) {
+        printf("key          row %" PRIu32 " of sub_keys_a, row %" PRIu32
+               " of sub_keys_b, of %" PRIu32 " each\n",
+               i, j, row->side);
+        print_uses(row, rank, total);
+    }
+    printf("norms        ");
+    if (!isnan(row->facts.down)) printf("w_down %.3f, ", row->facts.down);
+    if (!isnan(row->facts.gate)) printf("w_gate %.3f, ", row->facts.gate);
+    printf("w_up %.3f\n", row->facts.up);
+    if (!isnan(row->facts.bias)) printf("bias         %.3f\n", row->facts.bias);
+    if (row->facts.label >= 0)
+        printf("class        %" PRId32 ", which it speaks for most\n", row->facts.label);
+}
+
+// The text and the model that reads it come first: of which state it is says which generation is the last one.
+static reef_status open_text(
+    cli_call *cli, cli_pool *pool, experts_request *asked, experts_text *text, reef_error *err) {
+    uint64_t places = PLACES_DEFAULT;
+    reef_status status = cli_integer(cli, "places", 1, PLACES_MAX, &places, err);
+    if (status != REEF_OK || !cli_text(cli, "text")) return status;
+    status = cli_pool_wants_bytes(pool, "--id alone shows an expert", err);
+    if (status == REEF_OK) status = experts_text_open(cli, pool, (size_t)places, text, err);
+    if (status != REEF_OK || asked->one_generation) return status;
+    asked->generation = reef_model_generation_count(text->model) - 1;
+    asked->one_generation = true;
+    return REEF_OK;
+}
+
+static reef_status show_one(
+    cli_call *cli, cli_pool *pool, experts_request *asked, uint64_t id, reef_error *err) {
+    experts_list list = {0};
+    experts_text text = {0};
+    size_t at;
+    reef_status status = open_text(cli, pool, asked, &text, err);
+    if (status == REEF_OK) status = find_expert(pool, asked, id, &list, &at, err);
+    if (status == REEF_OK && text.model) status = experts_text_read(&text, &list.rows[at], err);
+    if (status == REEF_OK && cli->json) {
+        json_t *document = row_json(pool, &list.rows[at]);
+        bool ranked = !reef_config_is_vector(&pool->config);
+        json_object_set_new(document, "rank", count_or_null(ranked, at + 1));
+        json_object_set_new(document, "experts", json_integer((json_int_t)list.total));
+        if (cli_text(cli, "text")) json_object_set_new(document, "text", experts_text_json(&text));
+        status = cli_answer(cli, document, err);
+    } else if (status == REEF_OK) {
+        print_expert(pool, &list.rows[at], at, list.total);
+        if (cli_text(cli, "text")) experts_text_print(&text);
+    }
+    experts_text_release(&text);
+    experts_list_release(&list);
+    return status;
+}
+
+static reef_status check_together(const cli_call *cli, reef_error *err) {
+    static const char *const OF_LISTS[] = {"sort", "reverse", "top", "state"};
+    bool one = cli_text(cli, "id") != NULL;
+    for (size_t i = 0; one && i < sizeof(OF_LISTS) / sizeof(OF_LISTS[0]); i++)
+        if (cli_text(cli, OF_LISTS[i]))
+            return reef_fail(err, REEF_INVALID, "--%s is for lists, and --id names one expert",
+                             OF_LISTS[i]);
+    if (!one && cli_text(cli, "text"))
+        return reef_fail(err, REEF_INVALID,
+                         "--text shows what one expert does; say which with --id");
+    if (!cli_text(cli, "text") && cli_text(cli, "places"))
+        return reef_fail(err, REEF_INVALID, "--places without --text: there is no text to show");
+    if (!cli_text(cli, "text") && cli_text(cli, "as-of"))
+        return reef_fail(err, REEF_INVALID,
+                         "--as-of is for --text: uses and norms are those of now");
+    return REEF_OK;
+}
+
+reef_status cmd_experts(cli_call *cli, reef_error *err) {
+    cli_pool pool = {0};
+    experts_request asked;
+    uint64_t id = 0;
+    reef_status status = check_together(cli, err);
+    if (status == REEF_OK) status = cli_integer(cli, "id", 0, UINT32_MAX, &id, err);
+    if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = choose(cli, &pool, &asked, err);
+    if (status == REEF_OK)
+        status = cli_text(cli, "id") ? show_one(cli, &pool, &asked, id, err)
+                                     : show_list(cli, &pool, &asked, err);
+    cli_pool_close(&pool);
+    return status;
+}

@@ -1,0 +1,314 @@
+// reef ingest: push lines to a running daemon, batch by batch, each with an id.
+//
+// A batch is sent until it is acknowledged. When an answer is lost the same batch is sent again under the same
+// id, by this run or a later one, and the pool takes it once.
+#include "commands.h"
+#include "ingest_batches.h"
+
+#include "reef_client.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINES_DEFAULT 1000
+#define LINES_MAX 1000000
+// A request has at most REEF_REQUEST_BYTES_MAX: text is a third larger in it, numbers up to five times. A longer line goes
+// by itself, and its request says whether it is too long.
+#define TEXT_BYTES_MAX ((size_t)512 << 10)
+#define JSON_BYTES_MAX ((size_t)128 << 10)
+#define AWAY_SECONDS_MAX 30.0 // that a daemon which ended is waited for
+#define AWAY_MS 500
+#define BUSY_MS 200 // where the daemon does not say how long
+#define PREFIX_BYTES_MAX 100
+
+static const cli_option OPTIONS[] = {
+    {"source", "NAME", "push into the source push:NAME (default: the only one there is)"},
+    {"batch", "LINES", "lines of one batch (default: 1000)"},
+    {"id-prefix", "P",
+     "name batches P-OFFSET, so that the same lines are taken once, however often sent"},
+    {"skip", "BYTES", "leave out what comes before this byte of FILE"},
+    {"jsonl", NULL, "lines are JSON, such as {\"text\": \"...\"} (always so for a vector model)"},
+    {0},
+};
+
+const cli_manual ingest_manual = {
+    .about =
+        "Sends the lines of FILE, or of standard input, to the daemon that runs on the pool, and "
+        "waits until it\n"
+        "has them in its journal. What was acknowledged is trained once, whatever ends in between. "
+        "Where the\n"
+        "journal is full, it waits for training. With --id-prefix the same command can be run "
+        "again after it was\n"
+        "cut off: of the last 1,024 batches none is taken twice. A longer file goes on with --skip "
+        "and what the\n"
+        "message said.",
+    .options = OPTIONS,
+    .example = "reef ingest reef.pool corpus.txt --id-prefix corpus\n"
+               "journalctl -f | reef ingest reef.pool --source web",
+};
+
+typedef struct ingestion {
+    cli_call *cli;
+    ingest_feed feed;
+    cli_progress progress;
+    const char *source;
+    char prefix[PREFIX_BYTES_MAX + 1];
+    bool jsonl;
+    uint64_t batches, duplicates, records, accepted_bytes, position, waits;
+    double drawn;
+} ingestion;
+
+// ---- one batch as a request ----------------------------------------------------------------------
+
+static char *encode_base64(const uint8_t *bytes, size_t count) {
+    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *text = cli_alloc((count + 2) / 3 * 4 + 1, 1), *out = text;
+    for (size_t i = 0; i < count; i += 3) {
+        size_t left = count - i;
+        uint32_t bits = (uint32_t)bytes[i] << 16 | (uint32_t)(left > 1 ? bytes[i + 1] : 0) << 8 |
+                        (left > 2 ? bytes[i + 2] : 0);
+        for (size_t k = 0; k < 4; k++) *out++ = k <= left ? DIGITS[bits >> (18 - 6 * k) & 63] : '=';
+    }
+    return text;
+}
+
+static bool is_blank(const uint8_t *line, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+    return true;
+}
+
+// Checked here, because a line that is no JSON would spoil the request.
+static reef_status add_records(const ingestion *in, json_t *request, reef_error *err) {
+    json_t *records = json_array();
+    const uint8_t *at = in->feed.batch;
+    size_t left = in->feed.bytes;
+    json_object_set_new(request, "records", records);
+    for (uint64_t line = in->feed.line; left > 0; line++) {
+        const uint8_t *end = memchr(at, '\n', left);
+        size_t bytes = end ? (size_t)(end - at) : left, taken = bytes + (end != NULL);
+        json_error_t why;
+        if (!is_blank(at, bytes)) {
+            json_t *record = json_loadb((const char *)at, bytes, JSON_REJECT_DUPLICATES, &why);
+            if (!record)
+                return reef_fail(err, REEF_INVALID, "%.120s line %" PRIu64 ": no JSON: %.80s",
+                                 in->feed.path, line, why.text);
+            json_array_append_new(records, record);
+        }
+        at += taken;
+        left -= taken;
+    }
+    return REEF_OK;
+}
+
+static reef_status make_request(const ingestion *in, char **text, reef_error *err) {
+    char *id = cli_format("%s-%" PRIu64, in->prefix, in->feed.offset);
+    json_t *request =
+        json_pack("{s:s, s:s, s:s*}", "command", "ingest", "id", id, "source", in->source);
+    reef_status status = REEF_OK;
+    free(id);
+    if (in->jsonl) {
+        status = add_records(in, request, err);
+    } else {
+        char *base64 = encode_base64(in->feed.batch, in->feed.bytes);
+        json_object_set_new(request, "base64", json_string(base64));
+        free(base64);
+    }
+    *text = status == REEF_OK ? json_dumps(request, JSON_COMPACT) : NULL;
+    if (status == REEF_OK && !*text)
+        status = reef_fail(err, REEF_NO_MEMORY, "the request could not be built");
+    json_decref(request);
+    if (status != REEF_OK || strlen(*text) < REEF_REQUEST_BYTES_MAX) return status;
+    return reef_fail(
+        err, REEF_INVALID,
+        "%.120s line %" PRIu64
+        " is too long: it makes a request of %zu bytes, of which one has fewer than %u",
+        in->feed.path, in->feed.line, strlen(*text), REEF_REQUEST_BYTES_MAX);
+}
+
+// ---- sending it until it is there ----------------------------------------------------------------
+
+static void sleep_ms(unsigned ms) {
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&pause, NULL);
+}
+
+static void show(ingestion *in, const char *state) {
+    double now = cli_clock();
+    if (in->progress.total > 0) cli_progress_show(&in->progress, in->feed.offset);
+    if (in->progress.total > 0 || !in->progress.terminal || now - in->drawn < 0.1) return;
+    char bytes[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
+    double passed = now - in->progress.started;
+    in->drawn = now;
+    in->progress.visible = true;
+    fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", cli_bytes(in->feed.offset, bytes),
+            cli_bytes(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0, rate), state);
+    fflush(stderr);
+}
+
+static void note(ingestion *in, const char *answer) {
+    json_t *result = json_loads(answer, 0, NULL);
+    in->batches++;
+    in->duplicates += json_is_true(json_object_get(result, "duplicate"));
+    in->records += (uint64_t)json_integer_value(json_object_get(result, "records"));
+    in->accepted_bytes += (uint64_t)json_integer_value(json_object_get(result, "accepted_bytes"));
+    in->position = (uint64_t)json_integer_value(json_object_get(result, "position"));
+    json_decref(result);
+}
+
+// Whether to send it again, after a pause; `since` is when the daemon was last heard of.
+static bool is_worth_it(const ingestion *in, reef_status status, unsigned *ms, double since) {
+    if (status == REEF_BUSY) {
+        if (*ms == 0) *ms = BUSY_MS;
+        return true;
+    }
+    // A daemon that was never there, or has no such source, is no matter of time.
+    bool lost = status == REEF_IO || (status == REEF_NOT_FOUND && in->batches > 0);
+    *ms = AWAY_MS;
+    return lost && cli_clock() - since < AWAY_SECONDS_MAX;
+}
+
+// In a dry run a batch is counted as if it had been taken.
+static void count_batch(ingestion *in) {
+    in->batches++;
+    in->records += in->feed.lines;
+    in->accepted_bytes += in->feed.bytes;
+}
+
+static reef_status send_batch(ingestion *in, const char *request, reef_error *err) {
+    double heard = cli_clock();
+    for (;;) {
+        char *answer = NULL;
+        unsigned ms = 0;
+        reef_status status = reef_daemon_call_hinted(in->cli->pool, cli_text(in->cli, "socket"),
+                                                     request, &answer, &ms, err);
+        if (status == REEF_OK) {
+            note(in, answer);
+            free(answer);
+            return REEF_OK;
+        }
+        if (status == REEF_BUSY) heard = cli_clock();
+        if (!is_worth_it(in, status, &ms, heard)) return status;
+        in->waits++;
+        show(in, status == REEF_BUSY ? "  waiting for room" : "  waiting for the daemon");
+        sleep_ms(ms);
+    }
+}
+
+// What a person needs to go on: beside it the command stays as it was, --id-prefix too.
+static reef_status cut_off(const ingestion *in, const reef_error *reason, reef_error *err) {
+    return reef_fail(err, reason->status,
+                     "%.150s; acknowledged up to byte %" PRIu64
+                     ", to go on: the same with --skip %" PRIu64,
+                     reason->message, in->feed.offset, in->feed.offset);
+}
+
+static reef_status send_all(ingestion *in, reef_error *err) {
+    reef_error reason;
+    for (;;) {
+        char *request = NULL;
+        reef_status status = ingest_feed_next(&in->feed, &reason);
+        if (status == REEF_OK && in->feed.bytes == 0) return REEF_OK;
+        if (status == REEF_OK) status = make_request(in, &request, &reason);
+        if (status == REEF_OK && in->cli->dry_run)
+            count_batch(in);
+        else if (status == REEF_OK)
+            status = send_batch(in, request, &reason);
+        free(request);
+        if (status != REEF_OK)
+            return in->batches > 0 ? cut_off(in, &reason, err)
+                                   : reef_fail(err, status, "%s", reason.message);
+        show(in, "");
+    }
+}
+
+// ---- the command ---------------------------------------------------------------------------------
+
+static bool is_plain(const char *text) {
+    char *printable = cli_printable((const uint8_t *)text, strlen(text), false);
+    bool plain = strcmp(printable, text) == 0;
+    free(printable);
+    return plain;
+}
+
+static reef_status choose_prefix(ingestion *in, reef_error *err) {
+    const char *given = cli_text(in->cli, "id-prefix");
+    if (in->source && !is_plain(in->source))
+        return reef_fail(err, REEF_INVALID, "--source takes UTF-8 without control characters");
+    if (!given) {
+        snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", cli_now_ms(), (long)getpid());
+        return REEF_OK;
+    }
+    if (strlen(given) < 1 || strlen(given) > PREFIX_BYTES_MAX)
+        return reef_fail(err, REEF_INVALID, "--id-prefix takes 1 to %d bytes", PREFIX_BYTES_MAX);
+    if (!is_plain(given))
+        return reef_fail(err, REEF_INVALID, "--id-prefix takes UTF-8 without control characters");
+    strcpy(in->prefix, given);
+    in->feed.steady = true;
+    return REEF_OK;
+}
+
+static reef_status choose_format(ingestion *in, reef_error *err) {
+    cli_pool pool = {0};
+    reef_status status = cli_pool_open(&pool, in->cli, err);
+    in->jsonl = status == REEF_OK &&
+                (reef_config_is_vector(&pool.config) || cli_text(in->cli, "jsonl") != NULL);
+    cli_pool_close(&pool);
+    in->feed.bytes_max = in->jsonl ? JSON_BYTES_MAX : TEXT_BYTES_MAX;
+    in->feed.line_max = REEF_REQUEST_BYTES_MAX;
+    return status;
+}
+
+static reef_status answer(const ingestion *in, double seconds, reef_error *err) {
+    if (in->cli->json)
+        return cli_answer(
+            in->cli,
+            json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "done", !in->cli->dry_run,
+                      "accepted_bytes", (json_int_t)in->accepted_bytes, "records",
+                      (json_int_t)in->records, "batches", (json_int_t)in->batches, "duplicates",
+                      (json_int_t)in->duplicates, "waits", (json_int_t)in->waits, "end",
+                      (json_int_t)in->feed.offset, "position",
+                      in->batches && !in->cli->dry_run ? json_integer((json_int_t)in->position)
+                                                       : json_null(),
+                      "seconds", cli_real(seconds)),
+            err);
+    char bytes[CLI_WORD_BYTES], records[CLI_WORD_BYTES], time[CLI_WORD_BYTES];
+    printf("%s %s records, %s, in %" PRIu64 " batch%s and %s\n",
+           in->cli->dry_run ? "would send" : "acknowledged", cli_count(in->records, records),
+           cli_bytes(in->accepted_bytes, bytes), in->batches, in->batches == 1 ? "" : "es",
+           cli_duration(seconds, time));
+    if (in->duplicates > 0)
+        printf("%" PRIu64 " of these batches the pool had already\n", in->duplicates);
+    return REEF_OK;
+}
+
+// A dry run sends nothing, but says as well as a real one that nobody listens.
+static reef_status check_daemon(const cli_call *cli, reef_error *err) {
+    json_t *running = NULL;
+    reef_status status = cli_daemon_status(cli, &running, err);
+    json_decref(running);
+    return status;
+}
+
+reef_status cmd_ingest(cli_call *cli, reef_error *err) {
+    uint64_t lines = LINES_DEFAULT;
+    ingestion in = {.cli = cli,
+                    .source = cli_text(cli, "source"),
+                    .feed = {.fd = -1, .path = cli->operand_count ? cli->operands[0] : "-"}};
+    reef_status status = cli_integer(cli, "batch", 1, LINES_MAX, &lines, err);
+    if (status == REEF_OK) status = cli_integer(cli, "skip", 0, INT64_MAX, &in.feed.skip, err);
+    if (status == REEF_OK) status = choose_prefix(&in, err);
+    if (status == REEF_OK) status = choose_format(&in, err);
+    in.feed.lines_max = (size_t)lines;
+    if (status == REEF_OK && cli->dry_run) status = check_daemon(cli, err);
+    if (status == REEF_OK) status = ingest_feed_open(&in.feed, err);
+    cli_progress_start(&in.progress, "ingest", in.feed.size, "B");
+    if (status == REEF_OK) status = send_all(&in, err);
+    cli_progress_end(&in.progress);
+    if (status == REEF_OK) status = answer(&in, cli_clock() - in.progress.started, err);
+    ingest_feed_close(&in.feed);
+    return status;
+}

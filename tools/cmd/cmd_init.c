@@ -1,0 +1,290 @@
+// reef init: make a new pool. Every field of the configuration is an option; sizes can be chosen by a word or by
+// memory, and are then tried out, so that what they cost is known before anything is trained.
+#include "commands.h"
+#include "config_template.h"
+#include "init_size.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const cli_option OPTIONS[] = {
+    {"size", "small|medium|large", "choose sizes, and measure what they cost on this machine"},
+    {"memory", "VALUE",
+     "with a unit, such as 2G: the largest of these sizes that leaves half of it to later "
+     "generations; without one, "
+     "of a vector model: examples, with their labels, that are kept as a sample of the past"},
+    {"from", "FILE", "a model that `reef export model` wrote: its weights and its configuration"},
+    {"config-out", "FILE", "also write a configuration file for reefd, every setting explained"},
+    {"no-probe", NULL, "with --size or --memory: do not train for two seconds to measure"},
+    {0},
+};
+
+const cli_manual init_manual = {
+    .about = "Makes the directory POOL with a model whose first generation is open, initialised "
+             "from the\n"
+             "seed. The configuration is written once and cannot be changed later.\n"
+             "\n"
+             "With --size, or --memory and a unit, sizes are chosen, options beside it win over "
+             "them, and steps of "
+             "training\n"
+             "on a temporary pool of made-up data say how fast that is here. Without, sizes are "
+             "those of medium.\n"
+             "\n"
+             "With --from the new pool has the generations of a file: sealed ones stay sealed, the "
+             "open one goes\n"
+             "on with an optimiser that begins anew, and losses are to the bit those of the pool "
+             "that it comes\n"
+             "from. Options beside it change its configuration where its tensors still fit.",
+    .options = OPTIONS,
+    .example = "reef init reef.pool\n"
+               "reef init reef.pool --size small --config-out reef.ini\n"
+               "reef init reef.pool --memory 2G --dry-run\n"
+               "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
+               "reef init reef.pool --expert glu --score sigmoid --seal-dtype bf16\n"
+               "reef init new.pool --from model.safetensors --learning-rate 0.001\n"
+               "reef init mnist.pool --model vector --inputs 784",
+};
+
+static uint64_t experts_of(const reef_config *config) {
+    return (uint64_t)config->side * config->side * cli_peer_layers(config);
+}
+
+static json_t *config_json(const reef_config *config) {
+    char *text = reef_config_format(config);
+    json_t *object = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    return object;
+}
+
+// What only a pool that was made can tell is null in a dry run.
+static json_t *measured(const cli_call *cli, uint64_t value) {
+    return cli->dry_run ? json_null() : json_integer((json_int_t)value);
+}
+
+// Everything about a new pool.
+typedef struct making {
+    reef_config config;
+    init_size size;
+    init_probe probe;     // all-zero: none ran
+    const char *from;     // NULL: it begins with what is drawn from the seed
+    reef_model_file file; // that it comes from
+    uint64_t parameters, file_bytes;
+} making;
+
+static uint64_t experts_made(const making *m) {
+    return m->from ? m->file.experts : experts_of(&m->config);
+}
+
+// Sides of a file's generations are their own.
+static void print_text_experts(const making *m) {
+    const reef_config *config = &m->config;
+    char words[CLI_WORD_BYTES];
+    printf("  experts     %s (", cli_count(experts_made(m), words));
+    if (m->from)
+        printf("of %" PRIu32 " generation%s", m->file.generations,
+               m->file.generations == 1 ? "" : "s");
+    else
+        printf("%" PRIu32 " x %" PRIu32, config->side, config->side);
+    printf(" in each of %" PRIu32 " layers; --ffw %s)\n", cli_peer_layers(config), config->ffw);
+}
+
+static void print_text_model(const making *m) {
+    const reef_config *config = &m->config;
+    printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " %ss\n",
+           config->model, config->layers, config->d_model, config->context, cli_token_word(config));
+    if (cli_has_ids(config))
+        printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
+    print_text_experts(m);
+}
+
+static void print_vector_model(const making *m) {
+    const reef_config *config = &m->config;
+    char words[CLI_WORD_BYTES];
+    printf("  model       %s, of %s inputs\n", config->model, cli_count(config->inputs, words));
+    printf("  experts     %s", cli_count(experts_of(config), words));
+    printf(" (%" PRIu32 " x %" PRIu32 ") a generation\n", config->side, config->side);
+    printf("  memory      %s", cli_count(config->memory, words));
+    printf(" examples, %s\n",
+           cli_bytes((uint64_t)config->memory * reef_vector_record_bytes(config), words));
+}
+
+static void print_layer(const making *m) {
+    const reef_config *config = &m->config;
+    char words[CLI_WORD_BYTES];
+    printf("  model       %s of width %" PRIu32 ", by itself\n", config->model, config->d_model);
+    printf("  experts     %s", cli_count(experts_of(config), words));
+    printf(" (%" PRIu32 " x %" PRIu32 ")\n", config->side, config->side);
+}
+
+static json_t *size_json(const making *m) {
+    if (!m->size.name) return json_null();
+    bool probed = m->probe.seconds > 0;
+    double rate = probed ? (double)m->probe.bytes / m->probe.seconds : NAN;
+    return json_pack(
+        "{s:s, s:o, s:I, s:I, s:o, s:o, s:I}", "name", m->size.name, "budget_bytes",
+        m->size.budget_bytes ? json_integer((json_int_t)m->size.budget_bytes) : json_null(),
+        "memory_bytes", (json_int_t)m->size.memory_bytes, "generation_bytes",
+        (json_int_t)m->size.generation_bytes, "bytes_per_s", cli_real(rate), "probe_seconds",
+        cli_real(probed ? m->probe.seconds : NAN), "probe_steps", (json_int_t)m->probe.steps);
+}
+
+static json_t *making_json(const cli_call *cli, const making *m) {
+    const char *file = cli_text(cli, "config-out");
+    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pool", cli_path(cli->pool),
+                     "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
+                     measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes),
+                     "config", config_json(&m->config), "size", size_json(m), "from",
+                     m->from ? model_file_json(&m->file, m->from) : json_null(), "config_file",
+                     file && !cli->dry_run ? cli_path(file) : json_null());
+}
+
+// Why these sizes, and what to expect of them.
+static void print_size(FILE *out, const making *m) {
+    char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
+    const init_size *size = &m->size;
+    if (!size->name) return;
+    if (size->budget_bytes)
+        fprintf(out, "  size        %s, the largest that leaves half of %s to later generations\n",
+                size->name, cli_bytes(size->budget_bytes, words));
+    else
+        fprintf(out, "  size        %s\n", size->name);
+    fprintf(out, "  memory      about %s while it trains, ", cli_bytes(size->memory_bytes, words));
+    fprintf(out, "and %s more for each sealed generation\n",
+            cli_bytes(size->generation_bytes, more));
+    if (m->probe.seconds <= 0) return;
+    double rate = (double)m->probe.bytes / m->probe.seconds;
+    bool vectors = reef_config_is_vector(&m->config);
+    if (vectors) rate /= (double)reef_vector_record_bytes(&m->config);
+    fprintf(out,
+            "  speed       %s%s/s on this machine as busy as it is (%" PRIu64
+            " steps of training in %.1f s)\n",
+            vectors ? cli_count((uint64_t)rate, words) : cli_bytes((uint64_t)rate, words),
+            vectors ? " examples" : "", m->probe.steps, m->probe.seconds);
+    if (!vectors)
+        fprintf(out, "  a day       %s of %s\n", cli_bytes((uint64_t)(rate * 86400), words),
+                cli_has_ids(&m->config) ? "token ids, two bytes each" : "text");
+}
+
+static reef_status answer(cli_call *cli, const making *m, reef_error *err) {
+    if (cli->json) return cli_answer(cli, making_json(cli, m), err);
+    char words[CLI_WORD_BYTES];
+    const char *file = cli_text(cli, "config-out");
+    bool vector = reef_config_is_vector(&m->config);
+    printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
+    bool layer = reef_config_is_layer(&m->config);
+    (vector ? print_vector_model : layer ? print_layer : print_text_model)(m);
+    print_size(stdout, m);
+    if (m->from) model_file_print(&m->file, m->from);
+    if (cli->dry_run) return REEF_OK;
+    printf("  parameters  %s\n", cli_count(m->parameters, words));
+    printf("  on disk     %s\n", cli_bytes(m->file_bytes, words));
+    if (file)
+        printf("wrote %s; name a source in it, then: reefd --config %s\n", file, file);
+    else if (layer)
+        printf("next: a program that uses libreef, or reef.torch (docs/LIBRARY.md)\n");
+    else if (cli_has_ids(&m->config))
+        printf("next: reef train %s FILE (token ids of two bytes each, little-endian)\n",
+               cli->pool);
+    else
+        printf("next: reefd --pool %s --source %s\n", cli->pool,
+               vector ? "idx:IMAGES,LABELS (or npy:, csv:, jsonl:)" : "FILE");
+    return REEF_OK;
+}
+
+// The file for reefd says at its top what the pool is.
+static reef_status write_config(const cli_call *cli, const making *m, reef_error *err) {
+    const char *path = cli_text(cli, "config-out");
+    if (!path) return REEF_OK;
+    char *about = NULL, words[CLI_WORD_BYTES];
+    size_t bytes = 0;
+    FILE *out = open_memstream(&about, &bytes);
+    if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory to write %.160s", path);
+    fprintf(out, "The pool has a %s model, %s experts%s:\n",
+            reef_config_is_vector(&m->config) ? "vector" : "language",
+            cli_count(experts_made(m), words), m->from ? "" : " in its first generation");
+    print_size(out, m);
+    fputs("Its own configuration was written once: reef status, reef init --help.\n", out);
+    reef_status status = REEF_OK;
+    if (fclose(out) != 0)
+        status = reef_fail(err, REEF_NO_MEMORY, "no memory to write %.160s", path);
+    if (status == REEF_OK) status = config_text_write(path, cli->pool, about, err);
+    free(about);
+    return status;
+}
+
+// What was made, read back from the pool.
+static reef_status measure(const cli_call *cli,
+                           uint64_t *parameters,
+                           uint64_t *file_bytes,
+                           reef_error *err) {
+    cli_pool pool;
+    reef_model *model = NULL;
+    reef_status status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK)
+        status =
+            reef_model_open(&model, pool.store, NULL, &(reef_model_options){.threads = 1}, err);
+    if (status == REEF_OK) *parameters = reef_model_parameter_count(model);
+    *file_bytes = pool.file_bytes;
+    reef_model_close(model);
+    cli_pool_close(&pool);
+    return status;
+}
+
+static reef_status check_path(const char *path, reef_error *err) {
+    reef_status status = reef_store_check_new(path, err);
+    if (status == REEF_OK || access(path, F_OK) != 0) return status;
+    return reef_fail(err, REEF_INVALID,
+                     "cannot make %.120s: it exists; choose a path where nothing is yet", path);
+}
+
+// Before anything is made: the file must be new as well, and be one that can be written.
+static reef_status check_file(const cli_call *cli, const making *m, reef_error *err) {
+    const char *path = cli_text(cli, "config-out");
+    if (path && cli_has_ids(&m->config))
+        return reef_fail(err, REEF_INVALID,
+                         "--config-out is a file for reefd, which reads no token ids: reef train "
+                         "does");
+    if (path && reef_config_is_layer(&m->config))
+        return reef_fail(err, REEF_INVALID,
+                         "--config-out is a file for reefd, which trains no layer by itself: a "
+                         "program that uses libreef does (docs/LIBRARY.md)");
+    if (!path || access(path, F_OK) != 0)
+        return path ? config_text_check(path, cli->pool, err) : REEF_OK;
+    return reef_fail(err, REEF_INVALID, "cannot write %.120s: it exists; choose another name",
+                     path);
+}
+
+static reef_status probe(const cli_call *cli, making *m, reef_error *err) {
+    if (!m->size.name || cli_text(cli, "no-probe")) return REEF_OK;
+    if (isatty(STDERR_FILENO) == 1)
+        fputs("training a temporary pool for two seconds ...\r", stderr);
+    reef_status status = init_probe_run(&m->config, 0, &m->probe, err);
+    if (isatty(STDERR_FILENO) == 1) fputs("\033[K", stderr);
+    return status;
+}
+
+static reef_status make(const cli_call *cli, making *m, reef_error *err) {
+    if (m->from)
+        return reef_pool_from_model(cli->pool, m->from, &m->config, cli->dry_run, &m->file, err);
+    return cli->dry_run ? REEF_OK : reef_pool_init(cli->pool, &m->config, err);
+}
+
+reef_status cmd_init(cli_call *cli, reef_error *err) {
+    making m = {.from = cli_text(cli, "from")};
+    reef_status status = init_configure(cli, &m.config, &m.size, err);
+    if (status == REEF_OK) status = check_path(cli->pool, err);
+    if (status == REEF_OK) status = check_file(cli, &m, err);
+    if (status == REEF_OK) status = probe(cli, &m, err);
+    if (status == REEF_OK) status = make(cli, &m, err);
+    if (status == REEF_OK && !cli->dry_run) {
+        reef_error reason = {0};
+        status = measure(cli, &m.parameters, &m.file_bytes, &reason);
+        if (status == REEF_OK) status = write_config(cli, &m, &reason);
+        if (status != REEF_OK)
+            status = reef_fail(err, status, "the pool %.100s was made; %.140s", cli->pool,
+                               reason.message);
+    }
+    return status == REEF_OK ? answer(cli, &m, err) : status;
+}

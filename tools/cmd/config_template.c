@@ -1,0 +1,154 @@
+// See config_text.h. The settings and what is said of them are those of reefd --help.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
+#define _XOPEN_SOURCE 700 // realpath
+
+#include "config_template.h"
+
+#include "cli.h"
+#include "reef_settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COLUMNS 100
+#define POOL_BYTES_MAX 180 // with its key; reefd reads lines of about 200
+
+static void put_comment(FILE *out, const char *text) {
+    size_t at = 1;
+    fputc('#', out);
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (at > 1 && at + 1 + word > COLUMNS) {
+            fputs("\n#", out);
+            at = 1;
+        }
+        fprintf(out, " %.*s", (int)word, text);
+        at += word + 1;
+        text += word;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+static void put_lines(FILE *out, const char *lines) {
+    while (*lines) {
+        size_t bytes = strcspn(lines, "\n");
+        fprintf(out, "#%s%.*s\n", bytes ? " " : "", (int)bytes, lines);
+        lines += bytes;
+        lines += *lines == '\n';
+    }
+}
+
+static bool is_live(const char *name) {
+    for (size_t i = 0; i < reef_setting_count(); i++)
+        if (strcmp(reef_setting_name(i), name) == 0) return reef_setting_is_live(i);
+    return false;
+}
+
+static void put_setting(FILE *out, const reef_option_text *option, const char *pool) {
+    fputc('\n', out);
+    put_comment(out, option->help);
+    if (is_live(option->name)) put_comment(out, "May change while it runs: reef reload.");
+    if (strcmp(option->name, "pool") == 0)
+        fprintf(out, "pool = %s\n", pool);
+    else if (strcmp(option->name, "stay") == 0) // so that it can be started before it has a source
+        fprintf(out, "stay = yes\n");
+    else
+        fprintf(out, ";%s = %s\n", option->name, option->sample);
+}
+
+static void put_all(FILE *out, const char *path, const char *pool, const char *about) {
+    size_t count;
+    const reef_option_text *options = reef_option_texts(&count);
+    fprintf(out, "# reefd --config %s; check it: reef config check %s\n", path, path);
+    put_comment(out,
+                "A line that begins with ; is a setting with a value to begin with: take the ; "
+                "away, and change it. An "
+                "option of reefd, or REEF_NAME in the environment, wins over what stands here.");
+    if (about[0]) fputs("#\n", out);
+    put_lines(out, about);
+    fputs("\n[reefd]", out);
+    for (size_t i = 0; i < count; i++)
+        if (options[i].sample) put_setting(out, &options[i], pool);
+}
+
+static reef_status fail_write(const char *path, int code, reef_error *err) {
+    if (code == EEXIST)
+        return reef_fail(err, REEF_INVALID, "cannot write %.140s: it exists; choose another name",
+                         path);
+    if (code != ENOENT) return cli_write_failed(path, code, err);
+    return reef_fail(err, REEF_NOT_FOUND, "cannot write %.160s: %s", path, strerror(code));
+}
+
+// White space at the end of a line is none of the value.
+static reef_status check_pool(const char *full, reef_error *err) {
+    size_t bytes = strlen(full);
+    bool ends = bytes > 0 && !isspace((unsigned char)full[bytes - 1]);
+    if (ends && bytes <= POOL_BYTES_MAX && !strpbrk(full, "\n;")) return REEF_OK;
+    return reef_fail(
+        err, REEF_INVALID,
+        "the path %.120s does not fit into a configuration file; give it as reefd --pool", full);
+}
+
+// The folder of a path, as it was given: "." where it names none. The caller's.
+static char *folder_of(const char *path) {
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    while (end > 0 && path[end - 1] != '/') end--;
+    while (end > 1 && path[end - 1] == '/') end--;
+    return end > 0 ? cli_format("%.*s", (int)end, path) : cli_format(".");
+}
+
+// The whole path of what is not there yet, in a folder that is; false where that is not.
+static bool place_of(const char *path, char place[2 * PATH_MAX]) {
+    char full[PATH_MAX], *folder = folder_of(path);
+    bool found = realpath(folder, full) != NULL;
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    if (found)
+        snprintf(place, (size_t)2 * PATH_MAX, "%s/%.*s", strcmp(full, "/") == 0 ? "" : full,
+                 (int)(end - begin), path + begin);
+    free(folder);
+    return found;
+}
+
+reef_status config_text_check(const char *path, const char *pool, reef_error *err) {
+    char place[2 * PATH_MAX], beside[2 * PATH_MAX], *folder = folder_of(path);
+    reef_status status = REEF_OK;
+    bool placed = place_of(pool, place); // otherwise the pool cannot be made, which says so itself
+    if (placed) status = check_pool(place, err);
+    // The pool's own directory will be there.
+    bool inside = placed && place_of(folder, beside) && strcmp(place, beside) == 0;
+    if (status == REEF_OK && !inside && access(folder, W_OK | X_OK) != 0)
+        status = fail_write(path, errno, err);
+    free(folder);
+    return status;
+}
+
+reef_status config_text_write(const char *path,
+                              const char *pool,
+                              const char *about,
+                              reef_error *err) {
+    char full[PATH_MAX];
+    if (realpath(pool, full) == NULL) return fail_write(pool, errno, err);
+    reef_status status = check_pool(full, err);
+    if (status != REEF_OK) return status;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) return fail_write(path, errno, err);
+    FILE *out = fdopen(fd, "w");
+    if (!out) {
+        close(fd);
+        return reef_fail(err, REEF_NO_MEMORY, "no memory to write %.160s", path);
+    }
+    put_all(out, path, full, about);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    return failed ? fail_write(path, errno, err) : REEF_OK;
+}

@@ -1,0 +1,153 @@
+// See experts_text.h.
+#include "experts_trace.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BEFORE_BYTES 30 // of the context that is shown
+#define AFTER_BYTES 15
+
+// ---- reading -------------------------------------------------------------------------------------
+
+static double strength_of(const experts_place *place) {
+    return fabs(place->score * place->activation);
+}
+
+// Insertion into the list of the strongest; among equals the earlier comes first, because they come in order.
+static void on_use(void *context, size_t at, double score, double activation) {
+    experts_text *text = context;
+    experts_place place = {at, score, activation};
+    double strength = strength_of(&place);
+    text->chosen++;
+    text->strength += strength;
+    text->by_byte[text->file.bytes[at]] += strength;
+    size_t to = text->count;
+    while (to > 0 && strength_of(&text->places[to - 1]) < strength) to--;
+    if (to == text->room) return;
+    if (text->count < text->room) text->count++;
+    memmove(&text->places[to + 1], &text->places[to],
+            (text->count - 1 - to) * sizeof(*text->places));
+    text->places[to] = place;
+}
+
+reef_status experts_text_open(
+    cli_call *cli, cli_pool *pool, size_t places, experts_text *out, reef_error *err) {
+    const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
+    out->as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
+    out->room = places;
+    out->places = cli_alloc(places, sizeof(*out->places));
+    reef_status status = cli_text_read(&out->file, cli_text(cli, "text"), err);
+    if (status != REEF_OK) return status;
+    return reef_model_open(&out->model, pool->store, out->as_of, &options, err);
+}
+
+reef_status experts_text_read(experts_text *text, const expert_row *row, reef_error *err) {
+    return reef_model_expert_uses(text->model, row->generation, row->layer, row->id,
+                                  text->file.bytes, text->file.count, on_use, text, err);
+}
+
+void experts_text_release(experts_text *text) {
+    reef_model_close(text->model);
+    cli_file_release(&text->file);
+    free(text->places);
+    *text = (experts_text){0};
+}
+
+// ---- showing -------------------------------------------------------------------------------------
+
+// `count` bytes from `from` on, as far as there are any. On the heap.
+static char *shown(const experts_text *text, size_t from, size_t count) {
+    size_t left = from < text->file.count ? text->file.count - from : 0;
+    return cli_printable(text->file.bytes + from, count < left ? count : left, false);
+}
+
+typedef struct context {
+    char *before, *byte, *after; // on the heap
+} context;
+
+static context context_of(const experts_text *text, size_t at) {
+    size_t before = at < BEFORE_BYTES ? at : BEFORE_BYTES;
+    return (context){shown(text, at - before, before), shown(text, at, 1),
+                     shown(text, at + 1, AFTER_BYTES)};
+}
+
+static void context_release(context *words) {
+    free(words->before);
+    free(words->byte);
+    free(words->after);
+}
+
+// The bytes with the largest shares, at most EXPERTS_TEXT_BYTES of them; their number.
+static size_t top_bytes(const experts_text *text, uint8_t out[EXPERTS_TEXT_BYTES]) {
+    size_t count = 0;
+    for (size_t b = 0; b < 256; b++) {
+        if (text->by_byte[b] <= 0.0) continue;
+        size_t to = count;
+        while (to > 0 && text->by_byte[out[to - 1]] < text->by_byte[b]) to--;
+        if (to == EXPERTS_TEXT_BYTES) continue;
+        if (count < EXPERTS_TEXT_BYTES) count++;
+        memmove(out + to + 1, out + to, count - 1 - to);
+        out[to] = (uint8_t)b;
+    }
+    return count;
+}
+
+static void print_bytes(const experts_text *text) {
+    uint8_t top[EXPERTS_TEXT_BYTES];
+    size_t count = top_bytes(text, top);
+    printf("bytes        ");
+    for (size_t i = 0; i < count; i++) {
+        char *byte = cli_printable(&top[i], 1, false);
+        printf("%s'%s' %.0f %%", i ? ", " : "", byte, 100 * text->by_byte[top[i]] / text->strength);
+        free(byte);
+    }
+    printf("%s\n", count ? " of its strength there" : "");
+}
+
+void experts_text_print(const experts_text *text) {
+    static const char *const HEADING[] = {"byte", "weight", "activation", "strength", "context"};
+    char words[CLI_WORD_BYTES], all[CLI_WORD_BYTES];
+    printf("in the text  ");
+    if (strcmp(text->as_of, "now") != 0) printf("as of %s ", text->as_of);
+    printf("chosen by %s of %s bytes, %.2f %%\n", cli_count(text->chosen, words),
+           cli_count(text->file.count, all), 100 * (double)text->chosen / (double)text->file.count);
+    if (text->chosen == 0) return;
+    print_bytes(text);
+    cli_table *table = cli_table_new(">>>><", HEADING);
+    for (size_t i = 0; i < text->count; i++) {
+        const experts_place *place = &text->places[i];
+        context around = context_of(text, place->at);
+        cli_table_cell(table, "%zu", place->at);
+        cli_table_cell(table, "%.4f", place->score);
+        cli_table_cell(table, "%+.4f", place->activation);
+        cli_table_cell(table, "%+.4f", place->score * place->activation);
+        cli_table_cell(table, "%s\xc2\xbb%s\xc2\xab%s", around.before, around.byte, around.after);
+        context_release(&around);
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+json_t *experts_text_json(const experts_text *text) {
+    uint8_t top[EXPERTS_TEXT_BYTES];
+    size_t count = top_bytes(text, top);
+    json_t *bytes = json_array(), *places = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(bytes, json_pack("{s:I, s:o}", "byte", (json_int_t)top[i], "share",
+                                               cli_real(text->by_byte[top[i]] / text->strength)));
+    for (size_t i = 0; i < text->count; i++) {
+        const experts_place *place = &text->places[i];
+        context around = context_of(text, place->at);
+        json_array_append_new(places,
+                              json_pack("{s:I, s:o, s:o, s:s, s:s, s:s}", "at",
+                                        (json_int_t)place->at, "weight", cli_real(place->score),
+                                        "activation", cli_real(place->activation), "before",
+                                        around.before, "byte", around.byte, "after", around.after));
+        context_release(&around);
+    }
+    return json_pack("{s:o, s:s, s:I, s:I, s:o, s:o}", "file", cli_path(text->file.path), "as_of",
+                     text->as_of, "bytes", (json_int_t)text->file.count, "chosen",
+                     (json_int_t)text->chosen, "by_byte", bytes, "places", places);
+}

@@ -1,0 +1,287 @@
+// See init_size.h.
+#include "init_size.h"
+
+#include "scratch_pool.h"
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PROBE_SECONDS 2.0
+#define PROBE_STEPS_MIN 3
+#define PROBE_LABELS 10
+#define TEXT_BYTES 65536
+// Fitted to the resident memory of reefd on text, two threads: 62 MB, 336 MB and 1.97 GB for the three sizes.
+#define BASE_BYTES ((uint64_t)56 << 20)
+#define COPIES 9         // of all weights: average, moments, gradients, rows as they are committed
+#define TOKEN_VECTORS 48 // of the model's width, of each token of a step in each layer
+// The same on images of 784 pixels: 29 MB, 50 MB and 310 MB.
+#define VECTOR_BASE_BYTES ((uint64_t)26 << 20)
+#define PAIR_BYTES 14 // of two experts, which are solved for together
+
+// ---- sizes ---------------------------------------------------------------------------------------
+
+// Medium is what a pool has without being asked. `d_key` follows the width, as there.
+typedef struct rung {
+    const char *name;
+    uint32_t layers, d_model, attention_heads, d_key, side, adapters;
+    uint32_t vector_side, vector_memory; // of a vector model: sub-keys, and examples kept
+} rung;
+
+static const rung RUNGS[] = {{"small", 2, 64, 2, 32, 32, 32, 16, 200},
+                             {"medium", 4, 128, 4, 64, 64, 96, 32, 500},
+                             {"large", 6, 256, 8, 128, 128, 128, 64, 2000}};
+#define RUNG_COUNT (sizeof(RUNGS) / sizeof(RUNGS[0]))
+
+static void take_rung(const rung *one, reef_config *config) {
+    if (reef_config_is_vector(config)) {
+        config->side = config->side_new = one->vector_side;
+        config->memory = one->vector_memory;
+        return;
+    }
+    config->layers = one->layers;
+    config->d_model = one->d_model;
+    config->attention_heads = one->attention_heads;
+    config->d_ffw = 4 * one->d_model;
+    config->d_key = one->d_key;
+    config->side = config->side_new = one->side;
+    config->adapters = one->adapters;
+}
+
+// With a unit --memory is what training may take; without one it is a field of vector models.
+static bool is_budget(const char *text) {
+    size_t length = text ? strlen(text) : 0;
+    return length > 0 && strchr("KMGTkmgt", text[length - 1]) != NULL;
+}
+
+static reef_status take_given(const cli_call *cli, reef_config *config, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; i < cli->given_count && status == REEF_OK; i++) {
+        const cli_given *given = &cli->given[i];
+        const reef_config_field *field = cli_config_field(given->name);
+        if (!field || (strcmp(given->name, "memory") == 0 && is_budget(given->value))) continue;
+        status = reef_config_set(config, field->name, given->value, err);
+    }
+    return status;
+}
+
+static reef_status configure(const cli_call *cli,
+                             const rung *one,
+                             reef_config *config,
+                             reef_error *err) {
+    reef_config_default(config);
+    reef_status status = take_given(cli, config, err); // what the rest is chosen for
+    if (status != REEF_OK) return status;
+    if (one) take_rung(one, config);
+    reef_config_fit_reservoir(config);
+    status = take_given(cli, config, err);
+    if (status == REEF_OK) reef_config_reduce(config); // as it is written
+    return status == REEF_OK ? reef_config_check_new(config, err) : status;
+}
+
+// ---- memory --------------------------------------------------------------------------------------
+
+static uint64_t rows_bytes(const reef_config *config, uint32_t side) {
+    uint64_t vectors = strcmp(config->expert, "glu") == 0 ? 3 : 2;
+    return (uint64_t)side * side * cli_peer_layers(config) * vectors * config->d_model *
+           sizeof(float);
+}
+
+static void estimate(const reef_config *config, init_size *size) {
+    if (reef_config_is_vector(config)) {
+        uint64_t experts = (uint64_t)config->side * config->side, examples = config->memory;
+        size->generation_bytes = experts * (config->inputs + 2) * sizeof(float);
+        size->memory_bytes =
+            VECTOR_BASE_BYTES + 2 * size->generation_bytes + experts * experts * PAIR_BYTES +
+            examples * (reef_vector_record_bytes(config) + experts * sizeof(float));
+        return;
+    }
+    uint64_t rows = rows_bytes(config, config->side);
+    uint64_t tokens = (uint64_t)(config->batch + config->rehearse) * config->context;
+    uint64_t dense =
+        (uint64_t)config->layers * 6 * config->d_model * config->d_model * sizeof(float);
+    // Tables of embeddings, the head and logits; of bytes they are among BASE_BYTES.
+    uint64_t more = config->vocab > REEF_VOCAB ? config->vocab - REEF_VOCAB : 0;
+    uint64_t tables =
+        more * (2 + (uint64_t)config->previous_bytes) * config->d_model * sizeof(float);
+    size->memory_bytes = BASE_BYTES + COPIES * (rows + dense + tables) +
+                         tokens * 2 * more * sizeof(float) +
+                         tokens * config->layers * TOKEN_VECTORS * config->d_model * sizeof(float);
+    size->generation_bytes = rows_bytes(config, config->side_new) + tables;
+}
+
+// ---- the choice ----------------------------------------------------------------------------------
+
+static reef_status find_rung(const char *name, const rung **out, reef_error *err) {
+    for (size_t i = 0; i < RUNG_COUNT; i++)
+        if (strcmp(RUNGS[i].name, name) == 0) {
+            *out = &RUNGS[i];
+            return REEF_OK;
+        }
+    return reef_fail(err, REEF_INVALID, "--size '%.40s' is none of small, medium and large", name);
+}
+
+// Half of the memory is left for generations to come.
+static reef_status fit_rung(const cli_call *cli,
+                            uint64_t budget,
+                            const rung **out,
+                            reef_error *err) {
+    for (size_t i = RUNG_COUNT; i > 0; i--) {
+        reef_config config;
+        init_size size = {0};
+        reef_status status = configure(cli, &RUNGS[i - 1], &config, err);
+        if (status != REEF_OK) return status;
+        estimate(&config, &size);
+        *out = &RUNGS[i - 1];
+        if (2 * size.memory_bytes <= budget) return REEF_OK;
+        if (i > 1) continue;
+        char least[CLI_WORD_BYTES];
+        return reef_fail(err, REEF_INVALID,
+                         "--memory %.40s is too little: the smallest size wants %s, and as much "
+                         "for generations to "
+                         "come; give sizes yourself, such as --layers and --side",
+                         cli_text(cli, "memory"), cli_bytes(size.memory_bytes, least));
+    }
+    return REEF_OK;
+}
+
+// The configuration of a file, and over it what else is given.
+static reef_status configure_from(const cli_call *cli,
+                                  const char *file,
+                                  reef_config *config,
+                                  reef_error *err) {
+    if (cli_text(cli, "size") || is_budget(cli_text(cli, "memory")))
+        return reef_fail(err, REEF_INVALID,
+                         "--from makes a pool with the sizes of the model in %.120s: leave %s out",
+                         file, cli_text(cli, "size") ? "--size" : "--memory");
+    reef_status status = reef_model_file_config(file, config, err);
+    if (status == REEF_OK) status = take_given(cli, config, err);
+    return status == REEF_OK ? reef_config_check_new(config, err) : status;
+}
+
+static reef_status check_unit(const cli_call *cli, reef_error *err) {
+    const char *memory = cli_text(cli, "memory"), *model = cli_text(cli, "model");
+    if (!memory || is_budget(memory) || (model && strcmp(model, "vector") == 0)) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "--memory '%.40s' has no unit: write an amount such as 2G for what training "
+                     "may take; a number alone counts the examples that a vector model keeps",
+                     memory);
+}
+
+reef_status init_configure(const cli_call *cli,
+                           reef_config *config,
+                           init_size *size,
+                           reef_error *err) {
+    const char *name = cli_text(cli, "size"), *memory = cli_text(cli, "memory");
+    const rung *one = NULL;
+    reef_status status = REEF_OK;
+    *size = (init_size){.budget_bytes = is_budget(memory) ? cli->memory_bytes : 0};
+    if (cli_text(cli, "from")) {
+        size->budget_bytes = 0;
+        return configure_from(cli, cli_text(cli, "from"), config, err);
+    }
+    if (name && size->budget_bytes)
+        return reef_fail(err, REEF_INVALID,
+                         "--size and --memory both choose sizes: give one of them");
+    status = check_unit(cli, err);
+    if (status == REEF_OK && name) status = find_rung(name, &one, err);
+    if (status == REEF_OK && size->budget_bytes)
+        status = fit_rung(cli, size->budget_bytes, &one, err);
+    if (status == REEF_OK) status = configure(cli, one, config, err);
+    if (status != REEF_OK || !one) return status;
+    size->name = one->name;
+    estimate(config, size);
+    return REEF_OK;
+}
+
+// ---- the probe -----------------------------------------------------------------------------------
+
+// Records of vectors with labels, from a fixed generator.
+static uint8_t *vectors_text(const reef_config *config, size_t *count) {
+    size_t record = reef_vector_record_bytes(config), records = TEXT_BYTES / record + 1;
+    uint8_t *bytes = cli_alloc(records, record);
+    uint32_t draw = 1;
+    for (size_t i = 0; i < records; i++) {
+        int32_t label = (int32_t)(i % PROBE_LABELS);
+        memcpy(bytes + i * record, &label, sizeof(label));
+        for (size_t k = 0; k < config->inputs; k++) {
+            draw = draw * 1664525u + 1013904223u;
+            float value = (float)(draw >> 8) / (float)(1u << 24);
+            memcpy(bytes + i * record + REEF_VECTOR_LABEL_BYTES + k * sizeof(value), &value,
+                   sizeof(value));
+        }
+    }
+    *count = records * record;
+    return bytes;
+}
+
+// The same data again and again, until the time is over or somebody has seen enough.
+static reef_status train(
+    reef_trainer *trainer, const uint8_t *text, size_t count, init_probe *probe, reef_error *err) {
+    size_t at = 0;
+    double started = cli_clock();
+    while (probe->steps < PROBE_STEPS_MIN || probe->seconds < PROBE_SECONDS) {
+        size_t taken = 0, ran = 0;
+        reef_status status =
+            reef_trainer_feed(trainer, "probe", text + at, count - at, &taken, &ran, err);
+        if (status != REEF_OK) return status;
+        at = at + taken == count ? 0 : at + taken;
+        probe->steps += ran;
+        probe->bytes += taken;
+        probe->seconds = cli_clock() - started;
+    }
+    return REEF_OK;
+}
+
+static uint64_t resident_bytes(void) {
+    return (uint64_t)bench_proc_bytes("/proc/self/status", "VmRSS");
+}
+
+static reef_status probe_pool(const char *path,
+                              const reef_config *config,
+                              size_t threads,
+                              init_probe *probe,
+                              reef_error *err) {
+    reef_store *store = NULL;
+    reef_trainer *trainer = NULL;
+    uint64_t before = resident_bytes();
+    size_t count = TEXT_BYTES;
+    uint8_t *text =
+        reef_config_is_vector(config) ? vectors_text(config, &count) : bench_text(count);
+    if (reef_token_bytes(config) != 1)
+        for (size_t i = 0; i + 1 < count; i += 2) { // ids as likely as the bytes
+            text[i] = (uint8_t)(text[i] % config->vocab);
+            text[i + 1] = 0;
+        }
+    reef_status status = reef_pool_init(path, config, err);
+    if (status == REEF_OK)
+        status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);
+    if (status == REEF_OK)
+        status =
+            reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = threads}, err);
+    if (status == REEF_OK) status = train(trainer, text, count, probe, err);
+    uint64_t after = resident_bytes();
+    probe->memory_bytes = after > before ? after - before : 0;
+    reef_trainer_close(trainer);
+    if (store) reef_store_close(store);
+    free(text);
+    return status;
+}
+
+reef_status init_probe_run(const reef_config *config,
+                           size_t threads,
+                           init_probe *probe,
+                           reef_error *err) {
+    bench_directory directory = {0};
+    *probe = (init_probe){0};
+    reef_config steady = *config; // the data is nobody's: no boundary is to be found in it
+    snprintf(steady.boundaries, sizeof(steady.boundaries), "given");
+    reef_status status = bench_directory_new(&directory, err);
+    if (status == REEF_OK) {
+        char *path = cli_format("%s/pool", directory.path);
+        status = probe_pool(path, &steady, threads, probe, err);
+        free(path);
+    }
+    bench_directory_remove(&directory);
+    return status;
+}

@@ -1,0 +1,195 @@
+// See follow_input.h.
+//
+// A file is asked for more a few times a second. At its end its name is looked up: when another file has taken it,
+// what the old one got meanwhile is read first. A file that is shorter than what was read of it was cut
+// (copytruncate): reading begins anew. Of files that come and go between two looks nothing is seen, and a file that
+// was cut and has grown beyond its old length by the next look is taken for the old one, as with tail -F.
+#include "line_reader.h"
+
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_MS 200 // from one look to the next
+
+static reef_status failed(const follow_input *input, const char *doing, reef_error *err) {
+    bool missing = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EISDIR;
+    return reef_fail(err, missing ? REEF_NOT_FOUND : REEF_IO, "cannot %s %.160s: %s", doing,
+                     input->path ? input->path : "standard input", strerror(errno));
+}
+
+// ---- opening -------------------------------------------------------------------------------------
+
+static reef_status begin_file(follow_input *input, int fd, reef_error *err) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) return failed(input, "look at", err);
+    if (S_ISDIR(info.st_mode)) {
+        errno = EISDIR;
+        return failed(input, "read", err);
+    }
+    input->regular = input->path && S_ISREG(info.st_mode);
+    input->device = info.st_dev;
+    input->inode = info.st_ino;
+    input->offset = 0;
+    input->ended = input->cut = false;
+    return REEF_OK;
+}
+
+// Go to the beginning of the last `lines` lines; one without an end counts.
+static reef_status seek_lines(follow_input *input, size_t *lines, reef_error *err) {
+    struct stat info;
+    size_t found = 0;
+    if (fstat(input->fd, &info) != 0) return failed(input, "look at", err);
+    uint64_t end = (uint64_t)info.st_size, block = FOLLOW_LINE_BYTES_MAX;
+    input->offset = end;
+    if (*lines == 0) return REEF_OK;
+    for (uint64_t at = end; at > 0;) {
+        size_t count = (size_t)(at < block ? at : block);
+        ssize_t got = pread(input->fd, input->bytes, count, (off_t)(at - count));
+        if (got < 0) return failed(input, "read", err);
+        if ((size_t)got < count) break; // it was cut meanwhile
+        for (size_t i = count; i-- > 0;) {
+            uint64_t after = at - count + i + 1;
+            if (input->bytes[i] != '\n' || after == end) continue;
+            if (++found < *lines) continue;
+            input->offset = after;
+            return REEF_OK;
+        }
+        at -= count;
+    }
+    input->offset = 0;
+    *lines = end > 0 ? found + 1 : 0;
+    return REEF_OK;
+}
+
+reef_status follow_open(follow_input *input, const char *path, size_t *lines, reef_error *err) {
+    bool standard = strcmp(path, "-") == 0;
+    *input = (follow_input){.path = standard ? NULL : path, .fd = STDIN_FILENO};
+    if (!standard) input->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (input->fd < 0) return failed(input, "open", err);
+    input->bytes = cli_alloc(FOLLOW_LINE_BYTES_MAX, 1);
+    reef_status status = begin_file(input, input->fd, err);
+    if (status == REEF_OK && input->regular && *lines < SIZE_MAX)
+        status = seek_lines(input, lines, err);
+    else
+        *lines = 0;
+    if (status != REEF_OK) follow_close(input);
+    return status;
+}
+
+void follow_close(follow_input *input) {
+    if (input->path && input->bytes) close(input->fd);
+    free(input->bytes);
+    *input = (follow_input){0};
+}
+
+// ---- reading -------------------------------------------------------------------------------------
+
+// The lines that are there, up to a bound, if there is one. At the end of everything what is left is one, too.
+static bool take_lines(follow_input *input, bool last, const uint8_t **lines, size_t *bytes) {
+    const uint8_t *begin = input->bytes + input->taken, *end;
+    size_t left = input->used - input->taken, whole = 0;
+    bool full = left == FOLLOW_LINE_BYTES_MAX;
+    while (whole < left && (end = memchr(begin + whole, '\n', left - whole))) {
+        size_t next = (size_t)(end - begin) + 1;
+        if (whole > 0 && next > FOLLOW_LINES_BYTES) break;
+        whole = next;
+    }
+    if (whole == 0 && (full || last)) whole = left;
+    *lines = begin;
+    *bytes = whole;
+    input->taken += whole;
+    return whole > 0;
+}
+
+static reef_status fill(follow_input *input, size_t *count, reef_error *err) {
+    memmove(input->bytes, input->bytes + input->taken, input->used - input->taken);
+    input->used -= input->taken;
+    input->taken = 0;
+    *count = 0;
+    if (!input->regular) {
+        struct pollfd ready = {.fd = input->fd, .events = POLLIN};
+        if (poll(&ready, 1, 0) <= 0) return REEF_OK;
+    }
+    size_t room = FOLLOW_LINE_BYTES_MAX - input->used;
+    uint8_t *at = input->bytes + input->used;
+    ssize_t got = input->regular ? pread(input->fd, at, room, (off_t)input->offset)
+                                 : read(input->fd, at, room);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return REEF_OK;
+    if (got < 0) return failed(input, "read", err);
+    if (got == 0 && !input->regular) input->ended = true;
+    input->used += (size_t)got;
+    input->offset += (uint64_t)got;
+    *count = (size_t)got;
+    return REEF_OK;
+}
+
+// ---- another file --------------------------------------------------------------------------------
+
+static bool was_cut(const follow_input *input) {
+    struct stat info;
+    return fstat(input->fd, &info) == 0 && (uint64_t)info.st_size < input->offset;
+}
+
+// Whether the name stands for another file than the one that is read. A name that stands for none just now will.
+static bool was_replaced(const follow_input *input) {
+    struct stat info;
+    return stat(input->path, &info) == 0 &&
+           (info.st_dev != input->device || info.st_ino != input->inode);
+}
+
+// The file is at its end and has been replaced.
+static reef_status open_next(follow_input *input, follow_state *state, reef_error *err) {
+    int fd = open(input->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) return REEF_OK; // gone again: it is looked for
+    if (fd < 0) return failed(input, "open", err);
+    close(input->fd);
+    input->fd = fd;
+    *state = FOLLOW_ROTATED;
+    return begin_file(input, fd, err);
+}
+
+// Nothing was there to read. True when there is reason to look again at once.
+static bool look(follow_input *input) {
+    if (!input->regular || input->ended) return false;
+    if (was_cut(input)) return input->cut = true;
+    return input->ended = was_replaced(input); // what it got before that is still to be read
+}
+
+reef_status follow_next(follow_input *input,
+                        follow_state *state,
+                        const uint8_t **lines,
+                        size_t *bytes,
+                        reef_error *err) {
+    size_t count;
+    do { // nothing can follow the last line of a file that was cut
+        *state = FOLLOW_LINES;
+        if (take_lines(input, input->cut, lines, bytes)) return REEF_OK;
+        *state = FOLLOW_TRUNCATED;
+        if (input->cut) return begin_file(input, input->fd, err);
+        reef_status status = fill(input, &count, err);
+        if (status != REEF_OK) return status;
+    } while (count > 0 || look(input));
+    *state = FOLLOW_LINES;
+    if (input->ended && take_lines(input, true, lines, bytes)) return REEF_OK;
+    *state = FOLLOW_NOTHING;
+    if (!input->ended) return REEF_OK;
+    if (input->regular) return open_next(input, state, err);
+    *state = FOLLOW_END;
+    return REEF_OK;
+}
+
+void follow_wait(const follow_input *input) {
+    struct pollfd ready = {.fd = input->fd, .events = POLLIN};
+    if (input->regular)
+        (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+    else
+        (void)poll(&ready, 1, LOOK_MS);
+}

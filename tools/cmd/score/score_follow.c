@@ -1,0 +1,245 @@
+// See score_follow.h. Lines are read, scored and printed as soon as they are there; a signal ends
+// that with a summary.
+#include "score_follow.h"
+
+#include "line_reader.h"
+#include "outliers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LAST_DEFAULT 10
+#define WINDOW_DEFAULT 200
+#define THRESHOLD_DEFAULT 5.0
+#define RED "\033[1;31m"
+#define FAINT "\033[2m"
+#define PLAIN "\033[0m"
+
+typedef struct watch {
+    cli_call *cli;
+    follow_input input;
+    follow_scorer scorer;
+    follow_usual usual;
+    bool outliers_only, colour;
+    uint64_t lines, bytes, outliers;
+    double bits;
+    float *surprise; // (FOLLOW_LINE_BYTES_MAX) of the bytes at hand
+    size_t silent;   // lines that only say what is usual, before the first one that is shown
+} watch;
+
+static volatile sig_atomic_t ended;
+
+static void on_signal(int number) {
+    (void)number;
+    ended = 1;
+}
+
+// A wait ends with the first signal; a line that is being written, to a reader that takes its time, is written to its
+// end. The second signal is the system's.
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
+// ---- options -------------------------------------------------------------------------------------
+
+reef_status score_follow_check(const cli_call *cli, reef_error *err) {
+    static const char *const FOLLOWING[] = {"last", "window", "threshold", "outliers"};
+    bool follow = cli_text(cli, "follow") != NULL;
+    if (follow && cli_text(cli, "top"))
+        return reef_fail(err, REEF_INVALID,
+                         "--top wants a text that has an end; --follow shows --outliers");
+    for (size_t i = 0; !follow && i < sizeof(FOLLOWING) / sizeof(*FOLLOWING); i++)
+        if (cli_text(cli, FOLLOWING[i]))
+            return reef_fail(err, REEF_INVALID, "--%s goes with --follow", FOLLOWING[i]);
+    return REEF_OK;
+}
+
+typedef struct settings {
+    uint64_t last, window;
+    double threshold;
+} settings;
+
+static reef_status read_settings(const cli_call *cli, settings *out, reef_error *err) {
+    *out = (settings){LAST_DEFAULT, WINDOW_DEFAULT, THRESHOLD_DEFAULT};
+    const char *last = cli_text(cli, "last");
+    bool all = last && strcmp(last, "all") == 0;
+    reef_status status = all ? REEF_OK : cli_integer(cli, "last", 0, UINT32_MAX, &out->last, err);
+    if (all) out->last = UINT64_MAX;
+    if (status == REEF_OK)
+        status = cli_integer(cli, "window", FOLLOW_LINES_MIN, FOLLOW_WINDOW_MAX, &out->window, err);
+    if (status == REEF_OK) status = cli_number(cli, "threshold", 0.1, 1000, &out->threshold, err);
+    return status;
+}
+
+// ---- output --------------------------------------------------------------------------------------
+
+static json_t *line_json(
+    const watch *w, const uint8_t *line, size_t bytes, double bits, double distance, bool outlier) {
+    size_t shown = bytes - (bytes > 0 && line[bytes - 1] == '\n');
+    char *text = cli_printable(line, shown, false);
+    json_t *object = json_pack(
+        "{s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:s}", "event", "line", "line",
+        (json_int_t)w->lines, "bytes", (json_int_t)bytes, "bits", cli_real(bits), "bits_per_byte",
+        cli_real(bits / (double)bytes), "distance", cli_real(distance), "outlier", outlier,
+        "commit", (json_int_t)reef_model_commit(w->scorer.model)->number, "text", text);
+    free(text);
+    return object;
+}
+
+// One document a line. A tool whose reader went away ends by SIGPIPE, or with the error.
+static reef_status put_json(cli_call *cli, json_t *object, reef_error *err) {
+    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    json_decref(object);
+    cli->answered = true; // an error later on is a message only
+    if (!text) return reef_fail(err, REEF_NO_MEMORY, "no memory for a line of JSON");
+    puts(text);
+    free(text);
+    return REEF_OK;
+}
+
+static void put_line(
+    const watch *w, const uint8_t *line, size_t bytes, double bits, double distance, bool outlier) {
+    size_t shown = bytes - (bytes > 0 && line[bytes - 1] == '\n');
+    char *text = cli_printable(line, shown, false), how_far[CLI_WORD_BYTES] = "";
+    if (isfinite(distance)) snprintf(how_far, sizeof(how_far), "%+.1f", distance);
+    const char *on = !w->colour ? "" : outlier ? RED : FAINT; // the whole line, or its figures
+    const char *off = !w->colour ? "" : PLAIN;
+    printf("%s%c %5.2f %6s%s  %s%s\n", on, outlier ? '!' : ' ', bits / (double)bytes, how_far,
+           outlier ? "" : off, text, outlier ? off : "");
+    free(text);
+}
+
+static reef_status flush(reef_error *err) {
+    if (fflush(stdout) == 0) return REEF_OK;
+    return reef_fail(err, REEF_IO, "cannot write standard output: %s", strerror(errno));
+}
+
+static reef_status summary(watch *w, reef_error *err) {
+    double mean = w->bytes ? w->bits / (double)w->bytes : NAN;
+    if (w->cli->json)
+        return put_json(w->cli,
+                        json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "event", "summary",
+                                  "lines", (json_int_t)w->lines, "bytes", (json_int_t)w->bytes,
+                                  "bits", cli_real(w->bits), "bits_per_byte", cli_real(mean),
+                                  "outliers", (json_int_t)w->outliers, "commits_read",
+                                  (json_int_t)w->scorer.renewed),
+                        err);
+    char lines[CLI_WORD_BYTES], outliers[CLI_WORD_BYTES];
+    fprintf(stderr, "%s line%s", cli_count(w->lines, lines), w->lines == 1 ? "" : "s");
+    if (w->bytes) fprintf(stderr, ", %.4f bits per byte", mean);
+    fprintf(stderr, "; %s outlier%s, more than %g above what was usual\n",
+            cli_count(w->outliers, outliers), w->outliers == 1 ? "" : "s", w->usual.threshold);
+    return REEF_OK;
+}
+
+// ---- lines ---------------------------------------------------------------------------------------
+
+static reef_status show(
+    watch *w, const uint8_t *line, size_t bytes, double bits, double distance, reef_error *err) {
+    bool outlier = distance > w->usual.threshold; // not while it is unknown
+    w->lines++;
+    w->bytes += bytes;
+    w->bits += bits;
+    w->outliers += outlier;
+    if (w->outliers_only && !outlier) return REEF_OK;
+    if (!w->cli->json)
+        put_line(w, line, bytes, bits, distance, outlier);
+    else {
+        reef_status status =
+            put_json(w->cli, line_json(w, line, bytes, bits, distance, outlier), err);
+        if (status != REEF_OK) return status;
+    }
+    return flush(err);
+}
+
+static reef_status on_line(
+    watch *w, const uint8_t *line, size_t bytes, const float *surprise, reef_error *err) {
+    double bits = 0;
+    for (size_t i = 0; i < bytes; i++) bits += (double)surprise[i];
+    double mean = bits / (double)bytes, distance = follow_distance(&w->usual, mean);
+    follow_usual_add(&w->usual, mean);
+    if (w->silent == 0) return show(w, line, bytes, bits, distance, err);
+    w->silent--;
+    return REEF_OK;
+}
+
+static reef_status on_lines(watch *w, const uint8_t *lines, size_t bytes, reef_error *err) {
+    reef_status status = follow_renew(&w->scorer, err);
+    if (status == REEF_OK) status = follow_score(&w->scorer, lines, bytes, w->surprise, err);
+    for (size_t at = 0; status == REEF_OK && at < bytes && !ended;) {
+        const uint8_t *end = memchr(lines + at, '\n', bytes - at);
+        size_t count = end ? (size_t)(end - lines) + 1 - at : bytes - at;
+        status = on_line(w, lines + at, count, w->surprise + at, err);
+        at += count;
+    }
+    return status;
+}
+
+static void tell(const watch *w, follow_state state) {
+    if (state == FOLLOW_ROTATED)
+        fprintf(stderr, "reef score: another file is %s now; reading it from its beginning\n",
+                w->input.path);
+    if (state == FOLLOW_TRUNCATED)
+        fprintf(stderr, "reef score: %s was cut; reading it from its beginning\n", w->input.path);
+}
+
+static reef_status run(watch *w, reef_error *err) {
+    reef_status status = REEF_OK;
+    follow_state state = FOLLOW_NOTHING;
+    while (status == REEF_OK && !ended && state != FOLLOW_END) {
+        const uint8_t *lines;
+        size_t bytes;
+        status = follow_next(&w->input, &state, &lines, &bytes, err);
+        if (status != REEF_OK) return status;
+        if (state == FOLLOW_LINES) status = on_lines(w, lines, bytes, err);
+        tell(w, state);
+        if (state != FOLLOW_NOTHING) continue;
+        w->silent = 0; // what was there when it began has been read
+        reef_model_rest(w->scorer.model);
+        follow_wait(&w->input);
+    }
+    return status;
+}
+
+// The lines before the first one that is shown say what is usual.
+static reef_status open_input(watch *w, const settings *given, reef_error *err) {
+    bool all = given->last == UINT64_MAX;
+    size_t lines = all ? SIZE_MAX : (size_t)(given->last + given->window);
+    reef_status status = follow_open(&w->input, w->cli->operands[0], &lines, err);
+    if (status == REEF_OK && lines > given->last) w->silent = lines - (size_t)given->last;
+    return status;
+}
+
+reef_status score_follow(cli_call *cli, reef_error *err) {
+    watch w = {.cli = cli,
+               .outliers_only = cli_text(cli, "outliers") != NULL,
+               .colour = !cli->json && cli_colours()};
+    cli_pool pool = {0};
+    settings given;
+    reef_status status = read_settings(cli, &given, err);
+    if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK)
+        status = cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
+    if (status == REEF_OK) status = open_input(&w, &given, err);
+    if (status == REEF_OK) status = follow_scorer_open(&w.scorer, cli, pool.store, err);
+    if (status == REEF_OK) {
+        follow_usual_init(&w.usual, (size_t)given.window, given.threshold);
+        w.surprise = cli_alloc(FOLLOW_LINE_BYTES_MAX, sizeof(*w.surprise));
+        catch_signals();
+        status = run(&w, err);
+    }
+    if (status == REEF_OK) status = summary(&w, err);
+    follow_usual_release(&w.usual);
+    free(w.surprise);
+    follow_scorer_close(&w.scorer);
+    follow_close(&w.input);
+    cli_pool_close(&pool);
+    return status;
+}

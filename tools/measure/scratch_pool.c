@@ -1,0 +1,148 @@
+// See bench.h.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
+#define _XOPEN_SOURCE 700 // nftw
+
+#include "scratch_pool.h"
+
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Nothing to learn, but bytes as in text.
+uint8_t *bench_text(size_t count) {
+    static const char LETTERS[] = "etaoinshrdlucmfwypvbgk";
+    uint8_t *text = cli_alloc(count, 1);
+    uint64_t state = 1;
+    size_t word = 0;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
+        uint64_t draw = state >> 33;
+        bool end = word >= 2 && (draw % 5 == 0 || word == 9);
+        text[i] = end ? ' ' : (uint8_t)LETTERS[draw / 5 % (sizeof(LETTERS) - 1)];
+        word = end ? 0 : word + 1;
+    }
+    return text;
+}
+
+double bench_proc_bytes(const char *path, const char *field) {
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    char line[256];
+    const size_t length = strlen(field);
+    double kilobytes = 0;
+    while (fgets(line, sizeof(line), file))
+        if (strncmp(line, field, length) == 0 && sscanf(line + length, ": %lf kB", &kilobytes) == 1)
+            break;
+    fclose(file);
+    return 1024 * kilobytes;
+}
+
+reef_status bench_wants_text(const reef_config *config, reef_error *err) {
+    if (reef_token_bytes(config) != 1)
+        return reef_fail(err, REEF_INVALID,
+                         "this benchmark feeds text of bytes, which --vocab %u does not take: time "
+                         "a run of reef train instead",
+                         config->vocab);
+    if (!reef_config_is_vector(config)) return REEF_OK;
+    return reef_fail(err, REEF_INVALID,
+                     "this benchmark feeds text, which --model vector does not take: time a run of "
+                     "reefd --pool POOL --source idx:IMAGES,LABELS instead");
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk) {
+    (void)info;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
+static void remove_all(const char *path) {
+    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+// Makes the directory, so that there is none without a guardian, tells its name, and waits for the other end to be
+// closed, which the system does for a process that was killed. In a group of its own, as what a terminal sends is for
+// all of a group.
+static void guard(int other, char *path) {
+    (void)setpgid(0, 0);
+    (void)signal(SIGTERM, SIG_IGN); // of pkill, which takes both for the same
+    (void)signal(SIGPIPE, SIG_IGN);
+    int why = mkdtemp(path) ? 0 : errno;
+    bool told = write(other, &why, sizeof(why)) == (ssize_t)sizeof(why) &&
+                write(other, path, strlen(path)) == (ssize_t)strlen(path);
+    char byte;
+    while (told && read(other, &byte, 1) < 0 && errno == EINTR) {
+    }
+    if (why == 0) remove_all(path);
+    _exit(0);
+}
+
+static bool hear(int other, void *out, size_t bytes) {
+    for (size_t at = 0; at < bytes;) {
+        ssize_t got = read(other, (char *)out + at, bytes - at);
+        if (got == 0 || (got < 0 && errno != EINTR)) return false;
+        if (got > 0) at += (size_t)got;
+    }
+    return true;
+}
+
+static void await(pid_t guardian) {
+    while (waitpid(guardian, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+// `path` is a template of mkdtemp, and then the directory.
+static reef_status start_guardian(char *path, bench_directory *out, reef_error *err) {
+    int ends[2], why = 0;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        return reef_fail(err, REEF_IO, "cannot make a pair of sockets: %s", strerror(errno));
+    (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC); // a rival that is started must not keep it open
+    fflush(NULL);                              // or the guardian would print what is buffered again
+    pid_t guardian = fork();
+    if (guardian == 0) {
+        close(ends[0]);
+        guard(ends[1], path);
+    }
+    if (guardian < 0) why = errno;
+    close(ends[1]);
+    bool made = guardian > 0 && hear(ends[0], &why, sizeof(why)) &&
+                hear(ends[0], path, strlen(path)) && why == 0;
+    if (made) {
+        *out = (bench_directory){.path = path, .alive = ends[0], .guardian = guardian};
+        return REEF_OK;
+    }
+    close(ends[0]);
+    if (guardian > 0) await(guardian);
+    return reef_fail(err, REEF_IO,
+                     "cannot make %.160s: %s; set TMPDIR to a directory that can be written", path,
+                     why ? strerror(why) : "the process that would remove it has ended");
+}
+
+reef_status bench_directory_new(bench_directory *out, reef_error *err) {
+    const char *parent = getenv("TMPDIR");
+    *out = (bench_directory){0};
+    char *path = cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
+    reef_status status = start_guardian(path, out, err);
+    if (status != REEF_OK) free(path);
+    return status;
+}
+
+void bench_directory_remove(bench_directory *directory) {
+    if (!directory->path) return;
+    remove_all(directory->path);
+    (void)kill(directory->guardian, SIGKILL);
+    await(directory->guardian);
+    close(directory->alive);
+    free(directory->path);
+    *directory = (bench_directory){0};
+}
