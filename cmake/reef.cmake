@@ -44,16 +44,15 @@ function(reef_library room)
     target_link_libraries(reef_${room} PUBLIC ${ARG_PUBLIC} PRIVATE reef_options ${ARG_PRIVATE})
 endfunction()
 
-# reef_test(test_room_unit LABELS unit LIBS reef::room [SOURCES helper.c]): one cmocka program, one
+# reef_test(test_room_unit room/test_unit.c LABELS unit LIBS reef::room [SOURCES helper.c]): one cmocka program, one
 # CTest entry. A test sees its room's private headers.
 # Real data lies in $REEF_DATA_DIR, else in shared/data beside the sources; tests that want it are skipped
 # without.
 get_filename_component(REEF_DATA_BESIDE ${CMAKE_CURRENT_SOURCE_DIR}/../shared/data ABSOLUTE)
-function(reef_test name)
+function(reef_test name source)
     cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LABELS;LIBS" ${ARGN})
-    add_executable(${name} ${name}.c ${ARG_SOURCES})
-    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/support
-        ${CMAKE_CURRENT_SOURCE_DIR}/reference)
+    add_executable(${name} ${source} ${ARG_SOURCES})
+    target_include_directories(${name} PRIVATE ${REEF_TESTS_DIR}/support ${REEF_TESTS_DIR}/reference)
     target_link_libraries(${name} PRIVATE reef_options reef::inside ${ARG_LIBS} PkgConfig::CMOCKA m)
     add_test(NAME ${name} COMMAND ${name})
     if(NOT ARG_TIMEOUT)

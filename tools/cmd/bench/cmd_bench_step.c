@@ -31,7 +31,7 @@ const cli_manual bench_step_manual = {
              "training steps, a commit and a forward pass. No boundaries are looked for unless "
              "--boundaries is given.\n"
              "\n"
-             "tools/bench/torch_step.py of Reef's sources is a rival: the same transformer in "
+             "tools/bench/torch/step.py of Reef's sources is a rival: the same transformer in "
              "PyTorch\n"
              "(Debian: python3-torch), run by /usr/bin/python3 with the shape of the model as "
              "named\n"
@@ -43,7 +43,7 @@ const cli_manual bench_step_manual = {
     .example = "reef bench step\n"
                "reef bench step --layers 1 --d-model 32 --side 16 --steps 5\n"
                "reef bench step --side 128 --threads 1 --steps 50 --json\n"
-               "reef bench step --rival tools/bench/torch_step.py --ffw ddpd --rounds 3",
+               "reef bench step --rival tools/bench/torch/step.py --ffw ddpd --rounds 3",
 };
 
 typedef struct measurement {

@@ -31,7 +31,7 @@ static const cli_option OPTIONS[] = {
     "work\n"                                                                                       \
     "directory; killed and run again, it goes on, and ends with the same figures. Beside it are "  \
     "the\n"                                                                                        \
-    "table as CSV and the picture as SVG. tools/experiments has the files, docs/PAPER.md what "    \
+    "table as CSV and the picture as SVG. tools/bench/paper has the files, docs/PAPER.md what "    \
     "came out."
 
 #define MANUAL(name, about_text, example_text)                                                     \
@@ -42,33 +42,33 @@ MANUAL(experiment_isoflop,
        "Perplexity over parameters at equal budgets (He 2024, figure 1): every [system] in every "
        "[size].\n"
        "The best size of each system is trained with all seeds.",
-       "reef experiment isoflop tools/experiments/isoflop.ini --data data/text --jobs 2\n"
-       "reef experiment isoflop tools/experiments/isoflop.ini --data data/text --quick --json\n"
+       "reef experiment isoflop tools/bench/paper/isoflop.ini --data data/text --jobs 2\n"
+       "reef experiment isoflop tools/bench/paper/isoflop.ini --data data/text --quick --json\n"
        "reef experiment isoflop paper.ini --plan");
 MANUAL(experiment_experts,
        "Perplexity over the number of experts, with as many of them active (He 2024, figure 3a): "
        "each\n"
        "of vary_side, squared. A system that retrieves nothing is the line that they are compared "
        "with.",
-       "reef experiment experts tools/experiments/experts.ini --data data/text\n"
+       "reef experiment experts tools/bench/paper/experts.ini --data data/text\n"
        "reef experiment experts paper.ini --plan");
 MANUAL(experiment_active,
        "Perplexity over heads, a line for each number of active experts (He 2024, figure 3b): "
        "vary_heads\n"
        "and vary_active, their product.",
-       "reef experiment active tools/experiments/active.ini --data data/text\n"
+       "reef experiment active tools/bench/paper/active.ini --data data/text\n"
        "reef experiment active paper.ini --plan");
 MANUAL(experiment_batchnorm,
        "With and without batch norm of queries, for each of vary_side: perplexity, the share of "
        "experts\n"
        "that held-out text uses, and how unevenly (He 2024, table 2).",
-       "reef experiment batchnorm tools/experiments/batchnorm.ini --data data/text\n"
+       "reef experiment batchnorm tools/bench/paper/batchnorm.ini --data data/text\n"
        "reef experiment batchnorm paper.ini --plan");
 MANUAL(experiment_datasets,
        "Perplexity on each of [datasets] of the best model of every system and budget (He 2024, "
        "table 1).\n"
        "With the file of isoflop its models are taken as they are.",
-       "reef experiment datasets tools/experiments/isoflop.ini --data data/text\n"
+       "reef experiment datasets tools/bench/paper/isoflop.ini --data data/text\n"
        "reef experiment datasets paper.ini --plan");
 
 typedef struct run {

@@ -1,0 +1,128 @@
+# Killed at every fail point that an operation comes by, and at writes inside LMDB's commit, which has none.
+# Sourced by run.
+
+kill_can_run() {
+    [ -n "$fail_points" ] || echo "skipped: kill: this build has no fail points (REEF_FAIL_POINTS)"
+    [ -n "$fail_points" ]
+}
+
+# operation, and the points: a number behind a colon is which time
+KILLS=(
+    "init make.begun make.filled make.moved make.cleaned commit.before_root commit.before_record
+          commit.before_sync commit.after_sync"
+    "seal commit.begun commit.model commit.state commit.before_sync commit.after_sync"
+    "snapshot snapshot.begun snapshot.copied snapshot.stored snapshot.committed commit.before_sync:2
+          commit.after_sync:2 commit.before_sync:3"
+    "remove snapshot.removed commit.before_sync commit.after_sync"
+    "compact compact.gathered compact.merged compact.removed commit.before_sync commit.after_sync"
+    "import import.read import.joined import.cleared commit.before_sync commit.after_sync"
+    "export make.begun copy.written copy.compared make.filled make.moved make.cleaned"
+    "restore make.begun copy.written restore.removed restore.copied restore.told commit.before_sync
+          commit.after_sync make.filled make.moved make.cleaned"
+    "push journal.written journal.written:2 commit.before_sync commit.after_sync commit.after_sync:2"
+    "in-place restore.kept restore.removed restore.copied restore.told commit.before_sync commit.after_sync"
+)
+
+declare -A reached=()
+killed_at() { # operation, point
+    fresh
+    plain env "REEF_FAIL_POINT=$2" "${command[@]}"
+    [ "$code" = 137 ] || fail "$1 never reached $2: exit $code"
+    reached[${2%:*}]=yes
+}
+
+# The state of the first commit from commit number $n on that is not $1; n becomes its number.
+next_commit() { # state, operation
+    while :; do
+        killed_at "$2" "commit.after_sync:$n"
+        look "$pool"
+        [ "$state" = "$1" ] || return 0
+        n=$((n + 1))
+    done
+}
+
+# Of a pool that is trained there are states between the first and the last: those of its first two commits that
+# change anything.
+kill_training() { # operation
+    local point first second n=1
+    operation "$1"
+    undisturbed
+    next_commit "$before" "$1"
+    first=$state
+    next_commit "$first" "$1"
+    second=$state
+    [ "$second" != "$after" ] || fail "$1: it has only two commits"
+    recover "$1, commit.after_sync:$n" "$second"
+    for point in begun model state before_root before_record before_sync; do
+        [ "$1" = train ] || [ -n "$long" ] || [ $point = before_sync ] || continue
+        killed_at "$1" "commit.$point:$n"
+        look "$pool"
+        [ "$state" = "$first" ] || fail "$1: killed at commit.$point:$n it is not in the state of the commit before"
+        recover "$1, commit.$point:$n" "$first"
+    done
+}
+
+# The bytes of usage by level, which say what was merged.
+levels() {
+    must "$reef" compact "$pool" --dry-run --json
+    tr -d ' \n' <"$work/out" | sed -E 's/.*"after":(\{.*\}\}).*/\1/'
+}
+
+kill_compaction() { # points
+    local point whole
+    operation compact
+    undisturbed
+    whole=$(levels)
+    fresh
+    [ "$(levels)" = "$whole" ] || fail "a dry run of a compaction says what does not happen"
+    must "${command[@]}" --dry-run --json
+    ! grep -q '"merged": 0' "$work/out" || fail "there is nothing to compact"
+    for point in "$@"; do
+        killed_at compact "$point"
+        recover "compact, $point"
+        [ "$(levels)" = "$whole" ] || fail "compact, $point: repeated it merges something else"
+    done
+}
+
+# Inside LMDB's commit: pages, their sync, the meta page.
+kill_inside() { # operation
+    local n writes
+    operation "$1"
+    undisturbed
+    fresh
+    faulty -- "${command[@]}"
+    writes=$io_count
+    [ "$writes" -ge 3 ] || fail "$1 makes $writes writes: a commit has pages, their sync and the meta page"
+    for ((n = 1; n <= writes; n++)); do
+        fresh
+        faulty "REEF_FAULT_IO=kill:$n" -- "${command[@]}"
+        [ "$code" = 137 ] || fail "$1 never made its write $n: exit $code"
+        recover "$1, killed at write $n"
+    done
+}
+
+kill_run() {
+    local line points point name
+    for line in "${KILLS[@]}"; do
+        read -r -d '' -a points <<<"$line" || true
+        name=${points[0]}
+        if [ "$name" = compact ]; then
+            kill_compaction "${points[@]:1}"
+            continue
+        fi
+        operation "$name"
+        undisturbed
+        for point in "${points[@]:1}"; do
+            killed_at "$name" "$point"
+            recover "$name, $point"
+        done
+    done
+    kill_training train
+    kill_training daemon
+    kill_inside seal
+    for name in ${long:+init snapshot import export restore in-place}; do kill_inside "$name"; done
+    while read -r name; do
+        [ -n "${reached[$name]:-}" ] || fail "no operation is killed at $name"
+        grep -qF "\`$name\`" "$here/../../../docs/TESTING.md" || fail "docs/TESTING.md does not explain $name"
+    done < <("$names")
+}
