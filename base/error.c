@@ -10,13 +10,13 @@
 #include <stdio.h>
 
 static const char *const status_texts[] = {
-#define REEF_STATUS_TEXT(name, text, code) [REEF_##name] = text,
+#define REEF_STATUS_TEXT(name, text, code) [name] = text,
     REEF_STATUS_LIST(REEF_STATUS_TEXT)
 #undef REEF_STATUS_TEXT
 };
 
 static const int status_exit_codes[] = {
-#define REEF_STATUS_CODE(name, text, code) [REEF_##name] = code,
+#define REEF_STATUS_CODE(name, text, code) [name] = code,
     REEF_STATUS_LIST(REEF_STATUS_CODE)
 #undef REEF_STATUS_CODE
 };

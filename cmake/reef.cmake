@@ -1,7 +1,7 @@
 # Compile options live on one interface target that every room links privately.
 add_library(reef_options INTERFACE)
 target_compile_definitions(reef_options INTERFACE _POSIX_C_SOURCE=200809L
-    REEF_VERSION_TEXT="${PROJECT_VERSION}") # REEF_VERSION is a status
+    REEF_VERSION_TEXT="${PROJECT_VERSION}")
 target_compile_options(reef_options INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
     -Wmissing-prototypes -Wformat=2 -Wundef -Wcast-align

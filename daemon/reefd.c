@@ -6,19 +6,19 @@
 // the trainer's (training.c). The loop ends when the trainer's thread has.
 #include "control_socket.h"
 #include "http_server.h"
-#include "routes.h"
-#include "reef_source.h"
-#include "status.h"
-#include "reef_settings.h"
 #include "push.h"
-#include "reef_process.h"
-#include "reef_trainer.h"
-#include "reef_log.h"
-#include "service.h"
 #include "query_thread.h"
+#include "reef_log.h"
+#include "reef_process.h"
+#include "reef_settings.h"
+#include "reef_source.h"
+#include "reef_trainer.h"
 #include "resume_check.h"
-#include "training_thread.h"
+#include "routes.h"
+#include "service.h"
+#include "status.h"
 #include "stride_checkpoint.h"
+#include "training_thread.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -156,7 +156,7 @@ static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
         if (status != REEF_OK) return status;
         for (size_t k = 0; k < i; k++)
             if (!strcmp(source->name, daemon->sources[k].name))
-                return reef_fail(err, REEF_INVALID,
+                return reef_fail(err, REEF_ERR_INVALID,
                                  "the source '%s' is given twice; each is read once",
                                  source->label);
     }
@@ -176,7 +176,7 @@ static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
         daemon->pusher.vector_inputs = reef_config_is_vector(&config) ? config.inputs : 0;
     // What it answers, over every way in, is about bytes.
     if (status == REEF_OK && reef_token_bytes(&config) != 1)
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "pool %.120s has token ids (vocab %u), and reefd learns from text and "
                            "vectors: train it with reef train",
                            reef_store_path(daemon->store), config.vocab);
@@ -194,7 +194,7 @@ static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_err
     reef_status status = REEF_OK;
     if (source->kind->live && place.cursor > 0)
         status = reef_place_read(daemon->store, source->name, &place.begin, &mark, err);
-    if (status == REEF_NOT_FOUND) status = REEF_OK; // its kind may know by itself
+    if (status == REEF_ERR_NOT_FOUND) status = REEF_OK; // its kind may know by itself
     place.mark = mark;
     if (status == REEF_OK) status = reef_input_seek(source, &place, err);
     free(mark);
@@ -229,7 +229,7 @@ static reef_status open_loop(reef_daemon *daemon, reef_error *err) {
     if (!code) code = uv_signal_init(&daemon->loop, &daemon->terminate);
     if (!code) code = uv_signal_init(&daemon->loop, &daemon->interrupt);
     if (code)
-        return reef_fail(err, REEF_NO_MEMORY, "cannot set up the event loop: %s",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "cannot set up the event loop: %s",
                          uv_strerror(code));
     daemon->wake.data = daemon->tick.data = daemon->terminate.data = daemon->interrupt.data =
         daemon;
@@ -442,11 +442,11 @@ int main(int argc, char **argv) {
     reef_status status = reef_options_parse(&daemon.options, argc, argv, &err);
     if (status == REEF_OK && daemon.options.action == REEF_ACTION_HELP) {
         fputs(reef_options_help(), stdout);
-        return fflush(stdout) == 0 ? 0 : reef_status_exit_code(REEF_IO);
+        return fflush(stdout) == 0 ? 0 : reef_status_exit_code(REEF_ERR_IO);
     }
     if (status == REEF_OK && daemon.options.action == REEF_ACTION_VERSION) {
         printf("reefd %s\n", REEF_VERSION_TEXT);
-        return fflush(stdout) == 0 ? 0 : reef_status_exit_code(REEF_IO);
+        return fflush(stdout) == 0 ? 0 : reef_status_exit_code(REEF_ERR_IO);
     }
     reef_report_init(&daemon.report, daemon.options.json_log, daemon.options.quiet);
     reef_program_log(daemon.report.json, daemon.report.journal);

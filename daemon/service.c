@@ -53,7 +53,8 @@ reef_status reef_service_check(const reef_options *options, reef_error *err) {
         print_settings(settings);
     }
     json_decref(settings);
-    return fflush(stdout) == 0 ? REEF_OK : reef_fail(err, REEF_IO, "cannot write standard output");
+    return fflush(stdout) == 0 ? REEF_OK
+                               : reef_fail(err, REEF_ERR_IO, "cannot write standard output");
 }
 
 // ---- answering -----------------------------------------------------------------------------------
@@ -170,7 +171,7 @@ static void on_pace(reef_request *pace) {
 static reef_status ask_trainer(reef_service *service, reef_error *err) {
     const reef_options *options = &service->reload.options;
     reef_request *pace = calloc(1, sizeof(*pace));
-    if (!pace) return reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+    if (!pace) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
     pace->kind = REEF_REQUEST_PACE;
     pace->pace = (reef_pace){.commit_steps = options->commit_steps,
                              .commit_seconds = options->commit_seconds,
@@ -185,7 +186,7 @@ static reef_status ask_trainer(reef_service *service, reef_error *err) {
 // On failure the request is still the caller's.
 static reef_status reload(reef_service *service, reef_request *request, reef_error *err) {
     if (service->reload.running)
-        return reef_fail(err, REEF_BUSY, "the configuration is being read already");
+        return reef_fail(err, REEF_ERR_BUSY, "the configuration is being read already");
     service->reload = (reef_reload){.running = true, .request = request};
     reef_notify_reloading(&service->notify);
     reef_status status = read_again(service, &service->reload, err);

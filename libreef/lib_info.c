@@ -21,7 +21,7 @@ static reef_status find_generation(const reef_pool *pool,
                                    reef_generation *out,
                                    reef_error *err) {
     if (number >= generation_count(pool))
-        return reef_fail(err, REEF_NOT_FOUND, "no generation %u: the state has 0 to %u", number,
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "no generation %u: the state has 0 to %u", number,
                          generation_count(pool) - 1);
     *out = pool->trainer != NULL ? *reef_trainer_generation(pool->trainer, number)
                                  : *reef_model_generation(pool->model, number);
@@ -142,9 +142,9 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
     reef_lib_leave(pool);
     if (status != REEF_OK) return status;
     if (!s.found)
-        return reef_fail(err, REEF_NOT_FOUND, "no snapshot %zu: the pool has %zu", index, s.at);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "no snapshot %zu: the pool has %zu", index, s.at);
     if (s.snapshot.damaged)
-        return reef_fail(err, REEF_CORRUPT, "the record of snapshot %s is damaged",
+        return reef_fail(err, REEF_ERR_CORRUPT, "the record of snapshot %s is damaged",
                          s.snapshot.name);
     reef_snapshot_info info = {
         .commit = s.snapshot.commit,
@@ -165,13 +165,13 @@ static reef_status check_usage(
     reef_status status = find_generation(pool, generation, &found, err);
     if (status != REEF_OK) return status;
     if (reef_config_is_vector(&pool->config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a vector model has no usage: every expert sees every input");
     if (layer >= pool->config.layers)
-        return reef_fail(err, REEF_NOT_FOUND, "no layer %u: the model has 0 to %u", layer,
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "no layer %u: the model has 0 to %u", layer,
                          pool->config.layers - 1);
     if ((uint64_t)found.side * found.side == count) return REEF_OK;
-    return reef_fail(err, REEF_INVALID, "generation %u has %llu experts, but the array has %zu",
+    return reef_fail(err, REEF_ERR_INVALID, "generation %u has %llu experts, but the array has %zu",
                      generation, (unsigned long long)found.side * found.side, count);
 }
 
@@ -188,7 +188,8 @@ static reef_status read_range(reef_txn *txn,
              *in_range = calloc(2 * count + 1, sizeof *in_range);
     reef_status status = REEF_OK;
     if (known == NULL || in_range == NULL)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", count);
+        status =
+            reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", count);
     if (status == REEF_OK) status = reef_usage_read(txn, generation, layer, count, usage, err);
     if (status == REEF_OK)
         status = reef_usage_sum(txn, generation, layer, count, &always, known, err);
@@ -210,7 +211,7 @@ static reef_status count_stored(reef_txn *txn, uint32_t generation, size_t *out,
     reef_generation now;
     *out = 0;
     reef_status status = reef_generation_read(txn, generation, &now, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status == REEF_OK) *out = (size_t)now.side * now.side;
     return status;
 }
@@ -229,7 +230,7 @@ static reef_status read_usage(reef_pool *pool,
     if (status == REEF_OK) status = count_stored(txn, generation, &stored, err);
     size_t room = stored > count ? stored : count;
     if (status == REEF_OK && (*out = calloc(room + 1, sizeof **out)) == NULL)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", room);
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", room);
     if (status == REEF_OK && stored > 0)
         status = range == NULL ? reef_usage_read(txn, generation, layer, stored, *out, err)
                                : read_range(txn, generation, layer, stored, range, *out, err);
@@ -281,7 +282,8 @@ reef_status reef_pool_usage_between(reef_pool *pool,
     reef_usage_range range = {.since_ms = since_ms,
                               .until_ms = until_ms == 0 ? UINT64_MAX : until_ms};
     if (range.since_ms >= range.until_ms)
-        return reef_fail(err, REEF_INVALID, "a range of time from %llu to %llu has nothing in it",
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a range of time from %llu to %llu has nothing in it",
                          (unsigned long long)since_ms, (unsigned long long)until_ms);
     return give_usage(pool, generation, layer, &range, counts, scores, count, err);
 }

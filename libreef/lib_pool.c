@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 // The numbers are part of the ABI: programs that were built long ago compare with them.
-_Static_assert(REEF_OK == 0 && REEF_INVALID == 1 && REEF_NOT_FOUND == 2 && REEF_CORRUPT == 3 &&
-                   REEF_VERSION == 4 && REEF_FULL == 5 && REEF_BUSY == 6 && REEF_NO_MEMORY == 7 &&
-                   REEF_IO == 8,
+_Static_assert(REEF_OK == 0 && REEF_ERR_INVALID == 1 && REEF_ERR_NOT_FOUND == 2 &&
+                   REEF_ERR_CORRUPT == 3 && REEF_ERR_VERSION == 4 && REEF_ERR_FULL == 5 &&
+                   REEF_ERR_BUSY == 6 && REEF_ERR_NO_MEMORY == 7 && REEF_ERR_IO == 8,
                "as in reef/reef.h");
 _Static_assert(sizeof(reef_error) == sizeof(reef_status) + 256, "as in reef/reef.h");
 
@@ -42,7 +42,8 @@ void reef_lib_give_back(const reef_lib_caller *caller) {
 static reef_status size_of(const void *theirs, const char *name, size_t *out, reef_error *err) {
     memcpy(out, theirs, sizeof *out); // the first field of all of them
     if (*out >= sizeof(size_t) && *out < 65536) return REEF_OK;
-    return reef_fail(err, REEF_INVALID, "%s has size %zu; set it to sizeof(%s)", name, *out, name);
+    return reef_fail(err, REEF_ERR_INVALID, "%s has size %zu; set it to sizeof(%s)", name, *out,
+                     name);
 }
 
 reef_status reef_lib_take(
@@ -92,7 +93,8 @@ static reef_status layer_config(reef_config *config,
     if (status == REEF_OK) status = set_word(config, "score", options->score, err);
     if (status == REEF_OK) status = set_word(config, "seal_dtype", options->seal_dtype, err);
     if (status == REEF_OK && options->d_model == 0)
-        status = reef_fail(err, REEF_INVALID, "a layer needs d_model, the width of a row; it is 0");
+        status =
+            reef_fail(err, REEF_ERR_INVALID, "a layer needs d_model, the width of a row; it is 0");
     config->d_model = options->d_model;
     set_number(&config->heads, options->heads);
     set_number(&config->topk, options->topk);
@@ -131,7 +133,7 @@ static reef_status set_text(reef_config *config, const char *setting, reef_error
     char name[64];
     const char *equals = strchr(setting, '=');
     if (equals == NULL || equals == setting || (size_t)(equals - setting) >= sizeof name)
-        return reef_fail(err, REEF_INVALID, "'%.64s' is no setting of the form name=value",
+        return reef_fail(err, REEF_ERR_INVALID, "'%.64s' is no setting of the form name=value",
                          setting);
     memcpy(name, setting, (size_t)(equals - setting));
     name[equals - setting] = '\0';
@@ -168,7 +170,7 @@ static bool is_inherited(const reef_pool *pool) {
 reef_status reef_lib_enter(reef_pool *pool, reef_error *err) {
     if (is_inherited(pool))
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "pool %.120s was opened by process %ld, of which this one was forked: open "
             "it here as well",
             reef_store_path(pool->store), (long)pool->pid);
@@ -212,12 +214,12 @@ reef_status reef_pool_open(reef_pool **out,
     reef_status status = reef_lib_take(&own, sizeof own, options, "reef_pool_options", err);
     if (status != REEF_OK) return status;
     if (own.write && own.as_of != NULL && strcmp(own.as_of, "now") != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "pool %.100s cannot be opened for writing as of %.40s: earlier states are "
                          "for reading, and only `reef snapshot restore` goes back to one",
                          path, own.as_of);
     reef_pool *pool = calloc(1, sizeof *pool);
-    if (pool == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool");
+    if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
     pthread_mutex_init(&pool->lock, NULL);
     pool->pid = getpid();
     pool->model_options =
@@ -248,7 +250,7 @@ void reef_pool_close(reef_pool *pool) {
 
 reef_status reef_lib_check_writer(const reef_pool *pool, const char *what, reef_error *err) {
     if (pool->trainer != NULL) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "cannot %s: pool %.120s was opened for reading; open it with write set", what,
                      reef_store_path(pool->store));
 }
@@ -273,7 +275,7 @@ reef_status reef_pool_seal(reef_pool *pool, uint32_t side, reef_error *err) {
     bool layer = reef_config_is_layer(&pool->config);
     if (status == REEF_OK && side > 0 && !layer)
         status =
-            reef_fail(err, REEF_INVALID,
+            reef_fail(err, REEF_ERR_INVALID,
                       "side %u: the next generation of a model is as large as its side_new", side);
     // Who names the boundaries means everything so far.
     if (status == REEF_OK && strcmp(pool->config.boundaries, "given") == 0)
@@ -306,7 +308,7 @@ reef_status reef_pool_snapshot(reef_pool *pool, const char *name, reef_error *er
 reef_status reef_pool_remove_snapshot(reef_pool *pool, const char *name, reef_error *err) {
     char names[1][REEF_NAME_BYTES_MAX + 1];
     if (strlen(name) > REEF_NAME_BYTES_MAX)
-        return reef_fail(err, REEF_NOT_FOUND, "no snapshot has the name %.100s: it is too long",
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "no snapshot has the name %.100s: it is too long",
                          name);
     strcpy(names[0], name);
     reef_status status = reef_lib_enter(pool, err);

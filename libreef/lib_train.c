@@ -7,7 +7,7 @@ reef_status reef_pool_train(
     if (status != REEF_OK) return status;
     status = reef_lib_check_writer(pool, "train", err);
     if (status == REEF_OK && reef_config_is_vector(&pool->config))
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "cannot train pool %.120s on bytes: its model is of labelled vectors; "
                            "reef_pool_learn takes them",
                            reef_store_path(pool->store));
@@ -105,7 +105,7 @@ reef_status reef_pool_generate(reef_pool *pool,
     reef_status status = reef_lib_take(&own, sizeof own, options, "reef_generate_options", err);
     if (status != REEF_OK) return status;
     if (!(own.temperature >= 0.0f && own.top_p >= 0.0f && own.top_p <= 1.0f))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "temperature %g, top_p %g: the one is 0 or more, the other 0 to 1",
                          (double)own.temperature, (double)own.top_p);
     const reef_sampling sampling = {

@@ -10,7 +10,7 @@
 
 static reef_status check_kind(const reef_pool *pool, const char *what, reef_error *err) {
     if (reef_config_is_vector(&pool->config)) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "cannot %s: the model of pool %.120s is %s, and labelled vectors are for a "
                      "model that was made with model=vector",
                      what, reef_store_path(pool->store), pool->config.model);
@@ -23,14 +23,14 @@ static reef_status check_examples(
     size_t rows, size_t inputs, const float *vectors, const int32_t *labels, reef_error *err) {
     for (size_t i = 0; labels != NULL && i < rows; i++)
         if (labels[i] < -1)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "example %zu has the label %" PRId32
                              "; labels are 0 or more, and -1 where there is none",
                              i, labels[i]);
     for (size_t i = 0; i < rows * inputs; i++)
         if (!isfinite(vectors[i]))
             return reef_fail(
-                err, REEF_INVALID,
+                err, REEF_ERR_INVALID,
                 "example %zu has %f in column %zu (both from 0); values must be finite", i / inputs,
                 (double)vectors[i], i % inputs);
     return REEF_OK;
@@ -57,7 +57,7 @@ static reef_status feed(reef_pool *pool,
     size_t most = each < RECORD_BYTES_AT_ONCE ? RECORD_BYTES_AT_ONCE / each : 1;
     uint8_t *records = malloc((rows < most ? rows : most) * each + 1);
     reef_status status = records != NULL ? REEF_OK
-                                         : reef_fail(err, REEF_NO_MEMORY,
+                                         : reef_fail(err, REEF_ERR_NO_MEMORY,
                                                      "no memory for records of %zu bytes", each);
     for (size_t at = 0; status == REEF_OK && at < rows; at += most) {
         size_t count = rows - at < most ? rows - at : most;
@@ -120,7 +120,7 @@ reef_status reef_pool_predict(reef_pool *pool,
     status = check_kind(pool, "predict classes", err);
     if (status == REEF_OK) status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK && scores != NULL && classes != reef_model_class_count(pool->model))
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "the scores have room for %zu classes, but the state knows %zu; "
                            "reef_pool_classes tells them",
                            classes, reef_model_class_count(pool->model));

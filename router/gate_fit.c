@@ -208,7 +208,7 @@ static reef_status training_init(training *t,
                   halves_init(t->half, t->new_windows, t->gate->token_bytes);
     bool held = t->logits[0] && t->logits[1] && t->logits[2] && t->logits[3];
     if (!t->weights || !t->means || !t->closest || !held || !listed)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to fit a gate on %zu tokens",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to fit a gate on %zu tokens",
                          windows_tokens(old_fit) + old_tokens + new_tokens);
     for (size_t i = 0; i < old_fit->count; i++)
         list_add(&t->old, old_fit->bytes[i], old_fit->sizes[i]);
@@ -307,17 +307,19 @@ static reef_status train_check(const reef_gate_windows *old_fit,
                 {"new windows", new_windows}};
     for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
         if (windows_tokens(sets[i].windows) == 0)
-            return reef_fail(err, REEF_INVALID, "the %s of a gate hold no tokens", sets[i].name);
+            return reef_fail(err, REEF_ERR_INVALID, "the %s of a gate hold no tokens",
+                             sets[i].name);
     }
     if (!(fit->decay >= 0.0f && fit->decay < 1.0f))
-        return reef_fail(err, REEF_INVALID, "the decay of a gate is %g, but must be 0 to below 1",
-                         (double)fit->decay);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the decay of a gate is %g, but must be 0 to below 1", (double)fit->decay);
     if (!(fit->leak_max >= 0.0f && fit->leak_max <= 1.0f))
-        return reef_fail(err, REEF_INVALID, "the leak_max of a gate is %g, but must be 0 to 1",
+        return reef_fail(err, REEF_ERR_INVALID, "the leak_max of a gate is %g, but must be 0 to 1",
                          (double)fit->leak_max);
     if (fit->negatives > REEF_GATE_NEGATIVES_MAX)
-        return reef_fail(err, REEF_INVALID, "the negatives of a gate are %u, but must be 0 to %u",
-                         fit->negatives, REEF_GATE_NEGATIVES_MAX);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the negatives of a gate are %u, but must be 0 to %u", fit->negatives,
+                         REEF_GATE_NEGATIVES_MAX);
     return REEF_OK;
 }
 

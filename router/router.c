@@ -339,7 +339,7 @@ reef_status reef_router_forward(const reef_router_shape *shape,
     }
     if (pass.bad_row != SIZE_MAX)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "the router's query of row %zu of %zu is not finite, or its scores or the variance of "
             "its batch are beyond what a float holds",
             (size_t)pass.bad_row, rows);

@@ -38,20 +38,20 @@ reef_status reef_router_shape_check(const reef_router_shape *shape, reef_error *
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].value == 0 || sizes[i].value > sizes[i].max)
-            return reef_fail(err, REEF_INVALID, "%s is %zu; choose 1 to %zu", sizes[i].name,
+            return reef_fail(err, REEF_ERR_INVALID, "%s is %zu; choose 1 to %zu", sizes[i].name,
                              sizes[i].value, sizes[i].max);
     if (shape->d_key % 2 != 0)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "d_key is %zu; choose an even number, each half meets one table of sub-keys",
             shape->d_key);
     if (shape->topk > shape->side)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "topk is %zu but there are %zu sub-keys a side; choose at most as many",
                          shape->topk, shape->side);
     if (shape->score != REEF_SCORE_SOFTMAX && shape->score != REEF_SCORE_SIGMOID &&
         shape->score != REEF_SCORE_RELU)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "there is no score function %d; choose softmax (%d), sigmoid (%d) or "
                          "relu (%d)",
                          (int)shape->score, REEF_SCORE_SOFTMAX, REEF_SCORE_SIGMOID,
@@ -157,7 +157,7 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
     if (status != REEF_OK) return status;
     if (rows_max == 0 || rows_max > REEF_ROUTER_ROWS_MAX || piece_rows == 0 ||
         rows_max % piece_rows != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a router tape of %zu rows in pieces of %zu: choose a whole number of "
                          "pieces and at most %u rows",
                          rows_max, piece_rows, REEF_ROUTER_ROWS_MAX);
@@ -176,8 +176,8 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
     size_t bytes = carve_tape(&laid_out, NULL, shape, backward);
     void *block = aligned_alloc(ALIGNMENT, bytes);
     if (block == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory: %zu bytes for a router tape of %zu rows",
-                         bytes, rows_max);
+        return reef_fail(err, REEF_ERR_NO_MEMORY,
+                         "no memory: %zu bytes for a router tape of %zu rows", bytes, rows_max);
     carve_tape(&laid_out, block, shape, backward);
     *tape = laid_out;
     return REEF_OK;

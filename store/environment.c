@@ -14,8 +14,8 @@
 #include "environment.h"
 
 #include "pool_file.h"
-#include "schema.h"
 #include "record.h"
+#include "schema.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -129,7 +129,7 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
     if (code != 0) {
         lmdb_close(environment);
         if (code == ENOMEM)
-            return reef_fail(err, REEF_NO_MEMORY,
+            return reef_fail(err, REEF_ERR_NO_MEMORY,
                              "no memory to map pool %s into %" PRIu64 " bytes of address space",
                              environment->path, environment->map_bytes);
         return reef_environment_fail(environment, code, 0, "open the environment", err);
@@ -163,7 +163,7 @@ static reef_status environment_new(reef_environment **out,
                                    reef_error *err) {
     *out = calloc(1, sizeof(**out));
     if (*out == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "out of memory while opening pool %s", path);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory while opening pool %s", path);
     (*out)->pid = getpid();
     (*out)->writer_fd = -1;
     pthread_mutex_init(&(*out)->mutex, NULL);
@@ -366,13 +366,13 @@ static begin_outcome enter(reef_environment *environment, bool write, reef_error
     reef_status status = REEF_OK;
     pthread_mutex_lock(&environment->mutex);
     if (write && environment->writing) {
-        status = reef_fail(err, REEF_BUSY, "pool %s: a write transaction is already running",
+        status = reef_fail(err, REEF_ERR_BUSY, "pool %s: a write transaction is already running",
                            environment->path);
     } else if (environment->active > 0 &&
                (environment->broken || (write && environment->map_full))) {
         outcome = AGAIN;
         (void)reef_fail(
-            err, REEF_BUSY,
+            err, REEF_ERR_BUSY,
             "pool %s must be mapped anew after a commit failed or the map was full, but "
             "read transactions are still running",
             environment->path);

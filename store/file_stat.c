@@ -9,7 +9,7 @@
 #define FREE_DBI 0 // LMDB's own list: the transaction that freed pages; their count and numbers
 
 static reef_status lmdb_failure(int code, reef_error *err) {
-    return reef_fail(err, REEF_IO, "cannot look at the pool's pages: %s", mdb_strerror(code));
+    return reef_fail(err, REEF_ERR_IO, "cannot look at the pool's pages: %s", mdb_strerror(code));
 }
 
 static reef_status count_free_pages(reef_txn *txn, uint64_t *out, reef_error *err) {

@@ -64,14 +64,14 @@ reef_status reef_generation_read(reef_txn *txn,
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation};
     uint8_t bytes[GENERATION_BYTES];
     reef_status status = reef_record_read(txn, &key, bytes, sizeof(bytes), err);
-    if (status == REEF_NOT_FOUND)
-        return reef_fail(err, REEF_NOT_FOUND, "pool %s has no generation %" PRIu32,
+    if (status == REEF_ERR_NOT_FOUND)
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "pool %s has no generation %" PRIu32,
                          txn->store->path, generation);
     if (status != REEF_OK) return status;
     generation_decode(bytes, generation, out);
     // Others count with these before they look at a record.
     if (out->side > REEF_GENERATION_SIDE_MAX || (unsigned)out->dtype > REEF_JSON)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "generation %" PRIu32 " has side %" PRIu32 " and rows of type %u",
                          generation, out->side, (unsigned)out->dtype);
     return REEF_OK;
@@ -82,11 +82,12 @@ reef_status reef_generation_count(reef_txn *txn, uint32_t *out, reef_error *err)
     *out = 0;
     reef_status status =
         reef_db_last_u32(txn, REEF_DB_GENERATIONS, REEF_SNAPSHOT_GENERATION, &last, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
     if (last >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_CORRUPT, "pool %s has a generation %" PRIu32 " of at most %u",
-                         txn->store->path, last, REEF_GENERATION_COUNT_MAX);
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "pool %s has a generation %" PRIu32 " of at most %u", txn->store->path,
+                         last, REEF_GENERATION_COUNT_MAX);
     *out = last + 1;
     return REEF_OK;
 }
@@ -108,29 +109,29 @@ reef_status reef_generation_put(reef_txn *txn, const reef_generation *generation
     reef_status status = reef_txn_writable(txn, err);
     if (status != REEF_OK) return status;
     if (number >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32 ": a pool has at most %u", number,
                          REEF_GENERATION_COUNT_MAX);
     if (generation->side > REEF_GENERATION_SIDE_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32 ": side %" PRIu32
                          " is more than %u, with which ids of experts fill 32 bits",
                          number, generation->side, REEF_GENERATION_SIDE_MAX);
     bool replaced = txn->replaced != 0 && number == txn->replaced;
     if (number < txn->sealed_count && !replaced)
-        return reef_fail(err, REEF_INVALID, "cannot write generation %" PRIu32 ": it is sealed",
+        return reef_fail(err, REEF_ERR_INVALID, "cannot write generation %" PRIu32 ": it is sealed",
                          number);
     if (number > txn->sealed_count)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32 ": only generation %" PRIu32
                          " can be open, all before it are sealed",
                          number, txn->sealed_count);
     if (generation->parent > number || (generation->parent == number && number != 0))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32 ": its parent is %" PRIu32, number,
                          generation->parent);
     if (generation->sealed || memcmp(generation->root, no_root, REEF_HASH_BYTES) != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32
                          " as sealed: reef_generation_seal does that",
                          number);
@@ -178,7 +179,7 @@ reef_status reef_generation_seal(
     if (status != REEF_OK) return status;
     bool replaced = txn->replaced != 0 && generation == txn->replaced;
     if (record.sealed || (generation != txn->sealed_count && !replaced))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot seal generation %" PRIu32 ": it is sealed already", generation);
     status = records_drop(txn, REEF_DB_MOMENTS, generation, 0, err);
     if (status == REEF_OK) status = reef_generation_root(txn, generation, record.root, err);
@@ -203,7 +204,7 @@ reef_status reef_generation_clear(reef_txn *txn, uint32_t generation, reef_error
     reef_status status = reef_txn_writable(txn, err);
     if (status != REEF_OK) return status;
     if (generation != txn->sealed_count || generation >= txn->generation_count)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot clear generation %" PRIu32 " of pool %s: it is not the open one",
                          generation, txn->store->path);
     status = reef_generation_drop(txn, generation, err);
@@ -235,7 +236,7 @@ typedef struct sharers {
 static reef_status on_sharer(void *context, const reef_snapshot *snapshot, reef_error *err) {
     const sharers *s = context;
     if (snapshot->shared_count <= s->first) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "cannot give up generation %" PRIu32 " of pool %s: snapshot %s %s", s->first,
                      s->path, snapshot->name,
                      snapshot->damaged ? "may need it, whose record is damaged" : "needs it");
@@ -243,12 +244,12 @@ static reef_status on_sharer(void *context, const reef_snapshot *snapshot, reef_
 
 static reef_status check_replace(reef_txn *txn, uint32_t first, uint32_t last, reef_error *err) {
     if (first == 0 || first > last || last >= txn->sealed_count)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot give up generations %" PRIu32 " to %" PRIu32
                          ": sealed ones after generation 0 can be, which are 1 to %" PRId64,
                          first, last, (int64_t)txn->sealed_count - 1);
     if (txn->replaced != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot give up generations %" PRIu32 " to %" PRIu32
                          ": generation %" PRIu32 " is not sealed again yet",
                          first, last, txn->replaced);

@@ -34,11 +34,11 @@
 #define NODE_HEADER_BYTES 8u
 
 static reef_status no_memory(const char *path, reef_error *err) {
-    return reef_fail(err, REEF_NO_MEMORY, "out of memory while reading pool %s", path);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory while reading pool %s", path);
 }
 
 static reef_status fail_read(const reef_pages *file, reef_error *err) {
-    return reef_fail(err, REEF_IO, "cannot read " DATA_FILE " of pool %s: %s", file->path,
+    return reef_fail(err, REEF_ERR_IO, "cannot read " DATA_FILE " of pool %s: %s", file->path,
                      strerror(errno));
 }
 
@@ -50,7 +50,7 @@ reef_status reef_pages_open(reef_pages *out, const char *path, reef_error *err) 
     int code = errno;
     free(name);
     if (out->fd >= 0) return REEF_OK;
-    return reef_fail(err, code == ENOENT || code == ENOTDIR ? REEF_NOT_FOUND : REEF_IO,
+    return reef_fail(err, code == ENOENT || code == ENOTDIR ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
                      "cannot open " DATA_FILE " of pool %s: %s", path, strerror(code));
 }
 
@@ -66,12 +66,12 @@ static uint16_t get_le16(const uint8_t *p) {
 }
 
 reef_status reef_page_damaged(const reef_pages *file, uint64_t page, reef_error *err) {
-    return reef_fail(err, REEF_CORRUPT, "pool %s: page %" PRIu64 " of " DATA_FILE " is damaged",
+    return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: page %" PRIu64 " of " DATA_FILE " is damaged",
                      file->path, page);
 }
 
 reef_status reef_pages_truncated(const reef_pages *file, uint64_t pages, reef_error *err) {
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "pool %s is truncated: " DATA_FILE " has %" PRIu64 " whole pages of %" PRIu32
                      " bytes, its last commit needs %" PRIu64,
                      file->path, file->file_pages, file->page_bytes, pages);
@@ -288,12 +288,13 @@ static reef_status meta_read(reef_pages *file,
                 reef_page_flags(meta) == PAGE_META;
     if (lmdb && reef_get_le32(meta + 20) == META_VERSION) return REEF_OK;
     if (offset > 0 || has_second_meta(file)) // one of the two is as it should be
-        return reef_fail(err, REEF_CORRUPT, "pool %s: the %s meta page of " DATA_FILE " is damaged",
-                         file->path, offset == 0 ? "first" : "second");
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "pool %s: the %s meta page of " DATA_FILE " is damaged", file->path,
+                         offset == 0 ? "first" : "second");
     if (!lmdb)
-        return reef_fail(err, REEF_INVALID, "%s is no pool: its " DATA_FILE " is no LMDB file",
+        return reef_fail(err, REEF_ERR_INVALID, "%s is no pool: its " DATA_FILE " is no LMDB file",
                          file->path);
-    return reef_fail(err, REEF_VERSION,
+    return reef_fail(err, REEF_ERR_VERSION,
                      "pool %s: " DATA_FILE " has LMDB format %" PRIu32 ", this program reads %u",
                      file->path, reef_get_le32(meta + 20), META_VERSION);
 }
@@ -306,12 +307,13 @@ static reef_status metas_read_once(reef_pages *file,
     uint32_t page_bytes = reef_get_le32(metas[0] + 40);
     if (page_bytes < PAGE_BYTES_MIN || page_bytes > PAGE_BYTES_MAX ||
         (page_bytes & (page_bytes - 1)))
-        return reef_fail(err, REEF_CORRUPT, "pool %s: " DATA_FILE " has pages of %" PRIu32 " bytes",
-                         file->path, page_bytes);
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "pool %s: " DATA_FILE " has pages of %" PRIu32 " bytes", file->path,
+                         page_bytes);
     file->page_bytes = page_bytes;
     status = meta_read(file, page_bytes, metas[1], err);
     if (status == REEF_OK && reef_get_le32(metas[1] + 40) != page_bytes) // LMDB takes the newest's
-        status = reef_fail(err, REEF_CORRUPT,
+        status = reef_fail(err, REEF_ERR_CORRUPT,
                            "pool %s: the meta pages of " DATA_FILE " have pages of %" PRIu32
                            " and of %" PRIu32 " bytes",
                            file->path, page_bytes, reef_get_le32(metas[1] + 40));
@@ -350,8 +352,8 @@ static reef_status meta_use(reef_pages *file,
     if (fstat(file->fd, &info) != 0) return fail_read(file, err);
     file->file_pages = (uint64_t)info.st_size / file->page_bytes;
     if (file->last_page < 1 || file->last_page > (uint64_t)INT64_MAX / file->page_bytes - 1)
-        return reef_fail(err, REEF_CORRUPT, "pool %s: the meta page of " DATA_FILE " is damaged",
-                         file->path);
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "pool %s: the meta page of " DATA_FILE " is damaged", file->path);
     // Pages beyond the end of the file are in the free tree, 8 bytes each. More than fit there are none that a
     // transaction left unwritten: the number is wrong, and nobody should make room for so many.
     if (file->last_page / (file->page_bytes / 8 + 1) > file->file_pages)
@@ -380,5 +382,5 @@ reef_status reef_pages_hold(reef_pages *pages, reef_store *store, reef_txn **txn
             if (reef_get_le64(metas[which] + 144) == mdb_txn_id((*txn)->lmdb))
                 return meta_use(pages, metas, which, err);
     }
-    return reef_fail(err, REEF_BUSY, "commits of pool %s do not pause", pages->path);
+    return reef_fail(err, REEF_ERR_BUSY, "commits of pool %s do not pause", pages->path);
 }

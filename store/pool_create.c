@@ -9,8 +9,8 @@
 #include "pool_create.h"
 
 #include "pool_file.h"
-#include "schema.h"
 #include "reef_fail_point.h"
+#include "schema.h"
 
 #include <stdlib.h>
 
@@ -40,7 +40,7 @@ reef_status reef_pool_make(
     reef_status status = reef_pool_directory_make(path, &made, err);
     if (status != REEF_OK) return status;
     status = reef_writer_lock(path, &fd, err);
-    if (status == REEF_BUSY) return status; // another creator's directory by now
+    if (status == REEF_ERR_BUSY) return status; // another creator's directory by now
     // Two may meet in one empty directory: who gets the lock late finds a pool, and leaves it alone.
     bool locked = status == REEF_OK;
     if (locked) status = reef_pool_file_absent(path, err);
@@ -83,6 +83,6 @@ reef_status reef_store_create(const char *path,
                               reef_error *err) {
     creation c = {.change = change, .context = context};
     if (path == NULL || *path == '\0')
-        return reef_fail(err, REEF_INVALID, "the pool's path is empty");
+        return reef_fail(err, REEF_ERR_INVALID, "the pool's path is empty");
     return reef_pool_make(path, fill_new, &c, NULL, err);
 }

@@ -16,9 +16,9 @@
 
 #include "page_reader.h"
 #include "record.h"
+#include "reef_byte_order.h"
 #include "reef_fail_point.h"
 #include "reef_store.h"
-#include "reef_byte_order.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -46,15 +46,15 @@ char *reef_pool_file_path(const char *path, const char *file) {
 }
 
 static reef_status no_memory(const char *path, reef_error *err) {
-    return reef_fail(err, REEF_NO_MEMORY, "out of memory while opening pool %s", path);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory while opening pool %s", path);
 }
 
 static reef_status fail_errno(reef_error *err, const char *doing, const char *path) {
     int code = errno;
-    reef_status status = code == ENOSPC || code == EDQUOT    ? REEF_FULL
-                         : code == ENOENT || code == ENOTDIR ? REEF_NOT_FOUND
-                         : code == ENOMEM                    ? REEF_NO_MEMORY
-                                                             : REEF_IO;
+    reef_status status = code == ENOSPC || code == EDQUOT    ? REEF_ERR_FULL
+                         : code == ENOENT || code == ENOTDIR ? REEF_ERR_NOT_FOUND
+                         : code == ENOMEM                    ? REEF_ERR_NO_MEMORY
+                                                             : REEF_ERR_IO;
     return reef_fail(err, status, "cannot %s %s: %s", doing, path, strerror(code));
 }
 
@@ -114,12 +114,12 @@ static reef_status directory_is_free(const char *path, reef_error *err) {
     listing all;
     if (!directory_list(path, 0, &all))
         return errno == ENOTDIR
-                   ? reef_fail(err, REEF_INVALID,
+                   ? reef_fail(err, REEF_ERR_INVALID,
                                "cannot create pool %s: a file of that name exists", path)
                    : fail_errno(err, "open directory", path);
     return is_left_over(&all)
                ? REEF_OK
-               : reef_fail(err, REEF_INVALID,
+               : reef_fail(err, REEF_ERR_INVALID,
                            "cannot create pool %s: the directory exists and is not empty", path);
 }
 
@@ -139,7 +139,7 @@ static bool is_inside_pool(const char *path) {
 reef_status reef_store_check_output(const char *path, reef_error *err) {
     return is_inside_pool(path)
                ? reef_fail(
-                     err, REEF_INVALID,
+                     err, REEF_ERR_INVALID,
                      "cannot write %s: its directory is a pool, whose files stay as they are; "
                      "choose another place",
                      path)
@@ -148,7 +148,7 @@ reef_status reef_store_check_output(const char *path, reef_error *err) {
 
 static reef_status place_check(const char *path, reef_error *err) {
     return is_inside_pool(path)
-               ? reef_fail(err, REEF_INVALID,
+               ? reef_fail(err, REEF_ERR_INVALID,
                            "cannot create pool %s: the directory above it is a pool; choose a "
                            "place beside it",
                            path)
@@ -193,8 +193,9 @@ reef_status reef_pool_file_absent(const char *path, reef_error *err) {
     if (file == NULL) return no_memory(path, err);
     bool exists = access(file, F_OK) == 0;
     free(file);
-    return exists ? reef_fail(err, REEF_INVALID, "cannot create pool %s: it exists already", path)
-                  : REEF_OK;
+    return exists
+               ? reef_fail(err, REEF_ERR_INVALID, "cannot create pool %s: it exists already", path)
+               : REEF_OK;
 }
 
 static reef_status directory_sync(const char *path, reef_error *err) {
@@ -258,7 +259,7 @@ reef_status reef_pool_nursery_make(const char *path, char **nursery, reef_error 
     if (errno != EEXIST) return fail_errno(err, "create", *nursery);
     // We hold the writer lock, so whoever made it is dead.
     if (nursery_remove(*nursery) != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot create pool %.100s: its " NURSERY
                          " holds what is no pool's (%s); choose another directory",
                          path, strerror(errno));
@@ -308,23 +309,23 @@ reef_status reef_pool_file_identify(const char *path,
     struct stat info;
     if (stat(path, &info) != 0) {
         if (errno == ENOENT)
-            return reef_fail(err, REEF_NOT_FOUND,
+            return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "there is no pool at %s: check the path, or make one with reef init",
                              path);
         return fail_errno(err, "look at pool", path);
     }
     if (!S_ISDIR(info.st_mode))
-        return reef_fail(err, REEF_INVALID, "%s is no pool: it is not a directory", path);
+        return reef_fail(err, REEF_ERR_INVALID, "%s is no pool: it is not a directory", path);
     char *file = reef_pool_file_path(path, DATA_FILE);
     if (file == NULL) return no_memory(path, err);
     reef_status status = REEF_OK;
     if (stat(file, &info) != 0)
         status = errno == ENOENT
-                     ? reef_fail(err, REEF_INVALID, "%s is no pool: it has no " DATA_FILE, path)
+                     ? reef_fail(err, REEF_ERR_INVALID, "%s is no pool: it has no " DATA_FILE, path)
                      : fail_errno(err, "look at", file);
     else if (!S_ISREG(info.st_mode))
-        status = reef_fail(err, REEF_INVALID, "%s is no pool: its " DATA_FILE " is no regular file",
-                           path);
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "%s is no pool: its " DATA_FILE " is no regular file", path);
     free(file);
     *device = info.st_dev;
     *inode = info.st_ino;
@@ -338,13 +339,13 @@ static reef_status own_file_open(const char *file, int *fd, reef_error *err) {
     reef_standard_descriptors_hold(); // LMDB's own files, which come after these, do not get them either
     *fd = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (*fd < 0 && errno == ELOOP)
-        return reef_fail(err, REEF_INVALID, "%s is a link: a pool's file has to be a regular one",
-                         file);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%s is a link: a pool's file has to be a regular one", file);
     if (*fd < 0) return errno == EROFS || errno == EACCES ? REEF_OK : fail_errno(err, "open", file);
     if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) return REEF_OK;
     close(*fd);
     *fd = -1;
-    return reef_fail(err, REEF_INVALID, "%s is no regular file, as a pool's has to be", file);
+    return reef_fail(err, REEF_ERR_INVALID, "%s is no regular file, as a pool's has to be", file);
 }
 
 reef_status reef_pool_lock_reserve(const char *path, bool *read_only, reef_error *err) {
@@ -374,9 +375,9 @@ reef_status reef_pool_lock_reserve(const char *path, bool *read_only, reef_error
 
 reef_status reef_writer_busy(const char *path, long pid, reef_error *err) {
     if (pid <= 0)
-        return reef_fail(err, REEF_BUSY, "pool %s is already open for writing by another process",
-                         path);
-    return reef_fail(err, REEF_BUSY, "pool %s is already open for writing by process %ld", path,
+        return reef_fail(err, REEF_ERR_BUSY,
+                         "pool %s is already open for writing by another process", path);
+    return reef_fail(err, REEF_ERR_BUSY, "pool %s is already open for writing by process %ld", path,
                      pid);
 }
 
@@ -421,7 +422,7 @@ reef_status reef_writer_absent(const char *path, reef_error *err) {
     if (fd >= 0) close(fd);
     free(file);
     if (!held) return REEF_OK;
-    return reef_fail(err, REEF_BUSY,
+    return reef_fail(err, REEF_ERR_BUSY,
                      "pool %.160s is open for writing by process %ld, and cannot be read through a "
                      "read-only mount meanwhile: a reader is registered in " LOCK_FILE
                      ", which has to be writable",
@@ -474,13 +475,13 @@ static reef_status on_database(void *context,
         if (strlen(name) != node->key_bytes || memcmp(name, node->key, node->key_bytes) != 0)
             continue;
         if (node->flags != NODE_SUBTREE || node->value_bytes != TREE_BYTES)
-            return reef_fail(err, REEF_CORRUPT, "pool %s: database %s is no tree", file->path,
+            return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is no tree", file->path,
                              name);
         *found |= UINT32_C(1) << db;
         reef_page_tree tree;
         reef_page_tree_parse(node->value, &tree);
         if (tree.flags != 0)
-            return reef_fail(err, REEF_CORRUPT,
+            return reef_fail(err, REEF_ERR_CORRUPT,
                              "pool %s: what the list of databases says of %s is damaged",
                              file->path, name);
         return subtree_check(file, node, db == REEF_DB_META, err);
@@ -496,11 +497,11 @@ static reef_status databases_check(reef_pages *file, reef_error *err) {
         if (status != REEF_OK) return status;
     }
     if (found == 0) // with others of ours, `meta` was damaged
-        return reef_fail(err, REEF_INVALID, "%s is no pool: its " DATA_FILE " has no database meta",
-                         file->path);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%s is no pool: its " DATA_FILE " has no database meta", file->path);
     for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
         if (!(found & UINT32_C(1) << db))
-            return reef_fail(err, REEF_CORRUPT, "pool %s: database %s is missing", file->path,
+            return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is missing", file->path,
                              reef_db_name(db));
     }
     return REEF_OK;
@@ -512,7 +513,7 @@ static reef_status order_check(const reef_pages *file, reef_error *err) {
     reef_page_tree_parse(file->main_tree, &databases);
     reef_page_tree_parse(file->free_tree, &free_list);
     if (databases.flags == 0 && free_list.flags == TREE_INTEGER_KEYS) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "pool %s: the newest meta page is damaged", file->path);
+    return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: the newest meta page is damaged", file->path);
 }
 
 // A value of the free tree: a count and that many page numbers.

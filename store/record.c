@@ -190,9 +190,9 @@ static bool layout_has(key_layout layout, key_field field) {
 static reef_status name_check(reef_db db, const char *name, reef_error *err) {
     size_t length = name == NULL ? 0 : strnlen(name, REEF_NAME_BYTES_MAX + 1);
     if (length == 0)
-        return reef_fail(err, REEF_INVALID, "a key of %s needs a name", reef_db_name(db));
+        return reef_fail(err, REEF_ERR_INVALID, "a key of %s needs a name", reef_db_name(db));
     if (length > REEF_NAME_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID, "name \"%.16s...\" for %s is longer than %d bytes",
+        return reef_fail(err, REEF_ERR_INVALID, "name \"%.16s...\" for %s is longer than %d bytes",
                          name, reef_db_name(db), REEF_NAME_BYTES_MAX);
     return REEF_OK;
 }
@@ -202,19 +202,19 @@ static reef_status unused_fields_check(const reef_key *key, key_layout layout, r
     static const key_field numbers[] = {GENERATION, LAYER, BLOCK, LEVEL, WINDOW, SEQUENCE};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (field_value(key, numbers[i]) != 0 && !layout_has(layout, numbers[i]))
-            return reef_fail(err, REEF_INVALID, "a key of %s has no %s, but it is %" PRIu64,
+            return reef_fail(err, REEF_ERR_INVALID, "a key of %s has no %s, but it is %" PRIu64,
                              reef_db_name(key->db), field_text(numbers[i]),
                              field_value(key, numbers[i]));
     }
     if (key->name != NULL && !layout_has(layout, NAME))
-        return reef_fail(err, REEF_INVALID, "a key of %s has no name, but it is \"%.64s\"",
+        return reef_fail(err, REEF_ERR_INVALID, "a key of %s has no name, but it is \"%.64s\"",
                          reef_db_name(key->db), key->name);
     return REEF_OK;
 }
 
 reef_status reef_key_encode(const reef_key *key, reef_key_bytes *out, reef_error *err) {
     if ((unsigned)key->db >= REEF_DB_COUNT || key->db == REEF_DB_SUMS)
-        return reef_fail(err, REEF_INVALID, "database %d holds no records", (int)key->db);
+        return reef_fail(err, REEF_ERR_INVALID, "database %d holds no records", (int)key->db);
     key_layout layout = layout_of(key->db, key->name != NULL);
     reef_status status = unused_fields_check(key, layout, err);
     if (status == REEF_OK && layout_has(layout, NAME)) status = name_check(key->db, key->name, err);
@@ -288,7 +288,7 @@ reef_status reef_key_decode(reef_db db,
     }
     if (p == end) return REEF_OK;
 malformed:
-    return reef_fail(err, REEF_CORRUPT, "a key of %zu bytes in %s is malformed", bytes,
+    return reef_fail(err, REEF_ERR_CORRUPT, "a key of %zu bytes in %s is malformed", bytes,
                      reef_db_name(db));
 }
 
@@ -375,7 +375,7 @@ void reef_record_header_write(uint8_t header[REEF_RECORD_HEADER_BYTES],
 static reef_status damaged(const reef_key *key, const char *what, reef_error *err) {
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(key, text);
-    return reef_fail(err, REEF_CORRUPT, "%s: %s", text, what);
+    return reef_fail(err, REEF_ERR_CORRUPT, "%s: %s", text, what);
 }
 
 static reef_status header_parse(const reef_key *key,

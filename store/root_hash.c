@@ -52,9 +52,9 @@ static reef_status hash_range(reef_txn *txn,
         reef_cursor_open(&cursor, txn, REEF_DB_SUMS, from, 1 + range->first_bytes, err);
     while (status == REEF_OK && !cursor.done && in_range(range, &cursor.key)) {
         if (cursor.value.mv_size != REEF_SUM_BYTES) {
-            status =
-                reef_fail(err, REEF_CORRUPT, "an entry of sums for %s has %zu bytes instead of %d",
-                          reef_db_name(range->db), cursor.value.mv_size, REEF_SUM_BYTES);
+            status = reef_fail(err, REEF_ERR_CORRUPT,
+                               "an entry of sums for %s has %zu bytes instead of %d",
+                               reef_db_name(range->db), cursor.value.mv_size, REEF_SUM_BYTES);
             break;
         }
         XXH3_128bits_update(state, cursor.key.mv_data, cursor.key.mv_size);
@@ -142,7 +142,7 @@ reef_status reef_generation_hash_new(reef_generation_hash **out, reef_error *err
     if (*out == NULL || (*out)->state == NULL) {
         free(*out);
         *out = NULL;
-        return reef_fail(err, REEF_NO_MEMORY, "out of memory for the root of a generation");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory for the root of a generation");
     }
     XXH3_128bits_reset((*out)->state);
     return REEF_OK;

@@ -1,8 +1,8 @@
 // Making the databases of a pool, recognising one, and turning LMDB's codes into ours.
 #include "schema.h"
 
-#include "pool_file.h"
 #include "pool_create.h"
+#include "pool_file.h"
 #include "record.h"
 #include "reef_byte_order.h"
 
@@ -17,7 +17,7 @@ static reef_status fail_full(const char *path,
                              uint64_t needed,
                              const char *doing,
                              reef_error *err) {
-    return reef_fail(err, REEF_FULL,
+    return reef_fail(err, REEF_ERR_FULL,
                      "cannot %s in pool %s: the disk is full (%" PRIu64
                      " bytes free, about %" PRIu64 " needed)",
                      doing, path, reef_disk_free_bytes(path), needed);
@@ -33,7 +33,7 @@ static bool disk_is_full(const char *path, uint64_t needed) {
 
 reef_status reef_lmdb_fail(
     const char *path, int code, uint64_t bytes_needed, const char *doing, reef_error *err) {
-    reef_status status = REEF_IO;
+    reef_status status = REEF_ERR_IO;
     switch (code) {
     case ENOSPC:
     case EDQUOT:
@@ -42,37 +42,37 @@ reef_status reef_lmdb_fail(
         if (disk_is_full(path, bytes_needed)) return fail_full(path, bytes_needed, doing, err);
         break;
     case MDB_MAP_FULL:
-        return reef_fail(err, REEF_FULL,
+        return reef_fail(err, REEF_ERR_FULL,
                          "cannot %s in pool %s: the map is full; begin again, it will be larger",
                          doing, path);
     case MDB_TXN_FULL:
-        status = REEF_FULL;
+        status = REEF_ERR_FULL;
         break;
     case MDB_NOTFOUND:
-        status = REEF_NOT_FOUND;
+        status = REEF_ERR_NOT_FOUND;
         break;
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:
-        status = REEF_CORRUPT;
+        status = REEF_ERR_CORRUPT;
         break;
     case MDB_INVALID:
-        status = REEF_INVALID;
+        status = REEF_ERR_INVALID;
         break;
     case MDB_VERSION_MISMATCH:
-        status = REEF_VERSION;
+        status = REEF_ERR_VERSION;
         break;
     case MDB_READERS_FULL:
-        return reef_fail(err, REEF_BUSY,
+        return reef_fail(err, REEF_ERR_BUSY,
                          "cannot %s in pool %s: all %d reader slots are taken by programs that "
                          "read it now; end some of them, or try again",
                          doing, path, REEF_READERS_MAX);
     case MDB_MAP_RESIZED:
     case EAGAIN:
     case EBUSY:
-        status = REEF_BUSY;
+        status = REEF_ERR_BUSY;
         break;
     case ENOMEM:
-        status = REEF_NO_MEMORY;
+        status = REEF_ERR_NO_MEMORY;
         break;
     default:
         break;
@@ -98,7 +98,7 @@ static reef_status format_read(const char *path, MDB_txn *txn, MDB_dbi meta, ree
     MDB_val value;
     int code = mdb_get(txn, meta, &key, &value);
     if (code == MDB_NOTFOUND) // the databases are ours, so it had one
-        return reef_fail(err, REEF_CORRUPT, "pool %s: its format version is lost", path);
+        return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: its format version is lost", path);
     if (code != 0) return reef_lmdb_fail(path, code, 0, "read the format version", err);
 
     reef_view view;
@@ -108,10 +108,10 @@ static reef_status format_read(const char *path, MDB_txn *txn, MDB_dbi meta, ree
         reef_record_parse(&format_key, &encoded, value.mv_data, value.mv_size, &view, content, err);
     if (status != REEF_OK) return status;
     if (view.bytes < sizeof(version))
-        return reef_fail(err, REEF_CORRUPT, "pool %s: the format version is cut short", path);
+        return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: the format version is cut short", path);
     memcpy(version, view.data, sizeof(version));
     if (reef_get_le32(version) != REEF_FORMAT_VERSION)
-        return reef_fail(err, REEF_VERSION,
+        return reef_fail(err, REEF_ERR_VERSION,
                          "pool %s has format version %" PRIu32 ", this program reads version %u",
                          path, reef_get_le32(version), REEF_FORMAT_VERSION);
     return REEF_OK;
@@ -135,8 +135,9 @@ static reef_status commit_check(const char *path, MDB_txn *txn, MDB_dbi meta, re
     status = reef_record_parse(&commit_key, &encoded, value.mv_data, value.mv_size, &view, content,
                                &reason);
     if (status == REEF_OK && view.bytes != REEF_COMMIT_BYTES)
-        status = reef_fail(&reason, REEF_CORRUPT, "meta (name commit) has %zu bytes instead of %d",
-                           view.bytes, REEF_COMMIT_BYTES);
+        status =
+            reef_fail(&reason, REEF_ERR_CORRUPT, "meta (name commit) has %zu bytes instead of %d",
+                      view.bytes, REEF_COMMIT_BYTES);
     if (status == REEF_OK) return REEF_OK;
     return reef_fail(err, status, "pool %s: %.140s; 'reef verify --repair-plan' says what is left",
                      path, reason.message);

@@ -12,12 +12,12 @@ reef_status reef_store_open(reef_store **out,
     if (options == NULL) options = &standard;
     *out = NULL;
     if (path == NULL || *path == '\0')
-        return reef_fail(err, REEF_INVALID, "the pool's path is empty");
+        return reef_fail(err, REEF_ERR_INVALID, "the pool's path is empty");
     reef_store *store = calloc(1, sizeof(*store));
     char *copy = strdup(path);
     reef_status status = REEF_OK;
     if (store == NULL || copy == NULL) {
-        status = reef_fail(err, REEF_NO_MEMORY, "out of memory while opening pool %s", path);
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory while opening pool %s", path);
         goto cleanup;
     }
     status = reef_environment_open(&store->environment, path,

@@ -12,14 +12,15 @@ static reef_status json_check(const char *json, reef_error *err) {
     json_t *value = json == NULL ? NULL : json_loads(json, JSON_REJECT_DUPLICATES, &reason);
     // jansson gives no reason where it finds no memory.
     if (value == NULL && json != NULL && reason.text[0] == '\0')
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for an event of the timeline");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an event of the timeline");
     if (value == NULL)
-        return reef_fail(err, REEF_INVALID, "an event for the timeline is no JSON: %s",
+        return reef_fail(err, REEF_ERR_INVALID, "an event for the timeline is no JSON: %s",
                          json == NULL ? "it is missing" : reason.text);
     bool is_object = json_is_object(value);
     json_decref(value);
-    return is_object ? REEF_OK
-                     : reef_fail(err, REEF_INVALID, "an event for the timeline is no JSON object");
+    return is_object
+               ? REEF_OK
+               : reef_fail(err, REEF_ERR_INVALID, "an event for the timeline is no JSON object");
 }
 
 static reef_status next_sequence(reef_txn *txn, uint64_t *out, reef_error *err) {
@@ -31,7 +32,7 @@ static reef_status next_sequence(reef_txn *txn, uint64_t *out, reef_error *err) 
         if (code != 0)
             status = reef_environment_fail(txn->environment, code, 0, "find the last event", err);
         else if (cursor.key.mv_size != 8)
-            status = reef_fail(err, REEF_CORRUPT, "a key of timeline is malformed");
+            status = reef_fail(err, REEF_ERR_CORRUPT, "a key of timeline is malformed");
         else
             *out = reef_get_be64(cursor.key.mv_data) + 1;
     }

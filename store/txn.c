@@ -6,8 +6,8 @@
 // write that LMDB refused, the transaction can only be aborted: reef_txn_commit says why.
 #include "store_internal.h"
 
-#include "reef_fail_point.h"
 #include "reef_byte_order.h"
+#include "reef_fail_point.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -45,8 +45,8 @@ static void commit_decode(const uint8_t in[REEF_COMMIT_BYTES], reef_commit *out)
 reef_status reef_commit_read(reef_txn *txn, reef_commit *out, reef_error *err) {
     uint8_t bytes[REEF_COMMIT_BYTES];
     reef_status status = reef_record_read(txn, &commit_key, bytes, sizeof(bytes), err);
-    if (status == REEF_NOT_FOUND)
-        return reef_fail(err, REEF_NOT_FOUND, "pool %s has no commit yet", txn->store->path);
+    if (status == REEF_ERR_NOT_FOUND)
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "pool %s has no commit yet", txn->store->path);
     if (status == REEF_OK) commit_decode(bytes, out);
     return status;
 }
@@ -79,7 +79,7 @@ static reef_status last_commit_number(reef_txn *txn, uint64_t *out, reef_error *
     reef_commit commit = {0};
     reef_status status = reef_commit_read(txn, &commit, err);
     *out = commit.number; // 0 before the first
-    return status == REEF_NOT_FOUND ? REEF_OK : status;
+    return status == REEF_ERR_NOT_FOUND ? REEF_OK : status;
 }
 
 // What writes needs to know what is sealed. Where the record of the last generation is damaged, only a restore that takes
@@ -88,7 +88,7 @@ static reef_status load_generations(reef_txn *txn, reef_error *err) {
     reef_error reason;
     reef_status status = reef_txn_generations_load(txn, &reason);
     if (status == REEF_OK) return REEF_OK;
-    txn->last_damaged = status == REEF_CORRUPT && txn->generation_count > 0;
+    txn->last_damaged = status == REEF_ERR_CORRUPT && txn->generation_count > 0;
     txn->failure = reason;
     return txn->last_damaged ? REEF_OK : reef_fail(err, status, "%s", reason.message);
 }
@@ -97,10 +97,10 @@ reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode
     *out = NULL;
     bool write = mode == REEF_TXN_WRITE;
     if (write && !store->write)
-        return reef_fail(err, REEF_INVALID, "pool %s is open for reading only", store->path);
+        return reef_fail(err, REEF_ERR_INVALID, "pool %s is open for reading only", store->path);
     reef_txn *txn = calloc(1, sizeof(*txn));
     if (txn == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "out of memory for a transaction on pool %s",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory for a transaction on pool %s",
                          store->path);
     txn->store = store;
     txn->environment = store->environment;
@@ -146,7 +146,7 @@ reef_status reef_txn_failed(reef_txn *txn,
 
 reef_status reef_txn_writable(const reef_txn *txn, reef_error *err) {
     if (txn->mode != REEF_TXN_WRITE)
-        return reef_fail(err, REEF_INVALID, "pool %s: a read transaction cannot write",
+        return reef_fail(err, REEF_ERR_INVALID, "pool %s: a read transaction cannot write",
                          txn->store->path);
     if (txn->failure.status != REEF_OK)
         return reef_fail(err, txn->failure.status, "%s", txn->failure.message);
@@ -168,7 +168,7 @@ reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err)
     uint8_t bytes[REEF_COMMIT_BYTES];
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK && txn->replaced != 0)
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "cannot commit: generation %" PRIu32
                            " was given up to be replaced and is not sealed again",
                            txn->replaced);
@@ -259,15 +259,15 @@ static reef_status sum_check(reef_txn *txn,
         return REEF_OK;
     reef_key_format(key, text);
     if (code == MDB_NOTFOUND)
-        return reef_fail(err, REEF_CORRUPT, "%s: the record has no entry in sums", text);
+        return reef_fail(err, REEF_ERR_CORRUPT, "%s: the record has no entry in sums", text);
     if (code != 0) return reef_environment_fail(txn->environment, code, 0, "read sums", err);
     if (expected.commit != view->commit)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "%s: the record is stale: it was written by commit %" PRIu64
                          ", the last change of it by commit %" PRIu64,
                          text, view->commit, expected.commit);
-    return reef_fail(err, REEF_CORRUPT, "%s: the record's content differs from its entry in sums",
-                     text);
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "%s: the record's content differs from its entry in sums", text);
 }
 
 reef_status reef_sum_read(reef_txn *txn,
@@ -296,10 +296,10 @@ static reef_status get_failed(
     reef_key_format(key, text);
     if (code == MDB_NOTFOUND && reef_db_summed(key->db) &&
         sum_get(txn, key->db, encoded, &expected) == 0)
-        return reef_fail(err, REEF_CORRUPT, "%s: sums has an entry for it, but the record is lost",
-                         text);
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "%s: sums has an entry for it, but the record is lost", text);
     if (code == MDB_NOTFOUND)
-        return reef_fail(err, REEF_NOT_FOUND, "%s is not in pool %s", text, txn->store->path);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "%s is not in pool %s", text, txn->store->path);
     snprintf(doing, sizeof(doing), "read %s", text);
     return reef_environment_fail(txn->environment, code, 0, doing, err);
 }
@@ -329,7 +329,7 @@ static reef_status check_size(const reef_key *key, size_t stored, size_t bytes, 
     char text[REEF_KEY_TEXT_BYTES];
     if (stored == bytes) return REEF_OK;
     reef_key_format(key, text);
-    return reef_fail(err, REEF_CORRUPT, "%s has %zu bytes instead of %zu", text, stored, bytes);
+    return reef_fail(err, REEF_ERR_CORRUPT, "%s has %zu bytes instead of %zu", text, stored, bytes);
 }
 
 reef_status reef_record_locate(
@@ -456,23 +456,25 @@ static reef_status change_check(const reef_txn *txn, const reef_key *key, reef_e
          (strcmp(key->name, REEF_COMMIT_NAME) == 0 || strcmp(key->name, REEF_FORMAT_NAME) == 0));
     if (ours) {
         reef_key_format(key, text);
-        return reef_fail(err, REEF_INVALID, "%s is kept by the store itself", text);
+        return reef_fail(err, REEF_ERR_INVALID, "%s is kept by the store itself", text);
     }
     if (!reef_db_by_generation(key->db)) return REEF_OK;
     reef_key_format(key, text);
     if (key->generation >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_INVALID, "cannot change %s: a pool has at most %u generations",
-                         text, REEF_GENERATION_COUNT_MAX);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "cannot change %s: a pool has at most %u generations", text,
+                         REEF_GENERATION_COUNT_MAX);
     bool replaced = txn->replaced != 0 && key->generation == txn->replaced;
     if (key->generation < txn->sealed_count && !replaced)
-        return reef_fail(err, REEF_INVALID, "cannot change %s: generation %" PRIu32 " is sealed",
-                         text, key->generation);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "cannot change %s: generation %" PRIu32 " is sealed", text,
+                         key->generation);
     return REEF_OK;
 }
 
 static reef_status db_check(const reef_key *key, reef_error *err) {
     if ((unsigned)key->db < REEF_DB_COUNT && key->db != REEF_DB_SUMS) return REEF_OK;
-    return reef_fail(err, REEF_INVALID, "database %d holds no records", (int)key->db);
+    return reef_fail(err, REEF_ERR_INVALID, "database %d holds no records", (int)key->db);
 }
 
 reef_status reef_record_put(reef_txn *txn,
@@ -487,8 +489,8 @@ reef_status reef_record_put(reef_txn *txn,
     if (bytes > REEF_PAYLOAD_BYTES_MAX || (unsigned)dtype > REEF_JSON) {
         char text[REEF_KEY_TEXT_BYTES];
         reef_key_format(key, text);
-        return reef_fail(err, REEF_INVALID, "cannot write %s: %zu bytes of dtype %d", text, bytes,
-                         (int)dtype);
+        return reef_fail(err, REEF_ERR_INVALID, "cannot write %s: %zu bytes of dtype %d", text,
+                         bytes, (int)dtype);
     }
     return reef_record_store(txn, key, dtype, payload, bytes, err);
 }
@@ -546,11 +548,11 @@ reef_status reef_db_last_u32(
         int code = mdb_cursor_get(cursor.lmdb, &cursor.key, &cursor.value,
                                   cursor.done ? MDB_LAST : MDB_PREV);
         if (code == MDB_NOTFOUND)
-            status = REEF_NOT_FOUND;
+            status = REEF_ERR_NOT_FOUND;
         else if (code != 0)
             status = reef_environment_fail(txn->environment, code, 0, "find the last record", err);
         else if (cursor.key.mv_size < 4)
-            status = reef_fail(err, REEF_CORRUPT, "a key of %s is malformed", reef_db_name(db));
+            status = reef_fail(err, REEF_ERR_CORRUPT, "a key of %s is malformed", reef_db_name(db));
         else
             *out = reef_get_be32(cursor.key.mv_data);
     }
@@ -606,7 +608,7 @@ reef_status reef_record_scan(reef_txn *txn,
     reef_status status = db_check(&(reef_key){.db = db}, err);
     if (status != REEF_OK) return status;
     if (!all && !reef_db_by_generation(db) && db != REEF_DB_USAGE)
-        return reef_fail(err, REEF_INVALID, "records of %s belong to no generation",
+        return reef_fail(err, REEF_ERR_INVALID, "records of %s belong to no generation",
                          reef_db_name(db));
     bool seek =
         !all && reef_db_by_generation(db); // usage is in order of windows: look at every key

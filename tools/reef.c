@@ -23,7 +23,7 @@ static const cli_command *find(int argc, char **argv, int *words) {
 
 static reef_status unknown_command(int argc, char **argv, reef_error *err) {
     if (argv[1][0] == '-')
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "unknown option '%.64s': options come after the command, as in reef "
                          "status --json; see reef help",
                          argv[1]);
@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
     bool failed_before = ferror(stdout) != 0;
     if ((fflush(stdout) != 0 || failed_before) && status == REEF_OK) {
         const char *why = failed_before ? "not all of it was taken" : strerror(errno);
-        status = reef_fail(&err, REEF_IO, "cannot write standard output: %s", why);
+        status = reef_fail(&err, REEF_ERR_IO, "cannot write standard output: %s", why);
         cli.answered = true; // there is no use in writing more
         tell(&cli, &err, false);
     }

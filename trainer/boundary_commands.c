@@ -1,7 +1,7 @@
 // The open generation is sealed, or grows, because somebody asked for it; when it does so by itself, policy.c says.
+#include "growth_policy.h"
 #include "layer_internal.h"
 #include "trainer_internal.h"
-#include "growth_policy.h"
 #include "vector.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static reef_status look_again(reef_trainer *trainer, reef_error *err) {
 // A generation of a vector model has nothing in bf16.
 static reef_status check_vector_dtype(const char *seal_dtype, reef_error *err) {
     if (seal_dtype == NULL || strcmp(seal_dtype, "f32") == 0) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "rows of a vector model stay f32 when they are sealed; not %.16s", seal_dtype);
 }
 
@@ -45,14 +45,14 @@ static reef_status seal_vector(reef_trainer *trainer,
 static reef_status prepare(reef_trainer *trainer, reef_opening *opening, reef_error *err) {
     const reef_gen *open = reef_open_generation(trainer);
     if (reef_task_step(trainer) == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generation %" PRIu32
                          " is open and has trained nothing yet; there is nothing to seal",
                          open->info.generation);
     reef_status status = reef_policy_size(trainer, "command", NULL, 0, opening, err);
     if (status != REEF_OK) return status;
     if (opening->side == 0)
-        return reef_fail(err, REEF_FULL,
+        return reef_fail(err, REEF_ERR_FULL,
                          "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
                          ": there is no room for another generation",
                          reef_policy_experts(trainer), trainer->net.config.experts_max);
@@ -109,12 +109,12 @@ reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, 
     reef_status refused = reef_vector_refuse_experts(trainer, "added", err);
     if (refused != REEF_OK) return refused;
     if (reef_config_retrieving_layers(config) == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool cannot grow to side %" PRIu32 ": its layers are of ffw %s, and "
                          "only those of kind p and k have experts that grow",
                          side, config->ffw);
     if (reef_trainer_layer_collected(trainer) > 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "gradients are collected; take the step or discard them before it grows");
     return reef_policy_check_side(trainer, side, err);
 }

@@ -17,7 +17,8 @@ static reef_status usage_quantile(const reef_peer *peer,
                                   reef_error *err) {
     uint64_t *counts = malloc(peer->expert_count * sizeof *counts);
     if (counts == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to sort %zu experts", peer->expert_count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to sort %zu experts",
+                         peer->expert_count);
     for (size_t i = 0; i < peer->expert_count; i++) counts[i] = peer->usage[i].count;
     qsort(counts, peer->expert_count, sizeof *counts, ascending_counts);
     *out = counts[(size_t)(quantile * (double)(peer->expert_count - 1))];
@@ -50,25 +51,25 @@ static reef_status check_freeze(const reef_trainer *trainer,
     const reef_gen *open = reef_open_generation(trainer);
     uint64_t count = (uint64_t)open->info.side * open->info.side;
     if (freeze->layer < -1 || freeze->layer >= (int32_t)config->layers)
-        return reef_fail(err, REEF_INVALID, "layer %d is outside the model's 0 to %u",
+        return reef_fail(err, REEF_ERR_INVALID, "layer %d is outside the model's 0 to %u",
                          freeze->layer, config->layers - 1);
     if (freeze->layer >= 0 && !reef_layer_retrieves(config, (uint32_t)freeze->layer))
         return reef_fail(
-            err, REEF_INVALID, "layer %d is of kind %s: it has no experts that are retrieved",
+            err, REEF_ERR_INVALID, "layer %d is of kind %s: it has no experts that are retrieved",
             freeze->layer, reef_ffw_text(reef_layer_ffw(config, (uint32_t)freeze->layer)));
     if (freeze->first > freeze->last)
-        return reef_fail(err, REEF_INVALID, "experts %" PRIu64 " to %" PRIu64 " are no range",
+        return reef_fail(err, REEF_ERR_INVALID, "experts %" PRIu64 " to %" PRIu64 " are no range",
                          freeze->first, freeze->last);
     if (freeze->first >= count)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "expert %" PRIu64 " is not in the open generation's 0 to %" PRIu64,
                          freeze->first, count - 1);
     if (freeze->last >= count && freeze->last < REEF_FREEZE_TO_END)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "expert %" PRIu64 " is not in the open generation's 0 to %" PRIu64,
                          freeze->last, count - 1);
     if (!(freeze->usage_quantile >= 0.0 && freeze->usage_quantile < 1.0))
-        return reef_fail(err, REEF_INVALID, "usage quantile %g is not in 0 to 1",
+        return reef_fail(err, REEF_ERR_INVALID, "usage quantile %g is not in 0 to 1",
                          freeze->usage_quantile);
     return REEF_OK;
 }

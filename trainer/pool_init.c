@@ -49,7 +49,7 @@ reef_status reef_pool_init_with(const char *path,
     reef_status status = reef_config_check_new(&own, err);
     if (status != REEF_OK) return status;
     reef_trainer *trainer = calloc(1, sizeof *trainer);
-    if (trainer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool");
+    if (trainer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
     trainer->net.config = own;
     trainer->options.threads = 1;
     status = reef_trainer_allocate(trainer, err);

@@ -8,8 +8,8 @@
 //
 // The first snapshots hold no moments. A language model then goes on with an optimiser that begins anew,
 // without windows of the stream that the snapshot has not seen; what learns from sums cannot.
-#include "trainer_internal.h"
 #include "reef_fail_point.h"
+#include "trainer_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static reef_status check_trainable(reef_txn *txn, const reef_snapshot *snapshot,
     if (status != REEF_OK || snapshot->exact) return status;
     bool vectors = reef_config_is_vector(&config);
     if (!vectors && strcmp(config.strategy, "generations") == 0) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "snapshot %s cannot be restored: it was made before snapshots held %s, which "
                      "learning needs; reef eval --as-of %s still works",
                      snapshot->name,
@@ -56,7 +56,7 @@ static reef_status on_window(void *context,
     if (view->bytes >= 16) memcpy(&offset, (const uint8_t *)view->data + 8, sizeof offset);
     if (offset < later->stream_bytes) return REEF_OK;
     uint32_t *slots = realloc(later->slots, (later->count + 1) * sizeof *slots);
-    if (slots == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for slots");
+    if (slots == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for slots");
     later->slots = slots;
     slots[later->count++] = key->block;
     return REEF_OK;
@@ -81,7 +81,7 @@ static reef_status forget_losses(reef_txn *txn, const reef_snapshot *snapshot, r
     reef_descent descent;
     uint64_t shared = 0;
     reef_status status = reef_descent_read(&descent, txn, err);
-    if (status != REEF_OK && status != REEF_CORRUPT) return status;
+    if (status != REEF_OK && status != REEF_ERR_CORRUPT) return status;
     if (status == REEF_OK)
         shared = reef_descent_shared(&descent, snapshot->commit, snapshot->stream_bytes);
     reef_descent_release(&descent);

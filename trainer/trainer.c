@@ -20,7 +20,7 @@ reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
     trainer->targets = calloc(rows, reef_token_bytes(config));
     trainer->weight = calloc(rows, sizeof *trainer->weight);
     if (!trainer->tokens || !trainer->targets || !trainer->weight)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
     reef_status status = reef_workers_new(&trainer->workers, trainer->options.threads, err);
     if (status == REEF_OK) status = reef_pass_init(&trainer->pass, config, windows, true, err);
     if (status == REEF_OK) status = reef_reservoir_init(&trainer->reservoir, config, err);
@@ -51,7 +51,7 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
     if (count == 0 || !reef_open_generation(trainer)->open ||
         reef_generation_is_empty(&reef_open_generation(trainer)->info) ||
         reef_generation_is_empty(&trainer->net.gens[0]->info))
-        return reef_fail(err, REEF_CORRUPT, "pool %s has no open generation",
+        return reef_fail(err, REEF_ERR_CORRUPT, "pool %s has no open generation",
                          reef_store_path(trainer->store));
     return REEF_OK;
 }
@@ -114,7 +114,7 @@ reef_status reef_trainer_open(reef_trainer **out,
                               reef_error *err) {
     *out = NULL;
     reef_trainer *trainer = calloc(1, sizeof *trainer);
-    if (trainer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a trainer");
+    if (trainer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a trainer");
     trainer->store = store;
     if (options != NULL) trainer->options = *options;
     reef_residency_init(&trainer->residency, store, trainer->options.memory_bytes);

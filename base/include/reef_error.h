@@ -11,18 +11,18 @@
 
 // name, text, sysexits(3) code that a program ends with
 #define REEF_STATUS_LIST(X)                                                                        \
-    X(OK, "ok", 0)                                                                                 \
-    X(INVALID, "invalid", 64)                                                                      \
-    X(NOT_FOUND, "not found", 66)                                                                  \
-    X(CORRUPT, "corrupt", 65)                                                                      \
-    X(VERSION, "version", 65)                                                                      \
-    X(FULL, "full", 73)                                                                            \
-    X(BUSY, "busy", 75)                                                                            \
-    X(NO_MEMORY, "no memory", 71)                                                                  \
-    X(IO, "io", 74)
+    X(REEF_OK, "ok", 0)                                                                            \
+    X(REEF_ERR_INVALID, "invalid", 64)                                                             \
+    X(REEF_ERR_NOT_FOUND, "not found", 66)                                                         \
+    X(REEF_ERR_CORRUPT, "corrupt", 65)                                                             \
+    X(REEF_ERR_VERSION, "version", 65)                                                             \
+    X(REEF_ERR_FULL, "full", 73)                                                                   \
+    X(REEF_ERR_BUSY, "busy", 75)                                                                   \
+    X(REEF_ERR_NO_MEMORY, "no memory", 71)                                                         \
+    X(REEF_ERR_IO, "io", 74)
 
 typedef enum reef_status {
-#define REEF_STATUS_ENUM(name, text, code) REEF_##name,
+#define REEF_STATUS_ENUM(name, text, code) name,
     REEF_STATUS_LIST(REEF_STATUS_ENUM)
 #undef REEF_STATUS_ENUM
 } reef_status;

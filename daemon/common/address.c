@@ -19,17 +19,17 @@ reef_status reef_address_init(struct sockaddr_un *address,
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
     if (!socket_path && !pool)
-        return reef_fail(err, REEF_INVALID, "neither a pool nor a socket was named");
+        return reef_fail(err, REEF_ERR_INVALID, "neither a pool nor a socket was named");
     int length = pool ? (int)strlen(pool) : 0;
     while (length > 1 && pool[length - 1] == '/') length--;
     int bytes = socket_path
                     ? snprintf(address->sun_path, sizeof(address->sun_path), "%s", socket_path)
                     : snprintf(address->sun_path, sizeof(address->sun_path), "%.*s/%s", length,
                                pool, REEF_SOCKET_NAME);
-    if (bytes <= 0) return reef_fail(err, REEF_INVALID, "the socket path is empty");
+    if (bytes <= 0) return reef_fail(err, REEF_ERR_INVALID, "the socket path is empty");
     if ((size_t)bytes >= sizeof(address->sun_path))
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "the socket path has %d bytes, a socket takes at most %zu: give a shorter one with "
             "--socket (%.60s...)",
             bytes, sizeof(address->sun_path) - 1, address->sun_path);
@@ -37,7 +37,7 @@ reef_status reef_address_init(struct sockaddr_un *address,
 }
 
 static reef_status listen_failure(const char *listen, reef_error *err) {
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.80s' is no place to listen: PORT, ADDRESS:PORT or [ADDRESS]:PORT", listen);
 }
 

@@ -22,7 +22,7 @@
 #define ANSWER_ROOM_FIRST 4096
 
 static reef_status fail_io(const struct sockaddr_un *address, const char *what, reef_error *err) {
-    return reef_fail(err, REEF_IO, "%s the daemon at '%s': %s", what, address->sun_path,
+    return reef_fail(err, REEF_ERR_IO, "%s the daemon at '%s': %s", what, address->sun_path,
                      strerror(errno));
 }
 
@@ -36,8 +36,8 @@ static reef_status connect_to(int *out, const struct sockaddr_un *address, reef_
     else if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
         status =
             errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR || errno == ENOTSOCK
-                ? reef_fail(err, REEF_NOT_FOUND, "no daemon listens at '%s'; reef run starts one",
-                            address->sun_path)
+                ? reef_fail(err, REEF_ERR_NOT_FOUND,
+                            "no daemon listens at '%s'; reef run starts one", address->sun_path)
                 : fail_io(address, "cannot reach", err);
     if (status != REEF_OK) {
         close(fd);
@@ -59,7 +59,7 @@ static reef_status compact(char **out, int *answer_ms, const char *request, reef
     json_error_t why;
     json_t *object = json_loads(request, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(object)) {
-        reef_status status = reef_fail(err, REEF_INVALID, "the request is no JSON object: %s",
+        reef_status status = reef_fail(err, REEF_ERR_INVALID, "the request is no JSON object: %s",
                                        object ? "it is something else" : why.text);
         json_decref(object);
         return status;
@@ -67,7 +67,7 @@ static reef_status compact(char **out, int *answer_ms, const char *request, reef
     *out = json_dumps(object, JSON_COMPACT);
     *answer_ms = takes_long(object) ? -1 : ANSWER_SECONDS_MAX * 1000;
     json_decref(object);
-    return *out ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+    return *out ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
 }
 
 static reef_status send_line(int fd,
@@ -76,7 +76,7 @@ static reef_status send_line(int fd,
                              reef_error *err) {
     size_t bytes = strlen(line) + 1;
     if (bytes > REEF_REQUEST_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID, "the request has %zu bytes, at most %u are allowed",
+        return reef_fail(err, REEF_ERR_INVALID, "the request has %zu bytes, at most %u are allowed",
                          bytes, REEF_REQUEST_BYTES_MAX);
     line[bytes - 1] = '\n'; // in place of the final zero
     for (size_t sent = 0; sent < bytes;) {
@@ -100,7 +100,7 @@ static reef_status wait_for_bytes(int fd,
     } while (ready < 0 && errno == EINTR);
     if (ready < 0) return fail_io(address, "cannot wait for", err);
     if (ready == 0)
-        return reef_fail(err, REEF_BUSY, "the daemon at '%s' has not answered for %d s",
+        return reef_fail(err, REEF_ERR_BUSY, "the daemon at '%s' has not answered for %d s",
                          address->sun_path, answer_ms / 1000);
     return REEF_OK;
 }
@@ -113,11 +113,11 @@ typedef struct text {
 static reef_status make_room(text *answer, reef_error *err) {
     if (answer->used + 1 < answer->room) return REEF_OK;
     if (answer->room > REEF_REQUEST_BYTES_MAX)
-        return reef_fail(err, REEF_IO, "the daemon's answer is longer than %u bytes",
+        return reef_fail(err, REEF_ERR_IO, "the daemon's answer is longer than %u bytes",
                          REEF_REQUEST_BYTES_MAX);
     size_t room = answer->room ? answer->room * 2 : ANSWER_ROOM_FIRST;
     char *bytes = realloc(answer->bytes, room);
-    if (!bytes) return reef_fail(err, REEF_NO_MEMORY, "no memory for the daemon's answer");
+    if (!bytes) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
     answer->bytes = bytes;
     answer->room = room;
     return REEF_OK;
@@ -133,7 +133,7 @@ static reef_status receive_line(
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return fail_io(address, "cannot read from", err);
         if (count == 0)
-            return reef_fail(err, REEF_IO, "the daemon at '%s' ended before it answered",
+            return reef_fail(err, REEF_ERR_IO, "the daemon at '%s' ended before it answered",
                              address->sun_path);
         char *end = memchr(answer->bytes + answer->used, '\n', (size_t)count);
         answer->used += (size_t)count;
@@ -151,7 +151,7 @@ static reef_status status_from_text(const char *name) {
     };
     for (size_t i = 1; name && i < sizeof(TEXTS) / sizeof(*TEXTS); i++)
         if (!strcmp(name, TEXTS[i])) return (reef_status)i;
-    return REEF_IO;
+    return REEF_ERR_IO;
 }
 
 static reef_status read_answer(char **result,
@@ -166,7 +166,8 @@ static reef_status read_answer(char **result,
     reef_status status = REEF_OK;
     if (json_is_true(ok) && value) {
         *result = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        if (!*result) status = reef_fail(err, REEF_NO_MEMORY, "no memory for the daemon's answer");
+        if (!*result)
+            status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
     } else if (json_is_false(ok) && message) {
         status =
             reef_fail(err, status_from_text(json_string_value(json_object_get(error, "status"))),
@@ -174,7 +175,7 @@ static reef_status read_answer(char **result,
         json_int_t hint = json_integer_value(json_object_get(error, "retry_ms"));
         *retry_ms = hint > 0 && hint < UINT_MAX ? (unsigned)hint : 0;
     } else {
-        status = reef_fail(err, REEF_IO, "the daemon's answer is not understood: %.80s", line);
+        status = reef_fail(err, REEF_ERR_IO, "the daemon's answer is not understood: %.80s", line);
     }
     json_decref(answer);
     return status;

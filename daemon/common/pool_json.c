@@ -100,13 +100,13 @@ static reef_status on_event(void *context,
     reading *r = context;
     json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
     if (!event)
-        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
+        return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
                          key->sequence);
     bool undone = !reef_descent_has(&r->descent, view->commit) && is_of_the_state(event);
     bool taken = (!undone || json_object_set_new(event, "undone", json_true()) == 0) &&
                  json_array_append(r->events, event) == 0;
     json_decref(event);
-    return taken ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory for the timeline");
+    return taken ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the timeline");
 }
 
 reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err) {

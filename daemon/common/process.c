@@ -3,8 +3,8 @@
 #include "reef_std_fds.h"
 
 #include "reef_kernels.h"
-#include "reef_store.h"
 #include "reef_log.h"
+#include "reef_store.h"
 
 #include <jansson.h>
 
@@ -66,7 +66,7 @@ static void out_of_memory(void) {
         put_text(program_name);
         put_text(": out of memory; nothing that was committed is lost\n");
     }
-    _exit(reef_status_exit_code(REEF_NO_MEMORY));
+    _exit(reef_status_exit_code(REEF_ERR_NO_MEMORY));
 }
 
 // Without memory jansson leaves members out and takes cut words for other ones, and does not always say so.
@@ -108,7 +108,7 @@ static void on_fault(int number) {
         if (log_journal) put_text("<3>");
         put_text(guard_line);
     }
-    _exit(reef_status_exit_code(REEF_CORRUPT));
+    _exit(reef_status_exit_code(REEF_ERR_CORRUPT));
 }
 
 // A terminal sees it: no control characters.
@@ -124,8 +124,9 @@ static char *guard_as_json(void) {
     char message[sizeof(guard_line)];
     snprintf(message, sizeof(message), "%s", guard_line + strcspn(guard_line, ":") + 2);
     message[strcspn(message, "\n")] = '\0';
-    json_t *object = json_pack("{s:s, s:s, s:s, s:o}", "event", "error", "level", "error", "status",
-                               reef_status_text(REEF_CORRUPT), "message", reef_json_text(message));
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:o}", "event", "error", "level", "error", "status",
+                  reef_status_text(REEF_ERR_CORRUPT), "message", reef_json_text(message));
     char *text = json_dumps(object, JSON_COMPACT);
     json_decref(object);
     if (text) text[strlen(text) - 1] = '\0';

@@ -54,7 +54,7 @@ static reef_status sum(reef_txn *txn,
                        reef_usage **out,
                        reef_error *err) {
     *out = calloc(expert_count, sizeof(**out));
-    if (!*out) return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of a layer");
+    if (!*out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
     return reef_usage_sum(txn, generation->generation, layer, expert_count, range, (uint64_t *)*out,
                           err);
 }
@@ -65,7 +65,7 @@ static reef_status take_windows(reef_usage *total,
                                 size_t expert,
                                 reef_error *err) {
     if (windows->count > total->count || windows->score > total->score)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "usage over time says that expert %zu was chosen %" PRIu64
                          " times, but its total is %" PRIu64,
                          expert, windows->count, total->count);
@@ -86,7 +86,7 @@ reef_status reef_usage_range_read(reef_txn *txn,
     size_t expert_count = (size_t)generation->side * generation->side;
     reef_usage_range always = {.until_ms = UINT64_MAX};
     reef_usage *windows = NULL, *rest = calloc(expert_count, sizeof(*rest));
-    if (!rest) return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of a layer");
+    if (!rest) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
     reef_status status =
         reef_usage_read(txn, generation->generation, layer, expert_count, rest, err);
     if (status == REEF_OK)
@@ -122,7 +122,7 @@ reef_status reef_usage_layer_read(reef_txn *txn,
         usage = calloc(expert_count, sizeof(*usage));
         status = usage
                      ? reef_usage_read(txn, generation->generation, layer, expert_count, usage, err)
-                     : reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of a layer");
+                     : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
     }
     if (status == REEF_OK) summarise(out, usage, expert_count);
     free(usage);

@@ -11,7 +11,7 @@
 typedef reef_status (*argument_reader)(reef_request *request, json_t *object, reef_error *err);
 
 static reef_status fail_arguments(const json_error_t *why, const json_t *object, reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "command '%s': %s",
+    return reef_fail(err, REEF_ERR_INVALID, "command '%s': %s",
                      json_string_value(json_object_get(object, "command")), why->text);
 }
 
@@ -46,7 +46,8 @@ static reef_status read_grow(reef_request *request, json_t *object, reef_error *
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I}", "command", &command, "side", &side))
         return fail_arguments(&why, object, err);
     if (side < 1 || side > UINT32_MAX)
-        return reef_fail(err, REEF_INVALID, "side %" JSON_INTEGER_FORMAT " is out of bounds", side);
+        return reef_fail(err, REEF_ERR_INVALID, "side %" JSON_INTEGER_FORMAT " is out of bounds",
+                         side);
     request->side = (uint32_t)side;
     return REEF_OK;
 }
@@ -60,7 +61,7 @@ static reef_status read_branch(reef_request *request, json_t *object, reef_error
                        &from, "dry_run", &dry_run))
         return fail_arguments(&why, object, err);
     if (from < 0 || from >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "there is no generation %" JSON_INTEGER_FORMAT ": a pool has at most %u",
                          from, REEF_GENERATION_COUNT_MAX);
     request->branch.from = (uint32_t)from;
@@ -79,13 +80,13 @@ static reef_status read_freeze(reef_request *request, json_t *object, reef_error
                        &quantile, "thaw", &thaw, "dry_run", &dry_run))
         return fail_arguments(&why, object, err);
     if (layer < -1 || layer >= REEF_LAYER_COUNT_MAX)
-        return reef_fail(err, REEF_INVALID, "there is no layer %" JSON_INTEGER_FORMAT, layer);
+        return reef_fail(err, REEF_ERR_INVALID, "there is no layer %" JSON_INTEGER_FORMAT, layer);
     if (first < 0 || last < first)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "ids %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is no range",
                          first, last);
     if (!(quantile >= 0 && quantile < 1))
-        return reef_fail(err, REEF_INVALID, "usage_quantile %g is not in [0, 1)", quantile);
+        return reef_fail(err, REEF_ERR_INVALID, "usage_quantile %g is not in [0, 1)", quantile);
     request->freeze = (reef_freeze){.layer = (int32_t)layer,
                                     .first = (uint64_t)first,
                                     .last = (uint64_t)last,
@@ -107,7 +108,7 @@ static reef_status read_snapshot(reef_request *request, json_t *object, reef_err
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:s}", "command", &command, "name", &name))
         return fail_arguments(&why, object, err);
     if (strlen(name) > REEF_NAME_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the snapshot's name has %zu bytes, at most %d are allowed", strlen(name),
                          REEF_NAME_BYTES_MAX);
     snprintf(request->name, sizeof(request->name), "%s", name);
@@ -123,17 +124,17 @@ static reef_status read_snapshot_remove(reef_request *request, json_t *object, r
                        &names))
         return fail_arguments(&why, object, err);
     if (json_array_size(names) == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "command 'snapshot_remove': names is no list of snapshots' names");
     json_array_foreach(names, i, item) {
         size_t bytes = json_string_length(item); // 0 for what is no text
         if (bytes == 0 || bytes > REEF_NAME_BYTES_MAX)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "command 'snapshot_remove': name %zu is no text of 1 to %d bytes",
                              i + 1, REEF_NAME_BYTES_MAX);
     }
     request->names = calloc(json_array_size(names), sizeof(*request->names));
-    if (!request->names) return reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+    if (!request->names) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
     json_array_foreach(names, i, item)
         snprintf(request->names[i], sizeof(*request->names), "%s", json_string_value(item));
     request->name_count = json_array_size(names);
@@ -151,16 +152,16 @@ static reef_status read_verify(reef_request *request, json_t *object, reef_error
         return fail_arguments(&why, object, err);
     bool sampled = json_object_get(object, "sample") != NULL;
     if (quick && sampled)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "command 'verify': quick hashes nothing that is sealed and sample a part "
                          "of it: give one of them");
     if (json_object_get(object, "seed") && !sampled)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "command 'verify': seed draws a sample: give sample as well");
     if (!(percent >= 0.001 && percent <= 100))
-        return reef_fail(err, REEF_INVALID, "sample %g is no percentage from 0.001 to 100",
+        return reef_fail(err, REEF_ERR_INVALID, "sample %g is no percentage from 0.001 to 100",
                          percent);
-    if (seed < 0) return reef_fail(err, REEF_INVALID, "the seed is negative");
+    if (seed < 0) return reef_fail(err, REEF_ERR_INVALID, "the seed is negative");
     request->verify =
         (reef_verify_scope){.quick = quick != 0, .percent = percent, .seed = (uint64_t)seed};
     return REEF_OK;
@@ -193,7 +194,7 @@ static const struct {
 static reef_status parse_object(reef_command *command, json_t *object, reef_error *err) {
     const char *name = json_string_value(json_object_get(object, "command"));
     if (!name)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the request names no command: {\"command\": \"status\"}");
     for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
         if (strcmp(name, COMMANDS[i].name) != 0) continue;
@@ -203,7 +204,7 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
         return COMMANDS[i].read(&command->request, object, err);
     }
     return reef_fail(
-        err, REEF_INVALID,
+        err, REEF_ERR_INVALID,
         "unknown command '%.40s': known are status, commit, seal, grow, branch, freeze, "
         "thaw, "
         "snapshot, snapshot_remove, pause, resume, drain, ingest, verify, reload, stop",
@@ -219,9 +220,9 @@ reef_status reef_command_parse(reef_command *command,
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
     reef_status status = REEF_OK;
     if (!object)
-        status = reef_fail(err, REEF_INVALID, "the request is not JSON: %s", why.text);
+        status = reef_fail(err, REEF_ERR_INVALID, "the request is not JSON: %s", why.text);
     else if (!json_is_object(object))
-        status = reef_fail(err, REEF_INVALID, "the request is no JSON object");
+        status = reef_fail(err, REEF_ERR_INVALID, "the request is no JSON object");
     else
         status = parse_object(command, object, err);
     json_decref(object);

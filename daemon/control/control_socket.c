@@ -112,7 +112,7 @@ static reef_status pass_on(reef_control *control,
 }
 
 static void hand_over(reef_client *client, reef_command_kind to, reef_request *request) {
-    reef_error err = {.status = REEF_NO_MEMORY};
+    reef_error err = {.status = REEF_ERR_NO_MEMORY};
     reef_request *copy = malloc(sizeof(*copy));
     reef_status status = REEF_OK;
     if (copy) {
@@ -122,7 +122,7 @@ static void hand_over(reef_client *client, reef_command_kind to, reef_request *r
         client->pending = copy;
         status = pass_on(client->control, to, copy, &err);
     } else {
-        status = reef_fail(&err, REEF_NO_MEMORY, "no memory for the request");
+        status = reef_fail(&err, REEF_ERR_NO_MEMORY, "no memory for the request");
     }
     if (status == REEF_OK) return;
     client->pending = NULL;
@@ -216,7 +216,7 @@ static void make_room(reef_client *client) {
 static void refuse_long_line(reef_client *client) {
     reef_error err;
     client->last = true;
-    (void)reef_fail(&err, REEF_INVALID, "the request is longer than %u bytes",
+    (void)reef_fail(&err, REEF_ERR_INVALID, "the request is longer than %u bytes",
                     REEF_REQUEST_BYTES_MAX);
     answer_failure(client, &err);
 }
@@ -280,10 +280,10 @@ static void serve_lines(reef_client *client) {
 // NULL when the client may stay; otherwise why not.
 static const char *refusal(const reef_control *control, reef_client *client, reef_status *status) {
     uv_os_fd_t fd = -1;
-    *status = REEF_INVALID;
+    *status = REEF_ERR_INVALID;
     if (uv_fileno((uv_handle_t *)&client->pipe, &fd) || !reef_peer_is_trusted(fd))
         return "only the daemon's own user and root may connect";
-    *status = REEF_BUSY;
+    *status = REEF_ERR_BUSY;
     if (control->client_count > REEF_CLIENT_COUNT_MAX) return "too many clients";
     return NULL;
 }
@@ -354,7 +354,7 @@ static reef_status check_directory(const char *path, reef_error *err) {
     char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
     snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
     if (access(directory, F_OK) == 0) return REEF_OK;
-    return reef_fail(err, REEF_NOT_FOUND,
+    return reef_fail(err, REEF_ERR_NOT_FOUND,
                      "cannot listen on the control socket '%s': there is no directory '%s'", path,
                      directory);
 }
@@ -364,17 +364,17 @@ static reef_status remove_stale(const struct sockaddr_un *address, reef_error *e
     struct stat state;
     if (lstat(path, &state) != 0) {
         if (errno == ENOENT) return check_directory(path, err);
-        return reef_fail(err, REEF_IO, "cannot look at the control socket '%s': %s", path,
+        return reef_fail(err, REEF_ERR_IO, "cannot look at the control socket '%s': %s", path,
                          strerror(errno));
     }
     if (!S_ISSOCK(state.st_mode))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the control socket '%s' cannot be made: another file has its name", path);
     if (somebody_listens(address))
-        return reef_fail(err, REEF_BUSY, "another process listens on the control socket '%s'",
+        return reef_fail(err, REEF_ERR_BUSY, "another process listens on the control socket '%s'",
                          path);
     if (unlink(path) != 0 && errno != ENOENT)
-        return reef_fail(err, REEF_IO, "cannot remove the stale control socket '%s': %s", path,
+        return reef_fail(err, REEF_ERR_IO, "cannot remove the stale control socket '%s': %s", path,
                          strerror(errno));
     return REEF_OK;
 }
@@ -386,7 +386,7 @@ reef_status reef_control_open(reef_control *control,
     if (status != REEF_OK) return status;
     int code = uv_pipe_init(control->loop, &control->listener, 0);
     if (code)
-        return reef_fail(err, REEF_IO, "cannot make the control socket: %s", uv_strerror(code));
+        return reef_fail(err, REEF_ERR_IO, "cannot make the control socket: %s", uv_strerror(code));
     control->listening = true; // from here on reef_control_close has something to close
     control->listener.data = control;
     mode_t before = umask(0177); // no other thread makes files yet
@@ -394,7 +394,7 @@ reef_status reef_control_open(reef_control *control,
     umask(before);
     if (!code) code = uv_listen((uv_stream_t *)&control->listener, BACKLOG, on_connect);
     if (code)
-        return reef_fail(err, REEF_IO, "cannot listen on the control socket '%s': %s",
+        return reef_fail(err, REEF_ERR_IO, "cannot listen on the control socket '%s': %s",
                          address->sun_path, uv_strerror(code));
     return REEF_OK;
 }

@@ -32,7 +32,7 @@ static bool decode_base64(const char *text, size_t length, uint8_t *out, size_t 
 static reef_status take_text(reef_push_batch *batch, const json_t *text, reef_error *err) {
     batch->body_bytes = json_string_length(text);
     batch->body = malloc(batch->body_bytes + 1);
-    if (!batch->body) return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch");
+    if (!batch->body) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
     memcpy(batch->body, json_string_value(text), batch->body_bytes);
     return REEF_OK;
 }
@@ -40,10 +40,11 @@ static reef_status take_text(reef_push_batch *batch, const json_t *text, reef_er
 static reef_status take_base64(reef_push_batch *batch, const json_t *text, reef_error *err) {
     size_t length = json_string_length(text);
     batch->body = malloc(length / 4 * 3 + 3);
-    if (!batch->body) return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch");
+    if (!batch->body) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
     if (decode_base64(json_string_value(text), length, batch->body, &batch->body_bytes))
         return REEF_OK;
-    return reef_fail(err, REEF_INVALID, "command 'ingest': \"base64\" is not base64 with padding");
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "command 'ingest': \"base64\" is not base64 with padding");
 }
 
 static reef_status take_name(
@@ -51,8 +52,8 @@ static reef_status take_name(
     if (!text) return REEF_OK;
     size_t bytes = json_string_length(text); // 0 for what is no text
     if (bytes == 0 || bytes >= room)
-        return reef_fail(err, REEF_INVALID, "command 'ingest': \"%s\" is no text of 1 to %zu bytes",
-                         what, room - 1);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "command 'ingest': \"%s\" is no text of 1 to %zu bytes", what, room - 1);
     memcpy(out, json_string_value(text), bytes + 1);
     return REEF_OK;
 }
@@ -65,7 +66,7 @@ static reef_status take_content(reef_push_batch *batch, json_t *const content[3]
         batch->records = json_incref(content[2]);
         return REEF_OK;
     }
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "command 'ingest' takes one of \"text\": TEXT, \"base64\": TEXT and "
                      "\"records\": [...]");
 }
@@ -78,9 +79,9 @@ reef_status reef_push_batch_parse(reef_push_batch **out, const json_t *command, 
     if (json_unpack_ex((json_t *)command, &why, JSON_STRICT, "{s:s, s?o, s?o, s?o, s?o, s?o}",
                        "command", &name, "source", &source, "id", &id, "text", &content[0],
                        "base64", &content[1], "records", &content[2]))
-        return reef_fail(err, REEF_INVALID, "command 'ingest': %s", why.text);
+        return reef_fail(err, REEF_ERR_INVALID, "command 'ingest': %s", why.text);
     reef_push_batch *batch = calloc(1, sizeof(*batch));
-    if (!batch) return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch");
+    if (!batch) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
     reef_status status = take_name(batch->source, sizeof(batch->source), source, "source", err);
     if (status == REEF_OK) status = take_name(batch->id, sizeof(batch->id), id, "id", err);
     if (status == REEF_OK) status = take_content(batch, content, err);

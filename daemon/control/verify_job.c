@@ -2,8 +2,8 @@
 #include "verify_job.h"
 
 #include "command.h"
-#include "reef_pool_json.h"
 #include "reef_log.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -42,11 +42,11 @@ static json_t *check(const char *pool, const reef_verify_scope *scope) {
     uint64_t begin = uv_hrtime();
     reef_status status = reef_store_verify_with(pool, &options, &report, &err);
     double seconds = (double)(uv_hrtime() - begin) / 1e9;
-    if (status != REEF_OK && status != REEF_CORRUPT) {
+    if (status != REEF_OK && status != REEF_ERR_CORRUPT) {
         json_decref(lines);
         return reef_answer_error(&err);
     }
-    if (status == REEF_CORRUPT) {
+    if (status == REEF_ERR_CORRUPT) {
         on_damage(lines, err.message);
         report.damaged++;
     }
@@ -61,7 +61,7 @@ static void close_inherited(void) {
 
 // Arguments: pool, quick (0 or 1), percent, seed.
 int reef_verify_job_main(int argc, char **argv) {
-    if (argc != 6) return reef_status_exit_code(REEF_INVALID);
+    if (argc != 6) return reef_status_exit_code(REEF_ERR_INVALID);
     close_inherited();
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody would hear the answer
     (void)setpriority(PRIO_PROCESS, 0, NICENESS);
@@ -71,7 +71,7 @@ int reef_verify_job_main(int argc, char **argv) {
     json_t *answer = check(argv[2], &scope);
     int failed = json_dumpf(answer, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(answer);
-    return failed || fflush(stdout) != 0 ? reef_status_exit_code(REEF_IO) : 0;
+    return failed || fflush(stdout) != 0 ? reef_status_exit_code(REEF_ERR_IO) : 0;
 }
 
 // ---- the answer ----------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ static json_t *read_result(const reef_verify_job *job, reef_error *err) {
     const char *message =
         json_string_value(json_object_get(json_object_get(answer, "error"), "message"));
     if (!result)
-        (void)reef_fail(err, REEF_IO, "%s",
+        (void)reef_fail(err, REEF_ERR_IO, "%s",
                         message ? message : "the check ended before it answered");
     json_decref(answer);
     return result;
@@ -175,7 +175,7 @@ reef_status reef_verify_job_start(reef_verify_job *job,
                                   const reef_verify_scope *scope,
                                   reef_error *err) {
     if (job->running)
-        return reef_fail(err, REEF_BUSY, "the pool is being checked already; ask again later");
+        return reef_fail(err, REEF_ERR_BUSY, "the pool is being checked already; ask again later");
     job->process.data = job->pipe.data = job;
     job->exited = job->ended = job->untold = false;
     int code = uv_pipe_init(job->loop, &job->pipe, 0); // cannot fail
@@ -188,7 +188,7 @@ reef_status reef_verify_job_start(reef_verify_job *job,
     job->untold = true;
     uv_close((uv_handle_t *)&job->process, on_closed);
     uv_close((uv_handle_t *)&job->pipe, on_closed);
-    return reef_fail(err, REEF_IO, "cannot start a process to check pool %.120s: %s", job->pool,
+    return reef_fail(err, REEF_ERR_IO, "cannot start a process to check pool %.120s: %s", job->pool,
                      uv_strerror(code));
 }
 

@@ -15,7 +15,7 @@
 
 static reef_status token_failure(const char *path, const char *why, reef_error *err) {
     return reef_fail(
-        err, REEF_INVALID,
+        err, REEF_ERR_INVALID,
         "the token file '%.160s' %s; make one with: (umask 077; openssl rand -hex 32 > "
         "FILE)",
         path, why);
@@ -24,7 +24,7 @@ static reef_status token_failure(const char *path, const char *why, reef_error *
 static reef_status check_token_file(int fd, const char *path, reef_error *err) {
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return reef_fail(err, REEF_IO, "cannot look at the token file '%.160s': %s", path,
+        return reef_fail(err, REEF_ERR_IO, "cannot look at the token file '%.160s': %s", path,
                          strerror(errno));
     if (!S_ISREG(info.st_mode)) return token_failure(path, "is no file", err);
     if (info.st_mode & 077)
@@ -36,7 +36,7 @@ static reef_status take_token(reef_http_token *token, int fd, const char *path, 
     char text[REEF_HTTP_TOKEN_BYTES_MAX + 2]; // with the end of its line, and one more
     ssize_t count = read(fd, text, sizeof(text));
     if (count < 0)
-        return reef_fail(err, REEF_IO, "cannot read the token file '%.160s': %s", path,
+        return reef_fail(err, REEF_ERR_IO, "cannot read the token file '%.160s': %s", path,
                          strerror(errno));
     size_t bytes = (size_t)count;
     if (bytes && text[bytes - 1] == '\n') bytes--;
@@ -55,7 +55,7 @@ reef_status reef_http_token_read(reef_http_token *token, const char *path, reef_
     if (!path) return REEF_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return reef_fail(err, errno == ENOENT ? REEF_NOT_FOUND : REEF_IO,
+        return reef_fail(err, errno == ENOENT ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
                          "cannot open the token file '%.160s': %s", path, strerror(errno));
     reef_status status = check_token_file(fd, path, err);
     if (status == REEF_OK) status = take_token(token, fd, path, err);
@@ -80,7 +80,7 @@ reef_status reef_http_access_check(const char *listen,
     if (status == REEF_OK) status = reef_http_token_read(token, token_file, err);
     if (status == REEF_OK && !reef_http_is_loopback(address) && !token->count)
         status =
-            reef_fail(err, REEF_INVALID,
+            reef_fail(err, REEF_ERR_INVALID,
                       "--http %.80s can be reached from other machines: give --http-token FILE "
                       "as well",
                       listen);

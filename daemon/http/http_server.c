@@ -476,7 +476,7 @@ static reef_status start(reef_http *http, const struct sockaddr_storage *address
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
     if (http->daemon) return REEF_OK;
-    return reef_fail(err, errno == EADDRINUSE ? REEF_BUSY : REEF_IO,
+    return reef_fail(err, errno == EADDRINUSE ? REEF_ERR_BUSY : REEF_ERR_IO,
                      "cannot listen on --http %.80s: %s", http->options.listen,
                      errno ? strerror(errno) : "libmicrohttpd refused");
 }
@@ -502,14 +502,14 @@ static reef_status join_loop(reef_http *http, reef_error *err) {
         code = uv_poll_start(&http->poll, UV_READABLE, on_poll);
     }
     if (!code) return REEF_OK;
-    return reef_fail(err, REEF_IO, "cannot watch the HTTP connections: %s", uv_strerror(code));
+    return reef_fail(err, REEF_ERR_IO, "cannot watch the HTTP connections: %s", uv_strerror(code));
 }
 
 reef_status reef_http_open(reef_http **out, const reef_http_options *options, reef_error *err) {
     *out = NULL;
     struct sockaddr_storage address = {0};
     reef_http *http = calloc(1, sizeof(*http));
-    if (!http) return reef_fail(err, REEF_NO_MEMORY, "no memory for HTTP");
+    if (!http) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for HTTP");
     http->options = *options;
     reef_status status =
         reef_http_access_check(options->listen, options->token_file, &address, &http->token, err);

@@ -36,7 +36,7 @@ static reef_status take_type(reef_push_batch *batch,
         return REEF_OK;
     }
     *code = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "Content-Type '%.60s' is not taken: send text/plain, application/jsonl or "
                      "application/x-npy (curl: -H 'Content-Type: text/plain' --data-binary @FILE)",
                      type);
@@ -49,7 +49,7 @@ static reef_status take_word(
     bool plain = bytes > 0 && bytes < room;
     for (size_t i = 0; plain && i < bytes; i++) plain = word[i] > ' ' && word[i] <= '~';
     if (!plain)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%s is no word of 1 to %zu printable characters without a space", what,
                          room - 1);
     memcpy(out, word, bytes + 1);
@@ -61,7 +61,7 @@ static reef_status take_label(reef_push_batch *batch,
                               reef_error *err) {
     const char *label = reef_http_query(request, "label");
     if (label && batch->format != REEF_INGEST_NPY)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "label in the query is of a .npy file, and of no other body");
     return take_word(batch->label, sizeof(batch->label), label, "label", err);
 }
@@ -76,7 +76,7 @@ reef_status reef_http_ingest(reef_push_batch **out,
     reef_push_batch *batch = calloc(1, sizeof(*batch));
     if (!batch) {
         *code = MHD_HTTP_INTERNAL_SERVER_ERROR;
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
     }
     reef_status status = take_type(batch, request, code, err);
     if (status == REEF_OK) status = take_label(batch, request, err);

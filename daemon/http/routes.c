@@ -6,13 +6,13 @@
 #include "routes.h"
 
 #include "command.h"
-#include "query_stats.h"
-#include "query_forgetting.h"
-#include "route_ingest.h"
-#include "query_jobs.h"
 #include "dashboard.h"
 #include "prometheus.h"
+#include "query_forgetting.h"
+#include "query_jobs.h"
+#include "query_stats.h"
 #include "reef_log.h"
+#include "route_ingest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,13 +60,13 @@ static unsigned code_of(reef_status status) {
     switch (status) {
     case REEF_OK:
         return MHD_HTTP_OK;
-    case REEF_INVALID:
+    case REEF_ERR_INVALID:
         return MHD_HTTP_BAD_REQUEST;
-    case REEF_NOT_FOUND:
+    case REEF_ERR_NOT_FOUND:
         return MHD_HTTP_NOT_FOUND;
-    case REEF_BUSY:
+    case REEF_ERR_BUSY:
         return MHD_HTTP_TOO_MANY_REQUESTS;
-    case REEF_FULL:
+    case REEF_ERR_FULL:
         return MHD_HTTP_INSUFFICIENT_STORAGE;
     default:
         return MHD_HTTP_INTERNAL_SERVER_ERROR;
@@ -80,7 +80,7 @@ static void send_failure(reef_http_request *request, unsigned code, const reef_e
 }
 
 static void refuse(reef_http_request *request, unsigned code, const char *message) {
-    reef_error err = {.status = REEF_INVALID};
+    reef_error err = {.status = REEF_ERR_INVALID};
     snprintf(err.message, sizeof(err.message), "%s", message);
     send_failure(request, code, &err);
 }
@@ -121,7 +121,7 @@ static void events(reef_routes *routes, reef_http_request *request) {
     if (reef_events_listen(&routes->events, request, routes->monitor)) return;
     reef_error err;
     send_failure(request,
-                 code_of(reef_fail(&err, REEF_BUSY, "%d clients listen already; try again",
+                 code_of(reef_fail(&err, REEF_ERR_BUSY, "%d clients listen already; try again",
                                    REEF_EVENTS_MAX)),
                  &err);
 }
@@ -163,7 +163,7 @@ static reef_status give_to(reef_routes *routes,
 
 static void hand_over(reef_routes *routes, reef_http_request *request, reef_command *command) {
     reef_request *parsed = &command->request;
-    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
+    reef_error err = {.status = REEF_ERR_NO_MEMORY, .message = "no memory for the request"};
     reef_request *copy = malloc(sizeof(*copy));
     if (copy) {
         *copy = *parsed;
@@ -361,9 +361,9 @@ static void submit(reef_routes *routes,
                    reef_http_request *request,
                    const route *found,
                    json_t *arguments) {
-    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
+    reef_error err = {.status = REEF_ERR_NO_MEMORY, .message = "no memory for the request"};
     reef_job *job = calloc(1, sizeof(*job));
-    reef_status result = REEF_NO_MEMORY;
+    reef_status result = REEF_ERR_NO_MEMORY;
     if (job) {
         const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
         snprintf(job->as_of, sizeof(job->as_of), "%s", as_of ? as_of : "now");
@@ -429,16 +429,19 @@ static reef_status take_query(const reef_http_request *request,
     query all = {.arguments = arguments, .allowed = allowed};
     (void)MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, on_query, &all);
     if (all.unknown)
-        return reef_fail(err, REEF_INVALID, "'%.40s' in the query is not known; %s takes %s",
+        return reef_fail(err, REEF_ERR_INVALID, "'%.40s' in the query is not known; %s takes %s",
                          all.unknown, request->path, *allowed ? allowed : "none");
-    if (all.empty) return reef_fail(err, REEF_INVALID, "%s in the query has no value", all.empty);
+    if (all.empty)
+        return reef_fail(err, REEF_ERR_INVALID, "%s in the query has no value", all.empty);
     if (all.twice)
-        return reef_fail(err, REEF_INVALID, "%s stands twice in the query; give it once",
+        return reef_fail(err, REEF_ERR_INVALID, "%s stands twice in the query; give it once",
                          all.twice);
-    if (all.broken) return reef_fail(err, REEF_INVALID, "%s in the query is not UTF-8", all.broken);
+    if (all.broken)
+        return reef_fail(err, REEF_ERR_INVALID, "%s in the query is not UTF-8", all.broken);
     const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
     if (as_of && strlen(as_of) > REEF_NAME_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID, "as_of has more than %d bytes", REEF_NAME_BYTES_MAX);
+        return reef_fail(err, REEF_ERR_INVALID, "as_of has more than %d bytes",
+                         REEF_NAME_BYTES_MAX);
     return REEF_OK;
 }
 

@@ -8,7 +8,7 @@
 
 /**
  * Call first: no file gets the number of a standard descriptor that is closed, and from here on the program says so
- * and ends with the exit code of REEF_NO_MEMORY when memory runs out while JSON is read or written, which could
+ * and ends with the exit code of REEF_ERR_NO_MEMORY when memory runs out while JSON is read or written, which could
  * otherwise be cut short without a word.
  *
  * name  of the program, for that message; it stays

@@ -95,7 +95,8 @@ static reef_status on_window(
     column *to = count ? column_of(f, generation) : NULL;
     if (!to || to->count + count > most) return REEF_OK;
     uint8_t *grown = realloc(to->bytes, to->count + count);
-    if (!grown) return reef_fail(err, REEF_NO_MEMORY, "no memory for a sample of the reservoir");
+    if (!grown)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a sample of the reservoir");
     memcpy(grown + to->count, bytes, count);
     to->bytes = grown;
     to->count += count;
@@ -130,7 +131,7 @@ static reef_status take_sample(reef_txn *txn, reef_forgetting *f, reef_error *er
 static reef_status begin(reef_serving *serving, reef_forgetting **out, reef_error *err) {
     reef_txn *txn = NULL;
     reef_forgetting *f = calloc(1, sizeof(*f));
-    if (!f) return reef_fail(err, REEF_NO_MEMORY, "no memory for a matrix");
+    if (!f) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a matrix");
     reef_status status = reef_txn_begin(&txn, reef_serving_store(serving), REEF_TXN_READ, err);
     if (status == REEF_OK) status = take_sample(txn, f, err);
     reef_txn_abort(txn);
@@ -152,9 +153,9 @@ static reef_status measure_vectors(
     float *vectors = calloc(count * inputs, sizeof(*vectors));
     float *scores = calloc(count * classes + 1, sizeof(*scores));
     int32_t *told = calloc(count, sizeof(*told));
-    reef_status status = vectors && scores && told
-                             ? REEF_OK
-                             : reef_fail(err, REEF_NO_MEMORY, "no memory for %zu vectors", count);
+    reef_status status = vectors && scores && told ? REEF_OK
+                                                   : reef_fail(err, REEF_ERR_NO_MEMORY,
+                                                               "no memory for %zu vectors", count);
     if (status == REEF_OK) {
         for (size_t i = 0; i < count; i++)
             memcpy(vectors + i * inputs, of->bytes + i * f->record_bytes + 4, inputs * 4);

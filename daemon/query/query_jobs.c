@@ -2,8 +2,8 @@
 // model over a text whose size the routes have bounded.
 #include "query_jobs.h"
 
-#include "reef_pool_json.h"
 #include "reef_log.h"
+#include "reef_pool_json.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -37,7 +37,7 @@ reef_status reef_job_count(const reef_job *job,
     char *end = NULL;
     unsigned long long value = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || value < least || value > most)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%s=%.40s is not a whole number from %" PRIu64 " to %" PRIu64, name, text,
                          least, most);
     *out = value;
@@ -50,7 +50,7 @@ static reef_status model_of(
     reef_status status = reef_serving_model(serving, job->as_of, model, err);
     if (status != REEF_OK || reef_config_is_vector(reef_model_config(*model)) == vectors)
         return status;
-    return reef_fail(err, REEF_INVALID, "%s",
+    return reef_fail(err, REEF_ERR_INVALID, "%s",
                      vectors ? "this pool's model reads text: POST /v1/score"
                              : "this pool's model reads vectors: POST /v1/predict");
 }
@@ -96,12 +96,12 @@ reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err
     reef_model *model;
     reef_score score = {0};
     if (job->body_bytes < 2)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the body has %zu bytes: a loss needs a byte to predict and one before it",
                          job->body_bytes);
     size_t lines = count_lines(job->body, job->body_bytes);
     if (lines > LINES_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the body has %zu lines, of which at most %d are scored at once", lines,
                          LINES_MAX);
     uint64_t per_byte;
@@ -110,7 +110,7 @@ reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err
     if (status != REEF_OK) return status;
     float *bits = malloc(job->body_bytes * sizeof(*bits));
     if (!bits)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to score %zu bytes", job->body_bytes);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to score %zu bytes", job->body_bytes);
     status = reef_model_score(model, job->body, job->body_bytes, bits, &score, NULL, NULL, err);
     if (status == REEF_OK) {
         job->result = json_object();
@@ -141,7 +141,7 @@ static reef_status parse_body(reef_job *job, json_t **out, reef_error *err) {
     *out = json_loadb((const char *)job->body, job->body_bytes, JSON_REJECT_DUPLICATES, &why);
     if (json_is_object(*out)) return REEF_OK;
     reef_status status =
-        reef_fail(err, REEF_INVALID, "the body is no JSON object%s%s", *out ? "" : ": ",
+        reef_fail(err, REEF_ERR_INVALID, "the body is no JSON object%s%s", *out ? "" : ": ",
                   *out              ? ""
                   : job->body_bytes ? why.text
                                     : "it is empty");
@@ -199,7 +199,7 @@ static reef_status generate(reef_serving *serving,
                             reef_error *err) {
     size_t count = asked->count;
     uint8_t *out = calloc(count + 1, 1);
-    if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu bytes", count);
+    if (!out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes", count);
     spoken to = {.serving = serving, .job = job};
     reef_sampling sampling = asked->sampling;
     if (asked->stream) {
@@ -231,15 +231,16 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
     if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?b}", "prompt",
                        &asked->prompt, &asked->prompt_bytes, "bytes", &count, "seed", &seed,
                        "temperature", &temperature, "top_p", &top_p, "stream", &stream))
-        return reef_fail(err, REEF_INVALID, "the body is not understood: %s", why.text);
+        return reef_fail(err, REEF_ERR_INVALID, "the body is not understood: %s", why.text);
     if (asked->prompt_bytes < 1)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the prompt is empty: give at least a byte to go on from");
     if (count < 1 || count > GENERATE_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID, "bytes %" JSON_INTEGER_FORMAT " is not from 1 to %d",
-                         count, GENERATE_BYTES_MAX);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "bytes %" JSON_INTEGER_FORMAT " is not from 1 to %d", count,
+                         GENERATE_BYTES_MAX);
     if (!(temperature >= 0 && temperature <= 100) || !(top_p > 0 && top_p <= 1))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "temperature %g is not in [0, 100], or top_p %g not in (0, 1]",
                          temperature, top_p);
     // Of no share at all generation makes the whole.
@@ -271,11 +272,13 @@ static reef_status take_vectors(float *out, const json_t *rows, size_t inputs, r
     const json_t *row, *cell;
     json_array_foreach(rows, r, row) {
         if (json_array_size(row) != inputs)
-            return reef_fail(err, REEF_INVALID, "vector %zu has %zu values, the model takes %zu", r,
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "vector %zu has %zu values, the model takes %zu", r,
                              json_array_size(row), inputs);
         json_array_foreach(row, c, cell) {
             if (!json_is_number(cell))
-                return reef_fail(err, REEF_INVALID, "value %zu of vector %zu is no number", c, r);
+                return reef_fail(err, REEF_ERR_INVALID, "value %zu of vector %zu is no number", c,
+                                 r);
             out[r * inputs + c] = (float)json_number_value(cell);
         }
     }
@@ -315,14 +318,15 @@ static reef_status predict(reef_model *model, reef_job *job, const json_t *rows,
     float *vectors = calloc(count * inputs, sizeof(*vectors));
     float *scores = calloc(count * classes + 1, sizeof(*scores));
     int32_t *labels = calloc(count, sizeof(*labels));
-    reef_status status = vectors && scores && labels
-                             ? take_vectors(vectors, rows, inputs, err)
-                             : reef_fail(err, REEF_NO_MEMORY, "no memory for %zu vectors", count);
+    reef_status status =
+        vectors && scores && labels
+            ? take_vectors(vectors, rows, inputs, err)
+            : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu vectors", count);
     if (status == REEF_OK)
         status = reef_model_predict(model, count, vectors, labels, scores, NULL, err);
     if (status == REEF_OK) {
         job->result = prediction_json(job, model, count, labels, scores);
-        if (!job->result) status = reef_fail(err, REEF_NO_MEMORY, "no memory for an answer");
+        if (!job->result) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an answer");
     }
     free(labels);
     free(scores);
@@ -337,10 +341,10 @@ reef_status reef_job_predict(reef_serving *serving, reef_job *job, reef_error *e
     reef_status status = parse_body(job, &body, err);
     if (status != REEF_OK) return status;
     if (json_unpack_ex(body, &why, JSON_STRICT, "{s:o}", "vectors", &rows))
-        status = reef_fail(err, REEF_INVALID, "the body is not understood: %s", why.text);
+        status = reef_fail(err, REEF_ERR_INVALID, "the body is not understood: %s", why.text);
     else if (json_array_size(rows) < 1 || json_array_size(rows) > VECTORS_MAX)
-        status =
-            reef_fail(err, REEF_INVALID, "\"vectors\" is no list of 1 to %d vectors", VECTORS_MAX);
+        status = reef_fail(err, REEF_ERR_INVALID, "\"vectors\" is no list of 1 to %d vectors",
+                           VECTORS_MAX);
     if (status == REEF_OK) status = model_of(serving, job, true, &model, err);
     if (status == REEF_OK) status = predict(model, job, rows, err);
     json_decref(body);
@@ -356,7 +360,7 @@ static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *e
     if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
     reef_generation *all = calloc(count, sizeof(*all));
-    if (!all) return reef_fail(err, REEF_NO_MEMORY, "no memory for %u generations", count);
+    if (!all) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", count);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
         status = reef_generation_read(txn, g, &all[g], err);
     json_t *list = json_array();
@@ -433,7 +437,7 @@ static reef_status on_point(void *context, const reef_point *point, reef_error *
     if (all->count == all->room) {
         size_t room = all->room ? 2 * all->room : 4096;
         reef_point *points = realloc(all->points, room * sizeof(*points));
-        if (!points) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu points", room);
+        if (!points) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu points", room);
         all->points = points;
         all->room = room;
     }
@@ -483,8 +487,8 @@ reef_status reef_job_series(reef_serving *serving, reef_job *job, reef_error *er
     if (status == REEF_OK)
         status = reef_job_count(job, "to", INT64_MAX, 0, INT64_MAX, &all.to, err);
     if (status == REEF_OK && all.from > all.to)
-        status = reef_fail(err, REEF_INVALID, "from=%" PRIu64 " lies behind to=%" PRIu64, all.from,
-                           all.to);
+        status = reef_fail(err, REEF_ERR_INVALID, "from=%" PRIu64 " lies behind to=%" PRIu64,
+                           all.from, all.to);
     if (status != REEF_OK) return status;
     status = begin(serving, job, &txn, err);
     if (status == REEF_OK) status = reef_series_scan(txn, on_point, &all, err);

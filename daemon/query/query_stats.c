@@ -2,8 +2,8 @@
 #include "query_stats.h"
 
 #include "query_jobs.h"
-#include "reef_pool_json.h"
 #include "reef_log.h"
+#include "reef_pool_json.h"
 #include "reef_usage_json.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ static reef_status read_pool(reef_txn *txn, facts_pool *pool, reef_error *err) {
     if (status != REEF_OK) return status;
     pool->generations = calloc(pool->count + 1, sizeof(*pool->generations));
     if (!pool->generations)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %u generations", pool->count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", pool->count);
     for (uint32_t g = 0; status == REEF_OK && g < pool->count; g++)
         status = reef_generation_read(txn, g, &pool->generations[g], err);
     return status;
@@ -53,19 +53,19 @@ static reef_status parse_usage(const reef_job *job,
         status = reef_job_count(job, "until", UINT64_MAX, 0, INT64_MAX, &asked->until_ms, err);
     if (status != REEF_OK) return status;
     if (asked->since_ms >= asked->until_ms)
-        return reef_fail(err, REEF_INVALID, "since is not before until");
+        return reef_fail(err, REEF_ERR_INVALID, "since is not before until");
     if (reef_config_is_vector(&pool->config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a pool of vectors counts no usage: there every expert sees every input");
     if (asked->one_layer && !reef_layer_retrieves(&pool->config, (uint32_t)asked->layer))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
                          asked->layer,
                          reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)asked->layer)));
     if (!reef_generation_is_empty(&pool->generations[asked->generation])) return REEF_OK;
     uint32_t heir =
         reef_generation_heir(pool->generations, pool->count, (uint32_t)asked->generation);
-    return reef_fail(err, REEF_NOT_FOUND,
+    return reef_fail(err, REEF_ERR_NOT_FOUND,
                      "generation %" PRIu64 " was consolidated into generation %" PRIu32
                      " and has no experts; ask for that one",
                      asked->generation, heir);

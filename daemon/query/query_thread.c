@@ -164,7 +164,8 @@ static void write_text(reef_job *job) {
     if (job->error.status == REEF_OK) {
         job->text = json_dumps(job->result, JSON_COMPACT | JSON_REAL_PRECISION(12));
         if (!job->text)
-            job->error.status = reef_fail(&job->error, REEF_NO_MEMORY, "no memory for the answer");
+            job->error.status =
+                reef_fail(&job->error, REEF_ERR_NO_MEMORY, "no memory for the answer");
     }
     json_decref(job->result);
     job->result = NULL;
@@ -175,7 +176,7 @@ static void serving_main(void *argument) {
     for (reef_job *job; (job = next_job(serving)) != NULL;) {
         job->error.status =
             atomic_load(&job->unwanted)
-                ? reef_fail(&job->error, REEF_BUSY,
+                ? reef_fail(&job->error, REEF_ERR_BUSY,
                             "the connection was closed by its client before the question's turn "
                             "came; leave it open until the answer")
                 : job->run(serving, job, &job->error);
@@ -205,7 +206,7 @@ reef_status reef_serving_submit(reef_serving *serving, reef_job *job, reef_error
     }
     uv_mutex_unlock(&serving->lock);
     if (!full) return REEF_OK;
-    return reef_fail(err, REEF_BUSY, "%d questions wait already; try again",
+    return reef_fail(err, REEF_ERR_BUSY, "%d questions wait already; try again",
                      REEF_SERVING_QUEUE_MAX);
 }
 
@@ -236,7 +237,7 @@ reef_status reef_serving_start(reef_serving **out,
                                reef_error *err) {
     *out = NULL;
     reef_serving *serving = calloc(1, sizeof(*serving));
-    if (!serving) return reef_fail(err, REEF_NO_MEMORY, "no memory for serving");
+    if (!serving) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for serving");
     serving->options = *options;
     if (uv_mutex_init(&serving->lock) || uv_cond_init(&serving->changed))
         abort(); // out of kernel memory
@@ -248,7 +249,7 @@ reef_status reef_serving_start(reef_serving **out,
     uv_cond_destroy(&serving->changed);
     uv_mutex_destroy(&serving->lock);
     free(serving);
-    return reef_fail(err, REEF_NO_MEMORY, "no thread for serving: %s", uv_strerror(code));
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no thread for serving: %s", uv_strerror(code));
 }
 
 void reef_serving_stop(reef_serving *serving) {

@@ -16,7 +16,8 @@ reef_status reef_ring_init(
     ring->tail = begin;
     ring->bytes = malloc(room_of(ring));
     if (!ring->bytes)
-        return reef_fail(err, REEF_NO_MEMORY, "no %zu bytes for the input queue", room_of(ring));
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no %zu bytes for the input queue",
+                         room_of(ring));
     return REEF_OK;
 }
 

@@ -28,7 +28,7 @@ static reef_status put_in_lane(reef_lanes *lanes,
     if (!lane) {
         lane = add_lane(lanes, live);
         lane->sources = calloc(live ? 1 : lanes->input_count, sizeof(*lane->sources));
-        if (!lane->sources) return reef_fail(err, REEF_NO_MEMORY, "no memory for a lane");
+        if (!lane->sources) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a lane");
         size_t unit = input->kind->promised && record_bytes ? record_bytes : 1;
         reef_status status =
             reef_ring_init(&lane->ring, live ? REEF_LIVE_BYTES_HIGH : REEF_QUEUE_BYTES_HIGH, unit,
@@ -51,7 +51,7 @@ reef_status reef_lanes_init(reef_lanes *lanes,
     lanes->lane_of = calloc(room, sizeof(*lanes->lane_of));
     lanes->ends = calloc(room, sizeof(*lanes->ends));
     if (!lanes->lanes || !lanes->lane_of || !lanes->ends)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu sources", input_count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu sources", input_count);
     reef_status status = REEF_OK;
     for (size_t i = 0; i < input_count && status == REEF_OK; i++) {
         lanes->ends[i] = NOT_ENDED;

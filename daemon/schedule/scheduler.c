@@ -56,7 +56,7 @@ reef_status reef_schedule_init(reef_schedule *schedule,
     schedule->out_since = calloc(lanes + 1, sizeof(*schedule->out_since));
     schedule->empty_since = calloc(lanes + 1, sizeof(*schedule->empty_since));
     if (!schedule->turn_lanes || !schedule->out_since || !schedule->empty_since)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu lanes", lanes);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lanes", lanes);
     name_lanes(schedule);
     reef_turns_init(&schedule->turns, schedule->turn_lanes, lanes, record_bytes);
     if (lanes < 2) return REEF_OK;

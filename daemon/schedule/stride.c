@@ -180,7 +180,7 @@ reef_status reef_turns_load(reef_turns *turns, const json_t *saved, reef_error *
         good = name && (!lane || load_lane(lane, one));
     }
     if (!good)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "the record of whose turn it is makes no sense: 'reef verify' checks the "
                          "pool");
     turns->total = (uint64_t)total;

@@ -15,7 +15,7 @@ static reef_key journal_key(const char *name, uint64_t sequence) {
 static reef_status put_json(reef_txn *txn, const reef_key *key, json_t *json, reef_error *err) {
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
-    if (!text) return reef_fail(err, REEF_NO_MEMORY, "no memory for a record of the journal");
+    if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a record of the journal");
     reef_status status = reef_record_put(txn, key, REEF_JSON, text, strlen(text), err);
     free(text);
     return status;
@@ -28,7 +28,7 @@ static reef_status view_json(reef_txn *txn, const reef_key *key, json_t **out, r
     if (status != REEF_OK) return status;
     *out = json_loadb(view.data, view.bytes, 0, NULL);
     if (*out) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "the journal's record %llu of '%s' is not JSON",
+    return reef_fail(err, REEF_ERR_CORRUPT, "the journal's record %llu of '%s' is not JSON",
                      (unsigned long long)key->sequence, key->name);
 }
 
@@ -49,15 +49,16 @@ static reef_status add_decision(reef_decisions *after,
     const char *lane = NULL;
     if (json_unpack((json_t *)saved, "{s:I, s:s, s:b}", "at", &at, "lane", &lane, "out", &out) ||
         at < 0)
-        return reef_fail(err, REEF_CORRUPT, "decision %llu about turns makes no sense",
+        return reef_fail(err, REEF_ERR_CORRUPT, "decision %llu about turns makes no sense",
                          (unsigned long long)number);
     reef_decision *items = realloc(after->items, (after->count + 1) * sizeof(*items));
-    if (!items) return reef_fail(err, REEF_NO_MEMORY, "no memory for a decision");
+    if (!items) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a decision");
     after->items = items;
     items[after->count++] =
         (reef_decision){.number = number, .at = (uint64_t)at, .out = out, .lane = strdup(lane)};
-    return items[after->count - 1].lane ? REEF_OK
-                                        : reef_fail(err, REEF_NO_MEMORY, "no memory for a name");
+    return items[after->count - 1].lane
+               ? REEF_OK
+               : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a name");
 }
 
 static reef_status read_turns(reef_txn *txn,
@@ -68,13 +69,13 @@ static reef_status read_turns(reef_txn *txn,
     json_t *json = NULL;
     reef_status status = view_json(txn, &key, &json, err);
     if (status == REEF_OK) status = reef_turns_load(turns, json, err);
-    if (status == REEF_NOT_FOUND)
+    if (status == REEF_ERR_NOT_FOUND)
         status = REEF_OK; // the first commit with several lanes is to come
     json_decref(json);
     for (uint64_t number = turns->decided + 1; status == REEF_OK; number++) {
         key = journal_key(REEF_TURNS_NAME, number);
         status = view_json(txn, &key, &json, err);
-        if (status == REEF_NOT_FOUND) return REEF_OK;
+        if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
         if (status == REEF_OK) status = add_decision(after, number, json, err);
         json_decref(json);
     }
@@ -100,7 +101,7 @@ reef_status reef_turns_write(reef_txn *txn, const reef_turns *turns, reef_error 
     for (uint64_t number = turns->decided; status == REEF_OK && number > 0; number--) {
         reef_view view;
         key.sequence = number;
-        if (reef_record_view(txn, &key, &view, NULL) == REEF_NOT_FOUND) break;
+        if (reef_record_view(txn, &key, &view, NULL) == REEF_ERR_NOT_FOUND) break;
         status = reef_record_delete(txn, &key, err);
     }
     return status;
@@ -141,7 +142,8 @@ static reef_status read_place(
     }
     json_decref(json);
     if (*mark) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "the place of the source '%.100s' makes no sense", source);
+    return reef_fail(err, REEF_ERR_CORRUPT, "the place of the source '%.100s' makes no sense",
+                     source);
 }
 
 reef_status reef_place_read(
@@ -162,7 +164,8 @@ reef_status reef_place_write(
     reef_key key = journal_key(name, 0);
     json_t *place = json_loads(mark, 0, NULL);
     if (!place)
-        return reef_fail(err, REEF_INVALID, "the place of the source '%.100s' is not JSON", source);
+        return reef_fail(err, REEF_ERR_INVALID, "the place of the source '%.100s' is not JSON",
+                         source);
     return put_json(txn, &key, json_pack("{s:I, s:o}", "begin", (json_int_t)begin, "mark", place),
                     err);
 }

@@ -40,7 +40,7 @@ static void tell(const reading *now) {
 }
 
 static void refuse(reading *now, const char *why) {
-    (void)reef_fail(mistake(now), REEF_INVALID, "%.120s:%u: %s", now->path, now->line, why);
+    (void)reef_fail(mistake(now), REEF_ERR_INVALID, "%.120s:%u: %s", now->path, now->line, why);
     tell(now);
 }
 
@@ -76,11 +76,11 @@ static char *next_line(char *line, int room, void *stream) {
 static void refuse_section(reading *now, const char *section) {
     bool near = reef_word_distance(section, now->section) <= strlen(section) / 2;
     if (*section == '\0')
-        (void)reef_fail(mistake(now), REEF_INVALID,
+        (void)reef_fail(mistake(now), REEF_ERR_INVALID,
                         "%.120s:%u: a key before any section: begin with [%s]", now->path,
                         now->line, now->section);
     else
-        (void)reef_fail(mistake(now), REEF_INVALID,
+        (void)reef_fail(mistake(now), REEF_ERR_INVALID,
                         "%.120s:%u: there is no section [%.40s]%s[%s]%s", now->path, now->line,
                         section, near ? "; did you mean " : "; the only one is ", now->section,
                         near ? "?" : "");
@@ -103,19 +103,19 @@ static reef_status open_file(reading *now, reef_error *err) {
     int fd = open(now->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat info;
     if (fd < 0)
-        return reef_fail(err, errno == ENOENT ? REEF_NOT_FOUND : REEF_IO,
+        return reef_fail(err, errno == ENOENT ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
                          "cannot read the configuration file '%.160s': %s", now->path,
                          strerror(errno));
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(fd);
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot read the configuration file '%.160s': it is no regular file",
                          now->path);
     }
     now->file = fdopen(fd, "r");
     if (now->file) return REEF_OK;
     close(fd);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory to read the configuration file '%.160s'",
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read the configuration file '%.160s'",
                      now->path);
 }
 
@@ -128,16 +128,17 @@ static reef_status read_file(reading *now, int *line, reef_error *err) {
     int why = errno;
     fclose(now->file);
     if (failed)
-        return reef_fail(err, REEF_IO, "cannot read the configuration file '%.160s': %s", now->path,
-                         strerror(why));
+        return reef_fail(err, REEF_ERR_IO, "cannot read the configuration file '%.160s': %s",
+                         now->path, strerror(why));
     if (*line < 0)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to read the configuration file '%.160s'",
-                         now->path);
+        return reef_fail(err, REEF_ERR_NO_MEMORY,
+                         "no memory to read the configuration file '%.160s'", now->path);
     return REEF_OK;
 }
 
 static reef_status refuse_line(const char *path, int line, reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "%.120s:%d: neither [SECTION] nor KEY = VALUE", path, line);
+    return reef_fail(err, REEF_ERR_INVALID, "%.120s:%d: neither [SECTION] nor KEY = VALUE", path,
+                     line);
 }
 
 // The first mistake, whoever made it.

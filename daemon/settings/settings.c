@@ -4,8 +4,8 @@
 // stronger layer would hide it.
 #include "settings_internal.h"
 
-#include "reef_config_file.h"
 #include "push.h"
+#include "reef_config_file.h"
 #include "reef_edit_distance.h"
 #include "scrubber.h"
 
@@ -70,7 +70,7 @@ static reef_status refuse_key(const reef_options *options,
         nearest = distance;
         guess = reef_settings[i].name;
     }
-    return reef_fail(err, REEF_INVALID, "%.120s:%u: unknown key '%.40s'%s%s%s", options->config,
+    return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: unknown key '%.40s'%s%s%s", options->config,
                      line, key, guess ? "; did you mean " : "; see reefd --help",
                      guess ? guess : "", guess ? "?" : "");
 }
@@ -82,15 +82,15 @@ static reef_status on_entry(
     while (i < reef_setting_count() && !is_key(key, reef_settings[i].name)) i++;
     if (i == reef_setting_count()) return refuse_key(options, key, line, err);
     if (*value == '\0')
-        return reef_fail(err, REEF_INVALID, "%.120s:%u: %s needs a value", options->config, line,
-                         reef_settings[i].name);
+        return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s needs a value", options->config,
+                         line, reef_settings[i].name);
     if (reef_settings[i].kind != SETTING_SOURCE && options->origins[i].kind == REEF_ORIGIN_FILE)
-        return reef_fail(err, REEF_INVALID, "%.120s:%u: %s stands on line %u already",
+        return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s stands on line %u already",
                          options->config, line, reef_settings[i].name, options->origins[i].line);
     char label[LABEL_BYTES_MAX];
     snprintf(label, sizeof(label), "%.120s:%u: %s", options->config, line, reef_settings[i].name);
     const char *kept = option_keep(options, value);
-    if (!kept) return reef_fail(err, REEF_NO_MEMORY, "no memory for the configuration");
+    if (!kept) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
     return option_take(options, i, (reef_origin){REEF_ORIGIN_FILE, line}, label, kept, err);
 }
 
@@ -171,13 +171,13 @@ void reef_options_misspelt(reef_misspelt_variable told, void *context) {
 
 static reef_status check_complete(const reef_options *options, reef_error *err) {
     if (!options->pool || !*options->pool)
-        return reef_fail(err, REEF_INVALID, "which pool? give --pool DIR; see reefd --help");
+        return reef_fail(err, REEF_ERR_INVALID, "which pool? give --pool DIR; see reefd --help");
     if (!options->source_count && !options->stay)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "nothing to read: give --source file:PATH or --source -; see reefd --help");
     if (options->http_token && !options->http)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--http-token without --http: say where to listen; see reefd --help");
     return REEF_OK;
 }

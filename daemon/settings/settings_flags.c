@@ -53,14 +53,15 @@ static const char *guess_flag(const option_flags *table, const char *given) {
 // `given` is the argument just read, except in the middle of a cluster of letters.
 static reef_status fail_unknown(const option_flags *table, const char *given, reef_error *err) {
     if (optopt > 0 && optopt < OPT_SETTING)
-        return reef_fail(err, REEF_INVALID, "unknown option '-%c'; see reefd --help", optopt);
+        return reef_fail(err, REEF_ERR_INVALID, "unknown option '-%c'; see reefd --help", optopt);
     if (optopt >= OPT_SETTING)
-        return reef_fail(err, REEF_INVALID, "option '%s' takes no value; see reefd --help", given);
+        return reef_fail(err, REEF_ERR_INVALID, "option '%s' takes no value; see reefd --help",
+                         given);
     const char *guess = guess_flag(table, given);
     if (guess)
-        return reef_fail(err, REEF_INVALID, "unknown option '%.64s'; did you mean --%s?", given,
+        return reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; did you mean --%s?", given,
                          guess);
-    return reef_fail(err, REEF_INVALID, "unknown option '%s'; see reefd --help", given);
+    return reef_fail(err, REEF_ERR_INVALID, "unknown option '%s'; see reefd --help", given);
 }
 
 reef_status option_flags_scan(
@@ -71,15 +72,15 @@ reef_status option_flags_scan(
         if (which == OPT_CONFIG) options->config = optarg;
         if (which == OPT_CHECK) options->action = REEF_ACTION_CHECK;
         if (which == ':')
-            status = reef_fail(here, REEF_INVALID, "option '%s' needs a value; see reefd --help",
-                               argv[optind - 1]);
+            status = reef_fail(here, REEF_ERR_INVALID,
+                               "option '%s' needs a value; see reefd --help", argv[optind - 1]);
         if (which == '?') status = fail_unknown(table, argv[optind - 1], here);
         if (status != REEF_OK || (which != OPT_HELP && which != OPT_VERSION)) continue;
         options->action = which == OPT_HELP ? REEF_ACTION_HELP : REEF_ACTION_VERSION;
         return REEF_OK;
     }
     if (status == REEF_OK && optind < argc)
-        status = reef_fail(err, REEF_INVALID, "unexpected argument '%s'; see reefd --help",
+        status = reef_fail(err, REEF_ERR_INVALID, "unexpected argument '%s'; see reefd --help",
                            argv[optind]);
     return status;
 }

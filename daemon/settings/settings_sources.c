@@ -31,7 +31,7 @@ static reef_status add_source(reef_options *options,
                               reef_error *err) {
     if (first) options->source_count = 0;
     if (options->source_count == REEF_INPUT_COUNT_MAX)
-        return reef_fail(err, REEF_INVALID, "more than %d sources", REEF_INPUT_COUNT_MAX);
+        return reef_fail(err, REEF_ERR_INVALID, "more than %d sources", REEF_INPUT_COUNT_MAX);
     options->sources[options->source_count++] = text;
     return REEF_OK;
 }
@@ -60,7 +60,7 @@ static reef_status add_files(reef_options *options,
     size_t files = 0;
     for (size_t i = 0; i < found->gl_pathc; i++) files += is_file(found->gl_pathv[i]);
     if (files > REEF_INPUT_COUNT_MAX - options->source_count)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'glob:%.100s' fits %zu files, and reefd takes at most %d sources in all: "
                          "dir:PATH/PATTERN takes more files, as one source that does not end",
                          pattern, files, REEF_INPUT_COUNT_MAX);
@@ -70,7 +70,7 @@ static reef_status add_files(reef_options *options,
         snprintf(source, sizeof(source), "file:%s", found->gl_pathv[i]);
         const char *kept = option_keep(options, source);
         status = kept ? add_source(options, kept, false, err)
-                      : reef_fail(err, REEF_NO_MEMORY, "no memory for sources");
+                      : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for sources");
     }
     return status;
 }
@@ -84,11 +84,11 @@ static reef_status add_pattern(reef_options *options,
     size_t before = options->source_count;
     int code = glob(pattern, 0, NULL, &found); // sorted
     reef_status status = code == GLOB_NOSPACE
-                             ? reef_fail(err, REEF_NO_MEMORY, "no memory for sources")
+                             ? reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for sources")
                              : add_files(options, pattern, &found, err);
     globfree(&found);
     if (status != REEF_OK || options->source_count > before) return status;
-    return reef_fail(err, REEF_NOT_FOUND,
+    return reef_fail(err, REEF_ERR_NOT_FOUND,
                      "no file fits '%.150s': check the pattern, and quote it, or the shell "
                      "expands it",
                      pattern);

@@ -18,8 +18,9 @@ static reef_status parse_count(
     unsigned long long value = strtoull(text, &end, 10);
     // strtoull takes signs and leading blanks; a count starts with a digit.
     if (text[0] < '0' || text[0] > '9' || *end || errno || value < one->low || value > one->high)
-        return reef_fail(err, REEF_INVALID, "%s '%.40s' is not a whole number from %llu to %llu",
-                         label, text, (unsigned long long)one->low, (unsigned long long)one->high);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%s '%.40s' is not a whole number from %llu to %llu", label, text,
+                         (unsigned long long)one->low, (unsigned long long)one->high);
     *out = value;
     return REEF_OK;
 }
@@ -31,8 +32,9 @@ static reef_status parse_seconds(const char *label,
     char *end = NULL;
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value) || value < 0 || value > SECONDS_MAX)
-        return reef_fail(err, REEF_INVALID, "%s '%.40s' is not a number of seconds from 0 to %.0f",
-                         label, text, SECONDS_MAX);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%s '%.40s' is not a number of seconds from 0 to %.0f", label, text,
+                         SECONDS_MAX);
     *out = value;
     return REEF_OK;
 }
@@ -42,7 +44,7 @@ static reef_status parse_memory(const char *label,
                                 uint64_t *out,
                                 reef_error *err) {
     if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "%s '%.40s' is no amount of memory: a whole number of bytes, or with K, M, G "
                      "or T, such as 2G",
                      label, text);
@@ -52,7 +54,7 @@ static reef_status parse_rate(const char *label, const char *text, uint64_t *out
     *out = 0;
     if (!strcmp(text, "0")) return REEF_OK;
     if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "%s '%.40s' is no number of bytes a second: 0, or a whole number, or one "
                      "with K, M, G or T, such as 4M",
                      label, text);
@@ -67,7 +69,7 @@ static reef_status parse_switch(const char *label, const char *text, bool *out, 
                 *out = k == 1;
                 return REEF_OK;
             }
-    return reef_fail(err, REEF_INVALID, "%s '%.40s' is neither yes nor no", label, text);
+    return reef_fail(err, REEF_ERR_INVALID, "%s '%.40s' is neither yes nor no", label, text);
 }
 
 static reef_status parse_listen(const char *label,
@@ -77,7 +79,7 @@ static reef_status parse_listen(const char *label,
     struct sockaddr_storage address;
     reef_error why;
     if (reef_address_parse(&address, text, &why) != REEF_OK)
-        return reef_fail(err, REEF_INVALID, "%s %s", label, why.message);
+        return reef_fail(err, REEF_ERR_INVALID, "%s %s", label, why.message);
     *out = text;
     return REEF_OK;
 }

@@ -19,11 +19,11 @@ typedef struct disk_file {
 
 static reef_status check_is_file(const char *path, const struct stat *state, reef_error *err) {
     if (S_ISDIR(state->st_mode))
-        return reef_fail(err, REEF_NOT_FOUND, "cannot read '%s': it is a directory, not a file",
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read '%s': it is a directory, not a file",
                          path);
     if (S_ISREG(state->st_mode)) return REEF_OK;
     return reef_fail(
-        err, REEF_NOT_FOUND,
+        err, REEF_ERR_NOT_FOUND,
         "'%s' is not a regular file and could not be read again from a cursor: give it on "
         "standard input with --source -",
         path);
@@ -35,15 +35,15 @@ static reef_status file_open(reef_input *input, const char *path, reef_error *er
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         const char *check = errno == EACCES ? "its permissions" : "the path";
-        return reef_fail(err, REEF_NOT_FOUND, "cannot read '%s': %s; check %s", path,
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read '%s': %s; check %s", path,
                          strerror(errno), check);
     }
     disk_file *file = malloc(sizeof(*file));
     reef_status status = REEF_OK;
     if (!file)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     else if (fstat(fd, &state) != 0)
-        status = reef_fail(err, REEF_IO, "cannot stat '%s': %s", path, strerror(errno));
+        status = reef_fail(err, REEF_ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
     else
         status = check_is_file(path, &state, err);
     if (status != REEF_OK) {
@@ -63,7 +63,7 @@ static reef_status file_check(reef_input *input, const reef_config *config, reef
 
 static reef_status file_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
     if (input->bytes >= place->cursor) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "'%s' has %" PRIu64 " bytes, but the pool has already read %" PRIu64
                      " of it: it shrank or was replaced (give new content a new name)",
                      input->label, input->bytes, place->cursor);
@@ -86,13 +86,13 @@ static reef_status file_read_now(
     ssize_t got;
     do got = pread(file->fd, at, room, (off_t)offset);
     while (got < 0 && errno == EINTR);
-    if (got < 0) return fail_read(input, offset, REEF_IO, strerror(errno), err);
+    if (got < 0) return fail_read(input, offset, REEF_ERR_IO, strerror(errno), err);
     *count = (size_t)got;
     if (got > 0) return REEF_OK;
     if (fstat(file->fd, &state) != 0)
-        return fail_read(input, offset, REEF_IO, strerror(errno), err);
+        return fail_read(input, offset, REEF_ERR_IO, strerror(errno), err);
     if ((uint64_t)state.st_size >= offset) return REEF_OK;
-    return fail_read(input, offset, REEF_CORRUPT, "the file shrank while it was read", err);
+    return fail_read(input, offset, REEF_ERR_CORRUPT, "the file shrank while it was read", err);
 }
 
 static void file_close(reef_input *input) {
@@ -137,7 +137,7 @@ static reef_status vectors_check(reef_input *input, const reef_config *config, r
     const reef_vectors *vectors = input->state;
     if (reef_config_is_vector(config))
         return reef_vectors_check_width(vectors, config->inputs, err);
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.80s' holds vectors, but the pool has a language model: give file:PATH, or "
                      "make a pool with reef init --model vector --inputs %" PRIu32,
                      input->label, reef_vectors_width(vectors));

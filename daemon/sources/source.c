@@ -6,10 +6,10 @@
 //                                         '---> reef_input_ended --> the lane's next source
 #include "reef_source.h"
 
-#include "tail_source.h"
 #include "push.h"
 #include "redis_source.h"
 #include "source_name.h"
+#include "tail_source.h"
 #include "training_thread.h"
 
 #include <assert.h>
@@ -43,7 +43,7 @@ static reef_status take_weight(reef_input *input, size_t *bytes, reef_error *err
     if (before != '?' && before != '&') return REEF_OK;
     unsigned long weight = length - digits > 4 ? 0 : strtoul(input->spec + digits, NULL, 10);
     if (weight < 1 || weight > REEF_INPUT_WEIGHT_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a source's weight, '%.20s', is not a whole number from 1 to %d",
                          input->spec + digits, REEF_INPUT_WEIGHT_MAX);
     input->weight = (uint32_t)weight;
@@ -68,9 +68,9 @@ static reef_status read_live_spec(reef_input *input, size_t scheme, reef_error *
     if (status != REEF_OK) return status;
     reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, input->spec, bytes);
     input->rest = strndup(input->spec + scheme + 1, bytes - scheme - 1);
-    if (!input->rest) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+    if (!input->rest) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     if (!*input->rest)
-        return reef_fail(err, REEF_INVALID, "the source '%s' names nothing after its colon",
+        return reef_fail(err, REEF_ERR_INVALID, "the source '%s' names nothing after its colon",
                          input->spec);
     return REEF_OK;
 }
@@ -99,14 +99,14 @@ static reef_status read_spec(reef_input *input,
         input->label = *rest = scheme ? spec + 5 : spec;
     } else {
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "unknown kind of source '%.*s': known are file:PATH, - (standard input), "
             "follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, redis://HOST:PORT/STREAM and "
             "push:NAME, and for "
             "vectors idx:, npy:, csv: and jsonl:",
             (int)(scheme < 40 ? scheme : 40), spec); // the rest of it may be a password
     }
-    if (!**rest) return reef_fail(err, REEF_INVALID, "the source '%s' names no file", spec);
+    if (!**rest) return reef_fail(err, REEF_ERR_INVALID, "the source '%s' names no file", spec);
     reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, *rest, strlen(*rest));
     return REEF_OK;
 }
@@ -142,7 +142,7 @@ reef_status reef_input_check_text(const reef_input *input,
                                   const reef_config *config,
                                   reef_error *err) {
     if (!reef_config_is_vector(config)) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.100s' is text, but the pool has a vector model: give "
                      "idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or jsonl:FILE",
                      input->label);
@@ -211,7 +211,7 @@ static void read_now(uv_work_t *request) {
 static void on_read_now(uv_work_t *request, int code) {
     reef_input *input = request->data;
     if (code)
-        (void)reef_fail(&input->work.error, REEF_IO, "reading '%.160s': %s", input->label,
+        (void)reef_fail(&input->work.error, REEF_ERR_IO, "reading '%.160s': %s", input->label,
                         uv_strerror(code));
     if (input->work.error.status != REEF_OK)
         reef_input_failed(input, &input->work.error);

@@ -32,12 +32,12 @@ static reef_status stream_open(reef_input *input, const char *rest, reef_error *
     uv_handle_type kind = uv_guess_handle(STDIN_FILENO);
     bool known = fstat(STDIN_FILENO, &state) == 0;
     if (kind != UV_FILE && kind != UV_NAMED_PIPE && kind != UV_TTY && kind != UV_TCP)
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          known && S_ISDIR(state.st_mode)
                              ? "standard input is a directory"
                              : "standard input is nothing that can be read");
     input_stream *stream = calloc(1, sizeof(*stream));
-    if (!stream) return reef_fail(err, REEF_NO_MEMORY, "no memory for standard input");
+    if (!stream) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for standard input");
     *stream = (input_stream){.kind = kind, .flags = -1};
     input->state = stream;
     if (!known || !S_ISREG(state.st_mode)) return REEF_OK;
@@ -59,7 +59,7 @@ static reef_status stream_seek(reef_input *input, const reef_input_place *place,
 
 static void fail(reef_input *input, const char *why) {
     reef_error err;
-    (void)reef_fail(&err, REEF_IO, "reading standard input: %s", why);
+    (void)reef_fail(&err, REEF_ERR_IO, "reading standard input: %s", why);
     reef_input_failed(input, &err);
 }
 

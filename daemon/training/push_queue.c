@@ -77,7 +77,7 @@ static void give_back(reef_pusher *pusher, reef_push_batch *list) {
 static void fail_all(reef_push_batch *list, const reef_error *err) {
     for (; list; list = list->next) {
         list->error = *err;
-        if (err->status == REEF_BUSY) list->retry_ms = REEF_PUSH_RETRY_FULL_MS;
+        if (err->status == REEF_ERR_BUSY) list->retry_ms = REEF_PUSH_RETRY_FULL_MS;
     }
 }
 
@@ -89,7 +89,7 @@ static void note_results(reef_pusher *pusher,
         list->error = entries[i].error;
         list->duplicate = entries[i].duplicate;
         list->position = entries[i].position;
-        if (list->error.status == REEF_BUSY) list->retry_ms = REEF_PUSH_RETRY_FULL_MS;
+        if (list->error.status == REEF_ERR_BUSY) list->retry_ms = REEF_PUSH_RETRY_FULL_MS;
     }
 }
 
@@ -99,7 +99,7 @@ static reef_status journal(reef_pusher *pusher,
                            reef_trainer *trainer,
                            reef_error *err) {
     reef_journal_batch *entries = calloc(count, sizeof(*entries));
-    if (!entries) return reef_fail(err, REEF_NO_MEMORY, "no memory for the journal");
+    if (!entries) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the journal");
     uint64_t now = unix_ms();
     size_t i = 0;
     for (const reef_push_batch *batch = list; batch; batch = batch->next, i++)
@@ -171,11 +171,11 @@ static void on_journalled(reef_request *request) {
     reef_pusher *pusher = request->owner;
     answer_done(pusher);
     // A request that was not served at all has left them where they were.
-    if (request->error.status == REEF_BUSY) refuse_waiting(pusher, &request->error);
+    if (request->error.status == REEF_ERR_BUSY) refuse_waiting(pusher, &request->error);
 }
 
 static void ask_trainer(reef_pusher *pusher) {
-    reef_error err = {.status = REEF_NO_MEMORY, .message = "no memory for the request"};
+    reef_error err = {.status = REEF_ERR_NO_MEMORY, .message = "no memory for the request"};
     reef_request *request = calloc(1, sizeof(*request));
     if (request) {
         *request = (reef_request){.kind = REEF_REQUEST_CALL,
@@ -205,7 +205,7 @@ static void make(uv_work_t *work) {
 static void on_made(uv_work_t *work, int code) {
     reef_push_batch *batch = work->data;
     reef_pusher *pusher = batch->pusher;
-    if (code) batch->error.status = reef_fail(&batch->error, REEF_IO, "%s", uv_strerror(code));
+    if (code) batch->error.status = reef_fail(&batch->error, REEF_ERR_IO, "%s", uv_strerror(code));
     json_decref(batch->records);
     batch->records = NULL;
     free(batch->body);
@@ -238,19 +238,21 @@ static reef_status choose_input(reef_pusher *pusher, reef_push_batch *batch, ree
     size_t count = 0;
     batch->input = find_input(pusher, batch->source, &count);
     if (count == 0)
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "nothing can be pushed here: start reefd with --source push:NAME");
     if (!batch->source[0] && count > 1)
-        return reef_fail(err, REEF_INVALID, "there are %zu sources to push into: name one", count);
+        return reef_fail(err, REEF_ERR_INVALID, "there are %zu sources to push into: name one",
+                         count);
     if (!batch->input)
-        return reef_fail(err, REEF_NOT_FOUND, "there is no source push:%.60s", batch->source);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no source push:%.60s", batch->source);
     return REEF_OK;
 }
 
 static reef_status refuse_for_now(reef_push_batch *batch, const char *why, reef_error *err) {
     batch->retry_ms = REEF_PUSH_RETRY_MS;
-    if (batch->input) reef_push_count(batch->input, &(reef_push_batch){.error.status = REEF_BUSY});
-    return reef_fail(err, REEF_BUSY, "%s", why);
+    if (batch->input)
+        reef_push_count(batch->input, &(reef_push_batch){.error.status = REEF_ERR_BUSY});
+    return reef_fail(err, REEF_ERR_BUSY, "%s", why);
 }
 
 reef_status reef_push_submit(reef_pusher *pusher, reef_push_batch *batch, reef_error *err) {
@@ -265,7 +267,7 @@ reef_status reef_push_submit(reef_pusher *pusher, reef_push_batch *batch, reef_e
     batch->pusher = pusher;
     batch->work.data = batch;
     int code = uv_queue_work(pusher->loop, &batch->work, make, on_made);
-    if (code) return reef_fail(err, REEF_IO, "cannot take the batch: %s", uv_strerror(code));
+    if (code) return reef_fail(err, REEF_ERR_IO, "cannot take the batch: %s", uv_strerror(code));
     pusher->waiting_bytes += batch->weight;
     return REEF_OK;
 }

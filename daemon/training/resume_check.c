@@ -9,7 +9,7 @@ static reef_status check_count(const reef_trainer *trainer,
                                reef_error *err) {
     const char **names = calloc(count + 1, sizeof(*names));
     if (!names)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the names of %zu sources", count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the names of %zu sources", count);
     for (size_t i = 0; i < count; i++) names[i] = sources[i].name;
     reef_status status = reef_trainer_sources_fit(trainer, names, count, err);
     free(names);
@@ -39,7 +39,7 @@ static reef_status check_record(const reef_trainer *trainer,
     if (!record_bytes || status.carried_bytes % record_bytes == 0 ||
         has_rest_of_record(sources, count, record_bytes))
         return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "the pool stopped inside a record, %llu bytes after its beginning, and other "
                      "sources would come before the other %llu: give the source that it is of "
                      "again, as the first one",

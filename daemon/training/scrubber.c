@@ -65,7 +65,7 @@ static void on_damage(void *context, const reef_key *key, const char *what) {
     snprintf(line, sizeof(line),
              "pool %.120s is damaged: %s; training goes on, see reef verify --repair-plan",
              reef_store_path(s->store), what);
-    reef_report_error(s->report, REEF_CORRUPT, line);
+    reef_report_error(s->report, REEF_ERR_CORRUPT, line);
     s->poke(s->context);
 }
 
@@ -148,7 +148,7 @@ reef_status reef_scrubber_new(
     reef_scrubber **out, reef_store *store, uint64_t rate, reef_report *report, reef_error *err) {
     *out = NULL;
     reef_scrubber *s = calloc(1, sizeof(*s));
-    if (!s) return reef_fail(err, REEF_NO_MEMORY, "no memory for checks beside training");
+    if (!s) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for checks beside training");
     s->store = store;
     s->report = report;
     s->view.rate = rate;
@@ -170,7 +170,7 @@ reef_status reef_scrubber_start(reef_scrubber *s,
     if (s->view.rate == 0) return REEF_OK;
     int code = uv_thread_create(&s->thread, scrub_main, s);
     if (code)
-        return reef_fail(err, REEF_NO_MEMORY, "no thread for checks beside training: %s",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no thread for checks beside training: %s",
                          uv_strerror(code));
     s->started = true;
     return REEF_OK;

@@ -88,8 +88,8 @@ reef_status training_commit_once(reef_training *training, reef_error *err) {
 }
 
 bool training_worth_retrying(reef_status status) {
-    return status == REEF_FULL || status == REEF_IO || status == REEF_NO_MEMORY ||
-           status == REEF_BUSY;
+    return status == REEF_ERR_FULL || status == REEF_ERR_IO || status == REEF_ERR_NO_MEMORY ||
+           status == REEF_ERR_BUSY;
 }
 
 // Wait, at most for a request where `request` is not NULL. Returns false when a stop cut the pause short.

@@ -102,7 +102,7 @@ static bool is_full(const reef_request *drains) {
 reef_status reef_training_request(reef_training *training, reef_request *request, reef_error *err) {
     if (request->kind == REEF_REQUEST_DRAIN) {
         request->until = calloc(training->schedule.lanes.count + 1, sizeof(*request->until));
-        if (!request->until) return reef_fail(err, REEF_NO_MEMORY, "no memory for the request");
+        if (!request->until) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
     }
     uv_mutex_lock(&training->lock);
     bool ended = training->view.ended;
@@ -118,7 +118,7 @@ reef_status reef_training_request(reef_training *training, reef_request *request
     if (!ended && !full) return REEF_OK;
     free(request->until); // a refused request is as it was
     request->until = NULL;
-    return reef_fail(err, REEF_BUSY, "%s",
+    return reef_fail(err, REEF_ERR_BUSY, "%s",
                      ended ? "the daemon is ending" : "too many drains wait already");
 }
 
@@ -324,7 +324,7 @@ static void move_unserved(reef_training *training) {
     while (training->requests || training->drains) {
         reef_request *request =
             take_first(training->requests ? &training->requests : &training->drains);
-        request->error.status = reef_fail(&request->error, REEF_BUSY, "the daemon is ending");
+        request->error.status = reef_fail(&request->error, REEF_ERR_BUSY, "the daemon is ending");
         training_append(&training->answered, request);
     }
 }
@@ -369,7 +369,7 @@ static reef_status training_new(reef_training **out,
                                 const reef_training_options *options,
                                 reef_error *err) {
     reef_training *training = calloc(1, sizeof(*training));
-    if (!training) return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's thread");
+    if (!training) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's thread");
     training->options = *options;
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
         abort(); // out of kernel memory
@@ -378,13 +378,13 @@ static reef_status training_new(reef_training **out,
     training->losses = calloc(options->source_count + 1, sizeof(*training->losses));
     training->places = calloc(options->source_count + 1, sizeof(*training->places));
     training->settled = calloc(options->source_count + 1, sizeof(*training->settled));
-    reef_status status =
-        training->cursors && training->committed && training->losses && training->places &&
-                training->settled
-            ? reef_schedule_init(&training->schedule, options->store, options->sources,
-                                 options->source_count, options->record_bytes, options->patience_s,
-                                 err)
-            : reef_fail(err, REEF_NO_MEMORY, "no memory for %zu sources", options->source_count);
+    reef_status status = training->cursors && training->committed && training->losses &&
+                                 training->places && training->settled
+                             ? reef_schedule_init(&training->schedule, options->store,
+                                                  options->sources, options->source_count,
+                                                  options->record_bytes, options->patience_s, err)
+                             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu sources",
+                                         options->source_count);
     if (status != REEF_OK) {
         training_free(training);
         return status;
@@ -415,7 +415,7 @@ reef_status reef_training_start(reef_training **out,
         int code = uv_thread_create(&training->thread, training_main, training);
         if (code)
             status =
-                reef_fail(err, REEF_NO_MEMORY, "no thread for training: %s", uv_strerror(code));
+                reef_fail(err, REEF_ERR_NO_MEMORY, "no thread for training: %s", uv_strerror(code));
     }
     if (status != REEF_OK) {
         reef_trainer_on_commit(options->trainer, NULL, NULL);

@@ -55,7 +55,8 @@ static reef_status run_request(reef_training *training, reef_request *request, r
         return request->call(request->call_context, training->options.store, trainer, err);
     case REEF_REQUEST_DRAIN:
         if (!training_is_drained(training, request))
-            return reef_fail(err, REEF_BUSY, "training is %s, so what was read is not trained now",
+            return reef_fail(err, REEF_ERR_BUSY,
+                             "training is %s, so what was read is not trained now",
                              training->paused ? "paused" : "ending");
         return commit_if_dirty(training, err);
     case REEF_REQUEST_PACE:
@@ -65,7 +66,7 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     case REEF_REQUEST_VERIFY:
         break; // the service's
     }
-    return reef_fail(err, REEF_INVALID, "unknown request %d", (int)request->kind);
+    return reef_fail(err, REEF_ERR_INVALID, "unknown request %d", (int)request->kind);
 }
 
 // A command that fails is its sender's concern; training goes on.
@@ -223,7 +224,7 @@ reef_status training_drain(reef_training *training, reef_error *err) {
     if (!training->options.source_count) return REEF_OK;
     if (nothing_ever_came(training)) {
         if (!training->options.stay)
-            return reef_fail(err, REEF_NOT_FOUND,
+            return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "the stream is empty: nothing to train on in %s%s; give a source "
                              "that has something",
                              training->options.sources[0].label,

@@ -29,21 +29,21 @@ extern "C" {
 
 /* ---- failure ------------------------------------------------------------------------------------ */
 
-#ifndef REEF_ERROR_H /* the library's own sources have these from the room of the store */
+#ifndef REEF_ERROR_H /* the library's own sources have these from reef_error.h */
 
 #define REEF_API __attribute__((visibility("default")))
 #define REEF_MUST_CHECK __attribute__((warn_unused_result))
 
 typedef enum reef_status {
     REEF_OK = 0,
-    REEF_INVALID = 1,   /* what was asked for makes no sense */
-    REEF_NOT_FOUND = 2, /* no such pool, generation, snapshot */
-    REEF_CORRUPT = 3,   /* the pool is damaged: `reef verify` */
-    REEF_VERSION = 4,   /* the pool is of another format */
-    REEF_FULL = 5,      /* the disk, or a bound of the pool */
-    REEF_BUSY = 6,      /* another writer has it; try again */
-    REEF_NO_MEMORY = 7,
-    REEF_IO = 8
+    REEF_ERR_INVALID = 1,   /* what was asked for makes no sense */
+    REEF_ERR_NOT_FOUND = 2, /* no such pool, generation, snapshot */
+    REEF_ERR_CORRUPT = 3,   /* the pool is damaged: `reef verify` */
+    REEF_ERR_VERSION = 4,   /* the pool is of another format */
+    REEF_ERR_FULL = 5,      /* the disk, or a bound of the pool */
+    REEF_ERR_BUSY = 6,      /* another writer has it; try again */
+    REEF_ERR_NO_MEMORY = 7,
+    REEF_ERR_IO = 8
 } reef_status;
 
 typedef struct reef_error {

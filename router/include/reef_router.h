@@ -57,7 +57,7 @@ static inline size_t reef_router_key_row(const reef_router_shape *shape) {
     return reef_router_tables(shape) * (shape->d_key / 2);
 }
 
-/** REEF_INVALID with the value and what to do when the sizes do not fit together or there is no such
+/** REEF_ERR_INVALID with the value and what to do when the sizes do not fit together or there is no such
  *  score function. */
 REEF_API REEF_MUST_CHECK reef_status reef_router_shape_check(const reef_router_shape *shape,
                                                              reef_error *err);

@@ -61,7 +61,7 @@ reef_status reef_kernels_choose(const char *name, reef_error *err) {
     const reef_kernel_table *table = name == NULL ? best_table() : find_table(name);
     if (table == NULL)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "no kernels \"%s\" on this CPU; there are scalar, avx2 and avx512, and \"%s\" "
             "is the best that runs here",
             name, best_table()->name);

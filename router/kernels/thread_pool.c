@@ -141,7 +141,7 @@ reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error
     size_t cores = usable_cores();
     if (thread_count == 0) thread_count = cores;
     if (thread_count > THREADS_MAX)
-        return reef_fail(err, REEF_INVALID, "%zu threads are more than %d", thread_count,
+        return reef_fail(err, REEF_ERR_INVALID, "%zu threads are more than %d", thread_count,
                          THREADS_MAX);
 
     reef_workers *workers = calloc(1, sizeof *workers);
@@ -149,7 +149,7 @@ reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error
     if (workers == NULL || threads == NULL) {
         free(workers);
         free(threads);
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu workers", thread_count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu workers", thread_count);
     }
     workers->thread_count = thread_count;
     workers->threads = threads;
@@ -162,8 +162,9 @@ reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error
     if (error != 0) {
         size_t started = workers->thread_started;
         reef_workers_free(workers);
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for worker thread %zu of %zu: error %d",
-                         started + 1, thread_count - 1, error);
+        return reef_fail(err, REEF_ERR_NO_MEMORY,
+                         "no memory for worker thread %zu of %zu: error %d", started + 1,
+                         thread_count - 1, error);
     }
     *out = workers;
     return REEF_OK;

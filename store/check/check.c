@@ -45,7 +45,7 @@ void reef_check_damage(reef_check *c, const reef_key *key, const char *format, .
 }
 
 void reef_check_stop(reef_check *c, const reef_error *reason) {
-    if (reason->status != REEF_NO_MEMORY) reef_check_damage(c, NULL, "%s", reason->message);
+    if (reason->status != REEF_ERR_NO_MEMORY) reef_check_damage(c, NULL, "%s", reason->message);
     if (c->stopped.status == REEF_OK) c->stopped = *reason;
 }
 
@@ -64,7 +64,7 @@ static bool is_told(const reef_check *c, const reef_key *key) {
 }
 
 void reef_check_unreadable(reef_check *c, const reef_key *key, const reef_error *reason) {
-    if (reason->status == REEF_NO_MEMORY)
+    if (reason->status == REEF_ERR_NO_MEMORY)
         reef_check_stop(c, reason);
     else if (!is_told(c, key))
         reef_check_damage(c, key, "%s", reason->message);
@@ -183,8 +183,8 @@ static void read_commit(reef_check *c, bool first) {
     reef_status status = reef_commit_read(c->txn, &c->commit, &reason);
     c->committed = status == REEF_OK;
     if (!c->committed) c->commit = (reef_commit){0};
-    c->last_commit = c->committed || status == REEF_NOT_FOUND ? c->commit.number : UINT64_MAX;
-    if (first && status != REEF_OK && status != REEF_NOT_FOUND)
+    c->last_commit = c->committed || status == REEF_ERR_NOT_FOUND ? c->commit.number : UINT64_MAX;
+    if (first && status != REEF_OK && status != REEF_ERR_NOT_FOUND)
         reef_check_unreadable(c, &commit_key, &reason);
     status = reef_txn_generations_load(c->txn, &reason);
     if (first && status != REEF_OK && c->txn->generation_count > 0)
@@ -381,7 +381,7 @@ reef_status reef_store_check_with(reef_store *store,
     reef_read_stat before, after;
     reef_store_read_stat(store, &before);
     c.damaged = calloc(REEF_DAMAGED_MAX, sizeof(*c.damaged));
-    if (c.damaged == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a check");
+    if (c.damaged == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a check");
     reef_status status = check_file(&c, store, err);
     if (status == REEF_OK) check_all(&c);
     reef_txn_abort(c.txn); // a read has nothing to commit
@@ -392,9 +392,9 @@ reef_status reef_store_check_with(reef_store *store,
     if (status == REEF_OK && c.ended.status != REEF_OK)
         return reef_fail(err, c.ended.status, "%s", c.ended.message);
     if (status != REEF_OK || c.stopped.status == REEF_OK) return status;
-    return reef_fail(err, c.stopped.status == REEF_NO_MEMORY ? REEF_NO_MEMORY : REEF_CORRUPT,
-                     "the check of pool %s could not go on: %.160s", reef_store_path(store),
-                     c.stopped.message);
+    return reef_fail(
+        err, c.stopped.status == REEF_ERR_NO_MEMORY ? REEF_ERR_NO_MEMORY : REEF_ERR_CORRUPT,
+        "the check of pool %s could not go on: %.160s", reef_store_path(store), c.stopped.message);
 }
 
 reef_status reef_store_check(reef_store *store,

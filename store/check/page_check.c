@@ -96,7 +96,7 @@ static void page_damage(page_check *p, tree *t, uint64_t page, span from, const 
 
 // What cannot be read is damaged, unless it is only memory that this process lacks.
 static void unreadable(page_check *p, tree *t, uint64_t page, span from, const reef_error *reason) {
-    if (reason->status != REEF_NO_MEMORY) {
+    if (reason->status != REEF_ERR_NO_MEMORY) {
         page_damage(p, t, page, from, "%s", reason->message);
         return;
     }
@@ -237,7 +237,7 @@ static bool check_overflow(page_check *p, tree *t, const reef_page_node *node) {
     uint64_t first;
     size_t count;
     reef_status status = reef_pages_overflow(p->pages, node, &first, &count, &reason);
-    if (status == REEF_CORRUPT) {
+    if (status == REEF_ERR_CORRUPT) {
         page_damage(p, t, first, key_of(node), "it is not the large value that belongs there");
         return false;
     }
@@ -407,7 +407,7 @@ reef_status reef_check_pages(reef_check *c, reef_pages *pages, reef_error *err) 
     p.taken = calloc(pages->last_page / 8 + 1, 1);
     p.buffers = calloc(2 * TREE_DEPTH_MAX, pages->page_bytes);
     if (p.taken == NULL || p.buffers == NULL) {
-        p.stopped.status = reef_fail(&p.stopped, REEF_NO_MEMORY,
+        p.stopped.status = reef_fail(&p.stopped, REEF_ERR_NO_MEMORY,
                                      "no memory to check %" PRIu64 " pages", pages->last_page + 1);
     } else {
         check_metas(&p);

@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRUB_BYTES 72 // before the key
-#define NODES_MAX 4096 // that one piece looks at, read or not
-#define STOP REEF_BUSY // ends a walk; never leaves this file
-#define SEALED_AT 20   // of a generation's payload, see pool_generation.c
+#define SCRUB_BYTES 72     // before the key
+#define NODES_MAX 4096     // that one piece looks at, read or not
+#define STOP REEF_ERR_BUSY // ends a walk; never leaves this file
+#define SEALED_AT 20       // of a generation's payload, see pool_generation.c
 
 static const reef_key scrub_key = {.db = REEF_DB_META, .name = "scrub"};
 static const reef_db scrubbed[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_MOMENTS,
@@ -45,10 +45,10 @@ reef_status reef_scrub_read(reef_txn *txn, reef_scrub *out, reef_error *err) {
     reef_view view;
     *out = (reef_scrub){0};
     reef_status status = reef_record_view(txn, &scrub_key, &view, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
     if (view.bytes < SCRUB_BYTES || view.bytes > SCRUB_BYTES + REEF_SCRUB_KEY_BYTES)
-        return reef_fail(err, REEF_CORRUPT, "meta (name scrub) has %zu bytes", view.bytes);
+        return reef_fail(err, REEF_ERR_CORRUPT, "meta (name scrub) has %zu bytes", view.bytes);
     const uint8_t *bytes = view.data;
     *out = (reef_scrub){.passes = reef_get_le64(bytes),
                         .last_ms = reef_get_le64(bytes + 8),
@@ -153,10 +153,11 @@ static reef_status compare_sum(piece *p,
     if (status != REEF_OK && status != STOP) return status;
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(key, text);
-    if (!w.found) return reef_fail(err, REEF_CORRUPT, "%s: the record has no entry in sums", text);
+    if (!w.found)
+        return reef_fail(err, REEF_ERR_CORRUPT, "%s: the record has no entry in sums", text);
     if (w.commit == view->commit && memcmp(w.content, content, REEF_HASH_BYTES) == 0)
         return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "%s: the record differs from its entry in sums", text);
+    return reef_fail(err, REEF_ERR_CORRUPT, "%s: the record differs from its entry in sums", text);
 }
 
 static void look_at(piece *p, const reef_key *key, const reef_page_node *node) {
@@ -278,7 +279,7 @@ reef_status reef_store_scrub(reef_store *store,
     if (status == REEF_OK) status = reef_pages_hold(&p.pages, store, &txn, err);
     if (status == REEF_OK) {
         p.sealed = calloc(REEF_GENERATION_COUNT_MAX, 1);
-        if (p.sealed == NULL) status = reef_fail(err, REEF_NO_MEMORY, "no memory for a scrub");
+        if (p.sealed == NULL) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a scrub");
     }
     reef_page_tree tree;
     reef_page_tree_parse(p.pages.main_tree, &tree);

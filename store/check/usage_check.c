@@ -46,7 +46,7 @@ static reef_status add_name(part_names *all, const part_name *name, reef_error *
     if (all->count == all->capacity) {
         size_t capacity = 2 * all->capacity + 64;
         part_name *names = realloc(all->names, capacity * sizeof(*names));
-        if (names == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to check usage");
+        if (names == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to check usage");
         all->names = names;
         all->capacity = capacity;
     }

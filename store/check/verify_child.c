@@ -140,16 +140,18 @@ static reef_status child_died(pid_t child, const char *path, reef_error *err) {
     }
     bool stopped = WIFSIGNALED(how) && (WTERMSIG(how) == SIGKILL || WTERMSIG(how) == SIGTERM);
     if (stopped)
-        return reef_fail(err, REEF_IO, "checking pool %s ended early: its process was stopped",
+        return reef_fail(err, REEF_ERR_IO, "checking pool %s ended early: its process was stopped",
                          path);
     if (WIFSIGNALED(how))
-        return reef_fail(err, REEF_CORRUPT, "checking pool %s ended with %s", path,
+        return reef_fail(err, REEF_ERR_CORRUPT, "checking pool %s ended with %s", path,
                          signal_text(WTERMSIG(how)));
     // A program may end itself where it has no memory: see reef_program_begin.
-    if (WEXITSTATUS(how) == reef_status_exit_code(REEF_NO_MEMORY))
-        return reef_fail(err, REEF_NO_MEMORY, "checking pool %s ended for want of memory", path);
-    return reef_fail(err, REEF_CORRUPT, "checking pool %s ended without a result, exit status %d",
-                     path, WEXITSTATUS(how));
+    if (WEXITSTATUS(how) == reef_status_exit_code(REEF_ERR_NO_MEMORY))
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "checking pool %s ended for want of memory",
+                         path);
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "checking pool %s ended without a result, exit status %d", path,
+                     WEXITSTATUS(how));
 }
 
 static void child_wait(pid_t child) {
@@ -179,7 +181,8 @@ reef_status reef_verify_in_child(const char *path,
     frame f;
     uint64_t damaged = 0;
     *report = (reef_check_report){0};
-    if (pipe(ends) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
+    if (pipe(ends) != 0)
+        return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     pid_t child = fork();
     if (child == 0) {
         close(ends[0]);
@@ -188,7 +191,7 @@ reef_status reef_verify_in_child(const char *path,
     close(ends[1]);
     if (child < 0) {
         close(ends[0]);
-        return reef_fail(err, REEF_IO, "cannot start a process to check pool %s: %s", path,
+        return reef_fail(err, REEF_ERR_IO, "cannot start a process to check pool %s: %s", path,
                          strerror(errno));
     }
     bool finished = false;
@@ -212,7 +215,7 @@ static reef_status open_and_check(const char *path,
                                   reef_error *err) {
     reef_store *store = NULL;
     reef_status status = reef_store_open(&store, path, &(reef_store_options){.damaged = true}, err);
-    if (status == REEF_CORRUPT) // what can be said of it without LMDB
+    if (status == REEF_ERR_CORRUPT) // what can be said of it without LMDB
         (void)!reef_check_pages_of(path, options, report, NULL);
     if (status != REEF_OK) return status;
     status = reef_store_check_with(store, options, report, err);

@@ -10,7 +10,7 @@ typedef reef_status (*reef_verify_work)(const char *path,
                                         reef_check_report *report,
                                         reef_error *err);
 
-/** Run `work` in a child; what it reports arrives here, and a signal becomes REEF_CORRUPT. */
+/** Run `work` in a child; what it reports arrives here, and a signal becomes REEF_ERR_CORRUPT. */
 REEF_MUST_CHECK reef_status reef_verify_in_child(const char *path,
                                                  reef_verify_work work,
                                                  const reef_check_options *options,

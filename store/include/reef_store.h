@@ -93,8 +93,8 @@ typedef struct reef_view {
 } reef_view;
 
 typedef struct reef_store_options {
-    bool create;        // make the directory and an empty pool; REEF_INVALID when it exists
-    bool write;         // take the pool's writer lock; REEF_BUSY names the holder's pid
+    bool create;        // make the directory and an empty pool; REEF_ERR_INVALID when it exists
+    bool write;         // take the pool's writer lock; REEF_ERR_BUSY names the holder's pid
     bool damaged;       // for checks: open it although the record of its last commit is damaged
     uint64_t map_bytes; // address space to begin with; 0: 64 GiB, or what is allowed
     // Commits do not wait for the disk. For simulations whose pool nobody needs after a power failure; a
@@ -252,7 +252,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_copy(reef_store *store,
 
 /**
  * Write a record. A payload that equals the stored one (same content hash) is not written again.
- * Records of a sealed generation (except its USAGE) are refused with REEF_INVALID, as are those the
+ * Records of a sealed generation (except its USAGE) are refused with REEF_ERR_INVALID, as are those the
  * store keeps itself (generations, snapshots, and "format" and "commit" in meta).
  *
  * `payload` must not be a view of this transaction: the write may move it.
@@ -282,7 +282,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_view(reef_txn *txn,
 REEF_API REEF_MUST_CHECK reef_status reef_record_locate(
     reef_txn *txn, const reef_key *key, size_t bytes, const void **out, reef_error *err);
 
-/** Copy a payload of exactly `bytes` bytes into `out`; another size is REEF_CORRUPT. */
+/** Copy a payload of exactly `bytes` bytes into `out`; another size is REEF_ERR_CORRUPT. */
 REEF_API REEF_MUST_CHECK reef_status
 reef_record_read(reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
 
@@ -816,7 +816,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_check_with(reef_store *store,
                                                            reef_check_report *report,
                                                            reef_error *err);
 
-/** reef_store_check in a child process: a signal there becomes REEF_CORRUPT here. Opens `path`. */
+/** reef_store_check in a child process: a signal there becomes REEF_ERR_CORRUPT here. Opens `path`. */
 REEF_API REEF_MUST_CHECK reef_status reef_store_verify(const char *path,
                                                        void (*on_damage)(void *context,
                                                                          const char *what),

@@ -76,7 +76,7 @@ static reef_status no_entry(const char *source, uint64_t sequence, reef_error *e
     char text[REEF_KEY_TEXT_BYTES];
     const reef_key key = entry_key(source, sequence);
     reef_key_format(&key, text);
-    return reef_fail(err, REEF_CORRUPT, "%s is no entry of a journal; see reef verify", text);
+    return reef_fail(err, REEF_ERR_CORRUPT, "%s is no entry of a journal; see reef verify", text);
 }
 
 reef_status reef_journal_peek(reef_txn *txn,
@@ -108,7 +108,7 @@ reef_status reef_journal_store(reef_txn *txn,
     size_t kept = entry->bytes == NULL ? 0 : (size_t)entry->length;
     size_t bytes = REEF_JOURNAL_HEAD_BYTES + entry->id_bytes + kept;
     uint8_t *payload = malloc(bytes);
-    if (payload == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the journal");
+    if (payload == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the journal");
     reef_journal_head_put(payload, entry);
     if (entry->id_bytes > 0) memcpy(payload + REEF_JOURNAL_HEAD_BYTES, entry->id, entry->id_bytes);
     if (kept > 0) memcpy(payload + REEF_JOURNAL_HEAD_BYTES + entry->id_bytes, entry->bytes, kept);
@@ -125,7 +125,7 @@ static reef_status read_shift(reef_txn *txn, const char *source, uint64_t *out, 
     const reef_key key = entry_key(source, REEF_JOURNAL_SHIFT_SEQUENCE);
     *out = 0;
     reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
     if (view.bytes != 8) return no_entry(source, REEF_JOURNAL_SHIFT_SEQUENCE, err);
     *out = reef_get_le64(view.data);
@@ -234,7 +234,7 @@ reef_status reef_journal_entry_view(reef_txn *txn,
     reef_view view;
     const reef_key key = entry_key(source, sequence);
     reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_NOT_FOUND) return no_entry(source, sequence, err);
+    if (status == REEF_ERR_NOT_FOUND) return no_entry(source, sequence, err);
     if (status != REEF_OK) return status;
     return reef_journal_entry_parse(entry, sequence, view.data, view.bytes)
                ? REEF_OK
@@ -243,7 +243,7 @@ reef_status reef_journal_entry_view(reef_txn *txn,
 
 // The journal does not reach from the trainer's cursor on: something was lost.
 static reef_status torn(const char *source, uint64_t position, const char *why, reef_error *err) {
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "the pool has read %s up to byte %" PRIu64
                      ", but its journal %s: see reef verify, or restore a snapshot",
                      source, position, why);

@@ -53,7 +53,8 @@ static reef_status tail_look(
     free(t->ids);
     *t = (tail){.source = batch->source, .room = REEF_JOURNAL_IDS_MAX + batch_count};
     t->ids = calloc(t->room, sizeof(*t->ids));
-    if (t->ids == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for ids of the journal");
+    if (t->ids == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for ids of the journal");
     reef_status status = reef_journal_look(txn, t->source, &t->all, err);
     if (status != REEF_OK) return status;
     t->begin = t->end = batch->cursor + t->all.shift;
@@ -77,19 +78,20 @@ static reef_status check_batch(const reef_journal_batch *batch, reef_error *err)
     size_t prefix = strlen(REEF_PUSH_PREFIX), name = strlen(batch->source);
     if (strncmp(batch->source, REEF_PUSH_PREFIX, prefix) != 0 || name == prefix ||
         name > REEF_NAME_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID, "'%.80s' is no name of a source that is pushed into",
-                         batch->source);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "'%.80s' is no name of a source that is pushed into", batch->source);
     if (batch->count == 0)
-        return reef_fail(err, REEF_INVALID, "the batch for %s is empty", batch->source);
+        return reef_fail(err, REEF_ERR_INVALID, "the batch for %s is empty", batch->source);
     if (batch->count > REEF_JOURNAL_BATCH_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the batch for %s has %zu bytes, at most %u go into one: send several",
                          batch->source, batch->count, REEF_JOURNAL_BATCH_BYTES_MAX);
     if (batch->id != NULL && strlen(batch->id) > REEF_JOURNAL_ID_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID, "the id of a batch has %zu bytes, at most %u may be",
-                         strlen(batch->id), REEF_JOURNAL_ID_BYTES_MAX);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the id of a batch has %zu bytes, at most %u may be", strlen(batch->id),
+                         REEF_JOURNAL_ID_BYTES_MAX);
     if (batch->count + REEF_JOURNAL_ENTRY_BYTES > batch->bytes_max)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the batch for %s has %zu bytes, more than its journal may hold (%" PRIu64
                          ")",
                          batch->source, batch->count, batch->bytes_max);
@@ -112,7 +114,7 @@ static reef_status find_duplicate(
         batch->duplicate = entry.length == batch->count && entry.content == content;
         batch->position = reef_journal_in_source(&t->all, reef_journal_end(&entry));
         if (!batch->duplicate)
-            batch->error.status = reef_fail(&batch->error, REEF_INVALID,
+            batch->error.status = reef_fail(&batch->error, REEF_ERR_INVALID,
                                             "the id '%.60s' was that of a batch of %" PRIu64
                                             " other bytes: give new bytes a new id",
                                             batch->id, entry.length);
@@ -138,7 +140,7 @@ static reef_status append_one(reef_txn *txn,
     if (status != REEF_OK || batch->duplicate || batch->error.status != REEF_OK) return status;
     if (waiting_bytes(t) + batch->count + REEF_JOURNAL_ENTRY_BYTES > batch->bytes_max) {
         batch->error.status =
-            reef_fail(&batch->error, REEF_BUSY,
+            reef_fail(&batch->error, REEF_ERR_BUSY,
                       "%" PRIu64 " bytes of %s wait for training, and its journal may hold %" PRIu64
                       ": try again later",
                       t->end - t->begin, batch->source, batch->bytes_max);
@@ -176,7 +178,7 @@ reef_status reef_journal_append(reef_store *store,
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
     status = reef_commit_read(txn, &made, err);
-    if (status == REEF_NOT_FOUND) status = REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < batch_count; i++) {
         batches[i].error = (reef_error){.status = REEF_OK};
         batches[i].duplicate = batches[i].trained = false;

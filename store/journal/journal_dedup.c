@@ -75,7 +75,7 @@ static reef_status gather(
     size_t count = (size_t)(all->last + 1 - first);
     out->payload =
         malloc(SHIFT_BYTES + count * (REEF_JOURNAL_HEAD_BYTES + REEF_JOURNAL_ID_BYTES_MAX));
-    if (out->payload == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for ids");
+    if (out->payload == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for ids");
     reef_put_le64(out->payload, all->shift);
     out->bytes = SHIFT_BYTES;
     out->shift = all->shift;
@@ -83,8 +83,8 @@ static reef_status gather(
         reef_journal_entry entry;
         reef_status status = s < all->whole ? reef_journal_entry_view(txn, source, s, &entry, err)
                                             : reef_journal_peek(txn, source, s, &entry, err);
-        if (status != REEF_OK && status != REEF_CORRUPT) return status;
-        if (status == REEF_CORRUPT || entry.id_bytes == 0) continue;
+        if (status != REEF_OK && status != REEF_ERR_CORRUPT) return status;
+        if (status == REEF_ERR_CORRUPT || entry.id_bytes == 0) continue;
         reef_journal_head_put(out->payload + out->bytes, &entry);
         memcpy(out->payload + out->bytes + REEF_JOURNAL_HEAD_BYTES, entry.id, entry.id_bytes);
         out->bytes += REEF_JOURNAL_HEAD_BYTES + entry.id_bytes;
@@ -101,7 +101,7 @@ reef_status reef_journal_ids_keep(reef_txn *txn,
     char name[REEF_NAME_BYTES_MAX + 1];
     const reef_key key = ids_key(source, copy, name);
     reef_status status = reef_journal_look(txn, source, &all, err);
-    if (status == REEF_CORRUPT) return REEF_OK; // the snapshot does without
+    if (status == REEF_ERR_CORRUPT) return REEF_OK; // the snapshot does without
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
     status = gather(txn, source, &all, &ids, err);
     if (status == REEF_OK)
@@ -119,13 +119,13 @@ static reef_status load(
     if (snapshot == NULL || snapshot->copy == 0) return REEF_OK;
     const reef_key key = ids_key(source, snapshot->copy, name);
     reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
     reef_key_format(&key, text);
     if (!reef_journal_ids_are_sound(view.data, view.bytes))
-        return reef_fail(err, REEF_CORRUPT, "%s is no list of ids; see reef verify", text);
+        return reef_fail(err, REEF_ERR_CORRUPT, "%s is no list of ids; see reef verify", text);
     out->payload = malloc(view.bytes); // writing moves what lies in the map
-    if (out->payload == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for ids");
+    if (out->payload == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for ids");
     memcpy(out->payload, view.data, view.bytes);
     out->bytes = view.bytes;
     out->shift = reef_get_le64(out->payload);
@@ -134,7 +134,7 @@ static reef_status load(
 }
 
 static reef_status unfit(const char *source, uint64_t to, reef_error *err) {
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "the snapshot has read %s up to byte %" PRIu64
                      ", but its journal was never read so far: see reef verify, or restore "
                      "another snapshot",

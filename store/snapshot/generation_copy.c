@@ -31,7 +31,7 @@ static reef_status lift(lifted *out, const reef_view *view, reef_error *err) {
     if (out->room < view->bytes) {
         uint8_t *larger = realloc(out->data, view->bytes);
         if (larger == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "out of memory for a record of %zu bytes",
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory for a record of %zu bytes",
                              view->bytes);
         out->data = larger;
         out->room = view->bytes;

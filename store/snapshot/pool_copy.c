@@ -3,10 +3,10 @@
 // Made like a new pool, as a whole or not at all (pool_make.c), and changed before it is in place where that is
 // asked for. LMDB reads the pool in a transaction of its own, so a writer goes on meanwhile. The
 // copy is believed when it opens, its root hash follows from what it holds, and it is that of the source.
-#include "pool_file.h"
-#include "schema.h"
 #include "pool_create.h"
+#include "pool_file.h"
 #include "reef_fail_point.h"
+#include "schema.h"
 #include "store_internal.h"
 
 #include <errno.h>
@@ -54,12 +54,12 @@ static bool lies_inside(int fd, const struct stat *pool) {
 reef_status reef_store_check_copy(const char *path, const char *to, reef_error *err) {
     struct stat pool;
     if (*to == '\0')
-        return reef_fail(err, REEF_INVALID, "cannot copy pool %s: the target's path is empty",
+        return reef_fail(err, REEF_ERR_INVALID, "cannot copy pool %s: the target's path is empty",
                          path);
     // Where one of them is missing, opening or making it says so.
     if (stat(path, &pool) != 0 || !lies_inside(directory_of(to), &pool))
         return reef_store_check_new(to, err);
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "cannot copy pool %.80s to %.80s, which lies inside it: choose a place "
                      "beside it",
                      path, to);
@@ -81,12 +81,12 @@ static reef_status data_write(reef_store *store, const char *to, int fd, reef_er
     if (code == 0 && fsync(fd) != 0) code = errno; // LMDB leaves that to its caller
     if (code == 0) return REEF_OK;
     if (code == MDB_INCOMPATIBLE)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "cannot copy pool %s: its trees do not account for all of its pages; "
                          "check it with reef verify",
                          store->path);
     if (code == EAGAIN) // LMDB writes in a thread of its own, which it could not start
-        return reef_fail(err, REEF_NO_MEMORY,
+        return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory for a thread that writes a copy of pool %s", store->path);
     return reef_lmdb_fail(to, code, used_bytes(lmdb), "write a copy", err);
 }
@@ -97,7 +97,8 @@ static reef_status data_copy(reef_store *store,
                              reef_error *err) {
     char *file = reef_pool_file_path(nursery, "data.mdb");
     if (file == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "out of memory while copying pool %s", store->path);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory while copying pool %s",
+                         store->path);
     int fd = open(file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     reef_status status = REEF_OK;
     if (fd < 0)
@@ -119,7 +120,7 @@ static reef_status last_commit(reef_store *store, reef_commit *out, reef_error *
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, out, err);
     reef_txn_abort(txn);
-    return status == REEF_NOT_FOUND ? REEF_OK : status;
+    return status == REEF_ERR_NOT_FOUND ? REEF_OK : status;
 }
 
 // The last commit of the copy, whose root hash must follow from its records.
@@ -137,11 +138,11 @@ static reef_status copied_commit(const char *nursery,
         status = reef_txn_begin(&txn, copy, REEF_TXN_READ, err);
         if (status == REEF_OK) status = reef_txn_generations_load(txn, err);
         // The change may take a last generation away whose record is damaged, or it fails (reef_txn_begin).
-        if (status == REEF_CORRUPT && changes && txn->generation_count > 0) status = REEF_OK;
+        if (status == REEF_ERR_CORRUPT && changes && txn->generation_count > 0) status = REEF_OK;
         if (status == REEF_OK)
             status = reef_root_hash(txn, out->step, out->stream_bytes, root, err);
         if (status == REEF_OK && memcmp(root, out->root, sizeof(root)) != 0)
-            status = reef_fail(err, REEF_CORRUPT,
+            status = reef_fail(err, REEF_ERR_CORRUPT,
                                "the copy's root hash is not that of its commit %" PRIu64
                                ": check the pool with reef verify",
                                out->number);
@@ -168,7 +169,7 @@ static reef_status compare(reef_store *store,
     if (copied->number == after.number)
         same = same && memcmp(copied->root, after.root, REEF_HASH_BYTES) == 0;
     return same ? REEF_OK
-                : reef_fail(err, REEF_CORRUPT,
+                : reef_fail(err, REEF_ERR_CORRUPT,
                             "the copy of pool %s is of commit %" PRIu64
                             " with another root hash, the pool is at commit %" PRIu64,
                             store->path, copied->number, after.number);

@@ -38,13 +38,13 @@ reef_status reef_snapshot_restore_plan(reef_txn *txn,
     uint32_t shared = plan->snapshot.shared_count;
     status = reef_txn_generations_load(txn, err);
     // The last one goes: then its record may be damaged.
-    if (status == REEF_CORRUPT && txn->generation_count > shared) status = REEF_OK;
+    if (status == REEF_ERR_CORRUPT && txn->generation_count > shared) status = REEF_OK;
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_other, plan, err);
     if (status != REEF_OK) return status;
     plan->generation_count = txn->generation_count;
     plan->sealed_gone = txn->sealed_count > shared ? txn->sealed_count - shared : 0;
     if (shared <= txn->sealed_count) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "snapshot %s shares %" PRIu32 " sealed generations, pool %s has %" PRIu32,
                      plan->snapshot.name, shared, txn->store->path, txn->sealed_count);
 }
@@ -115,7 +115,7 @@ static reef_status prove(reef_txn *txn, const reef_snapshot *snapshot, reef_erro
     if (!snapshot->exact) return REEF_OK;
     reef_status status = reef_root_hash(txn, snapshot->step, snapshot->stream_bytes, root, err);
     if (status != REEF_OK || memcmp(root, snapshot->root, REEF_HASH_BYTES) == 0) return status;
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "snapshot %s cannot be restored: what it holds is not the state of commit "
                      "%" PRIu64 "; see reef verify",
                      snapshot->name, snapshot->commit);
@@ -123,7 +123,7 @@ static reef_status prove(reef_txn *txn, const reef_snapshot *snapshot, reef_erro
 
 static reef_status check_needy(const reef_restore_plan *plan, reef_error *err) {
     if (plan->needy_count == 0 || plan->sealed_gone == 0) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "going back to %s in place takes sealed generations away that snapshot %s%s "
                      "%s: remove it, or restore into a new directory",
                      plan->snapshot.name, plan->needy,
@@ -142,7 +142,7 @@ reef_status reef_snapshot_restore(reef_txn *txn,
     if (txn->last_damaged && keep_as == NULL) txn->failure = (reef_error){0};
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK && (txn->hashed_changed || txn->replaced != 0))
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "a transaction that has changed the pool cannot restore a snapshot");
     if (status == REEF_OK) status = reef_snapshot_restore_plan(txn, name, plan, err);
     if (status == REEF_OK && keep_as != NULL) status = check_needy(plan, err);

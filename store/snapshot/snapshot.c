@@ -8,8 +8,8 @@
 // state before holds copies of those too: it shares the first `shared_count` sealed generations only.
 #include "store_internal.h"
 
-#include "reef_fail_point.h"
 #include "reef_byte_order.h"
+#include "reef_fail_point.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,11 +60,11 @@ static reef_status snapshot_parse(const reef_view *view,
                                   reef_error *err) {
     const uint8_t *bytes = view->data;
     if (view->bytes != SNAPSHOT_BYTES && view->bytes != SNAPSHOT_BYTES_FIRST)
-        return reef_fail(err, REEF_CORRUPT, "snapshot %s has %zu bytes instead of %d", name,
+        return reef_fail(err, REEF_ERR_CORRUPT, "snapshot %s has %zu bytes instead of %d", name,
                          view->bytes, SNAPSHOT_BYTES);
     snapshot_decode(bytes, name, out);
     if (out->sealed_count > REEF_GENERATION_COUNT_MAX || out->open_generation != out->sealed_count)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "snapshot %s says %" PRIu32
                          " sealed generations, and that generation %" PRIu32
                          " was open; a pool has at most %u, the open one last",
@@ -75,7 +75,7 @@ static reef_status snapshot_parse(const reef_view *view,
     out->kept = reef_get_le32(bytes + 68);
     if (out->shared_count > out->sealed_count ||
         (out->shared_count < out->sealed_count) != (out->kept != 0))
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "snapshot %s shares %" PRIu32 " of %" PRIu32 " sealed generations", name,
                          out->shared_count, out->sealed_count);
     return REEF_OK;
@@ -98,15 +98,15 @@ reef_status reef_snapshot_name_check(const char *name, reef_error *err) {
         good = is_letter_or_digit(name[i]) || strchr("._-", name[i]) != NULL;
     if (!good)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "\"%.64s\" is no name for a snapshot: 1 to %d letters, digits, and after the "
             "first also . _ -",
             name == NULL ? "" : name, REEF_NAME_BYTES_MAX);
     if (strspn(name, "0123456789") == length)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%s is no name for a snapshot: numbers name generations", name);
     if (strcmp(name, "now") == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "now is no name for a snapshot: it names the last commit");
     return REEF_OK;
 }
@@ -125,10 +125,11 @@ reef_status reef_snapshot_read(reef_txn *txn,
     const reef_key key = {.db = REEF_DB_SNAPSHOTS, .name = name};
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_NOT_FOUND || status == REEF_INVALID) { // INVALID: nothing has such a key
+    if (status == REEF_ERR_NOT_FOUND ||
+        status == REEF_ERR_INVALID) { // INVALID: nothing has such a key
         const char *quote = reef_snapshot_name_check(name, NULL) == REEF_OK ? "" : "\"";
-        return reef_fail(err, REEF_NOT_FOUND, "pool %s has no snapshot %s%.64s%s", txn->store->path,
-                         quote, name == NULL ? "" : name, quote);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "pool %s has no snapshot %s%.64s%s",
+                         txn->store->path, quote, name == NULL ? "" : name, quote);
     }
     return status == REEF_OK ? snapshot_parse(&view, name, out, err) : status;
 }
@@ -152,7 +153,7 @@ static reef_status snapshot_at(reef_txn *txn,
     if (status != REEF_OK) return status;
     status = reef_record_verify(txn, REEF_DB_SNAPSHOTS, cursor, &key, name, &view, err);
     if (status == REEF_OK) status = snapshot_parse(&view, name, out, err);
-    if (status != REEF_CORRUPT) return status;
+    if (status != REEF_ERR_CORRUPT) return status;
     *out = damaged_snapshot(name);
     return REEF_OK;
 }
@@ -209,15 +210,15 @@ reef_status reef_snapshot_find(reef_txn *txn,
                                reef_error *err) {
     candidates c = {.prefix = name == NULL ? "" : name};
     reef_status status = reef_snapshot_read(txn, name, out, err);
-    if (status != REEF_NOT_FOUND || *c.prefix == '\0') return status;
+    if (status != REEF_ERR_NOT_FOUND || *c.prefix == '\0') return status;
     status = reef_snapshot_scan(txn, on_candidate, &c, err);
     c.by_root = c.count == 0 && strlen(c.prefix) >= ROOT_DIGITS_MIN;
     if (status == REEF_OK && c.by_root) status = reef_snapshot_scan(txn, on_candidate, &c, err);
     if (status != REEF_OK) return status;
     if (c.count == 0) return reef_snapshot_read(txn, name, out, err); // again, for the message
     if (c.count > 1)
-        return reef_fail(err, REEF_INVALID, "%.64s may be any of %zu snapshots: %s", name, c.count,
-                         c.names);
+        return reef_fail(err, REEF_ERR_INVALID, "%.64s may be any of %zu snapshots: %s", name,
+                         c.count, c.names);
     if (c.first.damaged) return reef_snapshot_read(txn, c.first.name, out, err); // what it is
     *out = c.first;
     return REEF_OK;
@@ -228,10 +229,11 @@ reef_status reef_snapshot_find(reef_txn *txn,
 static reef_status next_copy(reef_txn *txn, uint32_t *out, reef_error *err) {
     uint32_t last = 0;
     reef_status status = reef_db_last_u32(txn, REEF_DB_GENERATIONS, UINT32_MAX, &last, err);
-    if (status != REEF_OK && status != REEF_NOT_FOUND) return status;
+    if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
     *out = last < REEF_SNAPSHOT_GENERATION ? REEF_SNAPSHOT_GENERATION : last + 1;
     if (*out < UINT32_MAX) return REEF_OK;
-    return reef_fail(err, REEF_FULL, "pool %s has no number left for a snapshot", txn->store->path);
+    return reef_fail(err, REEF_ERR_FULL, "pool %s has no number left for a snapshot",
+                     txn->store->path);
 }
 
 // Of which commit is it? Of the last one, if nothing has changed since; else of the one that this
@@ -255,9 +257,9 @@ static reef_status snapshot_origin(reef_txn *txn, reef_snapshot *out, reef_error
 static reef_status name_is_free(reef_txn *txn, const char *name, reef_error *err) {
     reef_snapshot other;
     reef_status status = reef_snapshot_read(txn, name, &other, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
-    return reef_fail(err, REEF_INVALID, "pool %s already has a snapshot %s, of commit %" PRIu64,
+    return reef_fail(err, REEF_ERR_INVALID, "pool %s already has a snapshot %s, of commit %" PRIu64,
                      txn->store->path, name, other.commit);
 }
 
@@ -393,7 +395,7 @@ reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *er
     reef_status status = reef_txn_writable(txn, err);
     if (status != REEF_OK) return status;
     status = reef_snapshot_read(txn, name, &snapshot, err);
-    if (status == REEF_CORRUPT)
+    if (status == REEF_ERR_CORRUPT)
         snapshot = damaged_snapshot(name);
     else if (status != REEF_OK)
         return status;

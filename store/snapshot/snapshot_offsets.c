@@ -81,10 +81,11 @@ static reef_status copy_place(
     reef_key key = place_key(source, from);
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
     void *payload = malloc(view.bytes + 1); // writing moves what lies in the map
-    if (payload == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source's place");
+    if (payload == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source's place");
     memcpy(payload, view.data, view.bytes);
     key.sequence = to;
     status = reef_record_store(txn, &key, view.dtype, payload, view.bytes, err);

@@ -172,7 +172,7 @@ static reef_status write_target(step *s, const reef_key *target, reef_error *err
     reef_view before;
     reef_status status = reef_record_view(s->txn, target, &before, err);
     if (status == REEF_OK) status = usage_part_add(&s->part, target, &before, err);
-    if (status != REEF_OK && status != REEF_NOT_FOUND) return status;
+    if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
     size_t bytes = usage_part_encode(&s->part, target->window);
     s->work += bytes;
     return reef_record_put(s->txn, target, REEF_BYTES, s->part.code, bytes, err);
@@ -190,7 +190,7 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
     reef_status status = gather(s, first, target.window + span, windows, &count, err);
     if (status == REEF_OK && count == 0) // a key that no commit can have written
         status =
-            reef_fail(err, REEF_CORRUPT, "usage has a window at %" PRIu64 " ms", first->window);
+            reef_fail(err, REEF_ERR_CORRUPT, "usage has a window at %" PRIu64 " ms", first->window);
     REEF_FAIL_POINT(COMPACT_GATHERED);
     if (status == REEF_OK) status = write_target(s, &target, err);
     REEF_FAIL_POINT(COMPACT_MERGED);
@@ -285,7 +285,7 @@ reef_status reef_store_compact(reef_store *store,
     if (status != REEF_OK) return status;
     reef_commit made = {0}; // step, position and time stay those of what was committed last
     status = reef_commit_read(txn, &made, err);
-    if (status == REEF_NOT_FOUND) status = REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) status = REEF_OK;
     if (status == REEF_OK) status = reef_usage_compact(txn, unix_ms, out, err);
     if (status != REEF_OK) {
         reef_txn_abort(txn);

@@ -74,7 +74,7 @@ static const uint8_t *get_number(const uint8_t *at, const uint8_t *end, uint64_t
 static reef_status malformed(const reef_key *key, const char *what, reef_error *err) {
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(key, text);
-    return reef_fail(err, REEF_CORRUPT, "%s: %s", text, what);
+    return reef_fail(err, REEF_ERR_CORRUPT, "%s: %s", text, what);
 }
 
 // Read the extent; *at moves on to the first use.
@@ -124,7 +124,8 @@ reef_status usage_part_new(usage_part *part, reef_error *err) {
                          .code = malloc(CODE_BYTES_MAX(REEF_USAGE_PART))};
     if (part->sums != NULL && part->code != NULL) return REEF_OK;
     usage_part_free(part);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %u experts", REEF_USAGE_PART);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %u experts",
+                     REEF_USAGE_PART);
 }
 
 void usage_part_free(usage_part *part) {
@@ -175,7 +176,8 @@ static reef_status put_delta(
     reef_view before;
     usage_part part = {0};
     reef_status status = reef_record_view(txn, key, &before, err);
-    if (status == REEF_NOT_FOUND) return reef_record_put(txn, key, REEF_BYTES, code, bytes, err);
+    if (status == REEF_ERR_NOT_FOUND)
+        return reef_record_put(txn, key, REEF_BYTES, code, bytes, err);
     const reef_view now = {.data = code, .bytes = bytes};
     if (status == REEF_OK) status = usage_part_new(&part, err);
     if (status == REEF_OK) status = usage_part_add(&part, key, &before, err);
@@ -189,13 +191,14 @@ static reef_status put_delta(
 
 static reef_status check_time(uint64_t unix_ms, reef_error *err) {
     if (unix_ms <= INT64_MAX) return REEF_OK; // so that no window ends beyond 64 bits
-    return reef_fail(err, REEF_INVALID, "usage cannot be of %" PRIu64 " ms since 1970", unix_ms);
+    return reef_fail(err, REEF_ERR_INVALID, "usage cannot be of %" PRIu64 " ms since 1970",
+                     unix_ms);
 }
 
 static reef_status check_uses(size_t count, const reef_usage_use *uses, reef_error *err) {
     for (size_t i = 1; i < count; i++)
         if (uses[i].expert <= uses[i - 1].expert)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "uses of experts are not in order: %" PRIu32 " after %" PRIu32,
                              uses[i].expert, uses[i - 1].expert);
     return REEF_OK;
@@ -212,7 +215,8 @@ reef_status reef_usage_add(reef_txn *txn,
     if (status == REEF_OK) status = check_uses(count, uses, err);
     uint8_t *code = status == REEF_OK && count > 0 ? malloc(CODE_BYTES_MAX(count)) : NULL;
     if (status == REEF_OK && count > 0 && code == NULL)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", count);
+        status =
+            reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", count);
     for (size_t i = 0; status == REEF_OK && i < count;) {
         reef_key key = {.db = REEF_DB_USAGE,
                         .level = REEF_USAGE_DELTAS,
@@ -245,11 +249,11 @@ static reef_status block_growth(reef_txn *txn,
     reef_status status = reef_record_view(txn, key, &stored, err);
     // What a damaged record held is lost; the new one mends it. What was used since cannot be told and
     // counts as used before the windows, because that is what they do not have.
-    if (status == REEF_CORRUPT) return REEF_OK;
-    if (status != REEF_OK && status != REEF_NOT_FOUND) return status;
+    if (status == REEF_ERR_CORRUPT) return REEF_OK;
+    if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
     size_t known = stored.bytes / TOTAL_BYTES;
     if (known > experts)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "usage of generation %" PRIu32 ", layer %" PRIu32 ", block %" PRIu32
                          " is of %zu experts; it cannot become that of %zu",
                          key->generation, key->layer, key->block, known, experts);
@@ -257,7 +261,7 @@ static reef_status block_growth(reef_txn *txn,
         uint64_t old[2] = {0};
         if (i < known) memcpy(old, (const uint8_t *)stored.data + i * TOTAL_BYTES, TOTAL_BYTES);
         if (totals[2 * i] < old[0] || totals[2 * i + 1] < old[1])
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "usage of generation %" PRIu32 ", layer %" PRIu32 ", block %" PRIu32
                              ", expert %zu of it cannot fall from %" PRIu64 " to %" PRIu64,
                              key->generation, key->layer, key->block, i, old[0], totals[2 * i]);
@@ -304,8 +308,9 @@ reef_status reef_usage_put(reef_txn *txn,
                            reef_error *err) {
     usage_part part = {0};
     if (block_rows == 0 || REEF_USAGE_PART % block_rows != 0)
-        return reef_fail(err, REEF_INVALID, "blocks of usage of %" PRIu32 " experts do not fill %u",
-                         block_rows, REEF_USAGE_PART);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "blocks of usage of %" PRIu32 " experts do not fill %u", block_rows,
+                         REEF_USAGE_PART);
     reef_status status = check_time(unix_ms, err);
     if (status == REEF_OK) status = usage_part_new(&part, err);
     for (size_t first = 0; status == REEF_OK && first < expert_count; first += REEF_USAGE_PART) {
@@ -429,7 +434,7 @@ reef_status reef_usage_last(reef_txn *txn,
     size_t part = expert_count < REEF_USAGE_PART ? expert_count : REEF_USAGE_PART;
     uint64_t *sums = calloc(part + 1, TOTAL_BYTES);
     if (sums == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the usage of %zu experts", part);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", part);
     memset(last_ms, 0, expert_count * sizeof *last_ms);
     reef_status status = usage_seek(&cursor, txn, &key, err);
     while (usage_at(&cursor, &key, &status, err)) {

@@ -45,7 +45,7 @@ static reef_status read_number(const char *text, uint32_t *out, reef_error *err)
     bool number = text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0;
     *out = (uint32_t)value;
     if (number && value < REEF_GENERATION_COUNT_MAX) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.40s' is no generation; reef generations lists them, such as 0", text);
 }
 

@@ -115,9 +115,9 @@ static void print_outcome(const outcome *o, bool dry_run) {
 static reef_status open_idle(const cli_call *cli, reef_store **store, reef_error *err) {
     reef_status status =
         reef_store_open(store, cli->pool, &(reef_store_options){.write = true}, err);
-    if (status != REEF_BUSY || !err) return status;
+    if (status != REEF_ERR_BUSY || !err) return status;
     reef_error reason = *err;
-    return reef_fail(err, REEF_BUSY,
+    return reef_fail(err, REEF_ERR_BUSY,
                      "%.150s; it compacts usage by itself between commits, so there is nothing to "
                      "do",
                      reason.message);

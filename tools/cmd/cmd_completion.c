@@ -24,12 +24,12 @@ static reef_status answer(cli_call *cli, const char *shell, reef_error *err) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
-    if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory for the script");
+    if (!out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the script");
     bool known = completion_write(out, shell);
     reef_status status = REEF_OK;
-    if (fclose(out) != 0) status = reef_fail(err, REEF_NO_MEMORY, "no memory for the script");
+    if (fclose(out) != 0) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the script");
     if (status == REEF_OK && !known)
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "'%.40s' is no shell that is known: bash, zsh or fish", shell);
     if (status == REEF_OK && cli->json)
         status = cli_answer(cli, json_pack("{s:s, s:s}", "shell", shell, "script", text), err);

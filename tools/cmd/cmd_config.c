@@ -148,6 +148,6 @@ reef_status cmd_config_check(cli_call *cli, reef_error *err) {
         printf("%s: %zu settings, no mistake\n", path, settings);
     json_decref(found.list);
     if (status != REEF_OK || count == 0) return status;
-    return reef_fail(err, REEF_INVALID, "%.160s has %zu mistake%s", path, count,
+    return reef_fail(err, REEF_ERR_INVALID, "%.160s has %zu mistake%s", path, count,
                      count == 1 ? "" : "s");
 }

@@ -37,12 +37,12 @@ static reef_status parse_range(const cli_call *cli,
                                reef_error *err) {
     const char *text = cli_text(cli, "generations");
     if (text == NULL)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--generations A-B is missing: which ones to consolidate, such as 1-3");
     char a[6], b[6]; // digits alone: a number of scanf's may have a sign
     int read = 0;
     if (sscanf(text, "%5[0-9]-%5[0-9]%n", a, b, &read) != 2 || text[read] != '\0')
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--generations '%.64s' is no range of two numbers, such as 1-3", text);
     *first = (uint32_t)strtoul(a, NULL, 10);
     *last = (uint32_t)strtoul(b, NULL, 10);
@@ -177,7 +177,7 @@ static reef_status open_pool(
     reef_error reason;
     reef_status status =
         reef_store_open(store, cli->pool, &(reef_store_options){.write = write}, &reason);
-    if (status == REEF_BUSY)
+    if (status == REEF_ERR_BUSY)
         return reef_fail(err, status,
                          "%.180s; stop it first: consolidating needs the pool to itself",
                          reason.message);
@@ -209,7 +209,7 @@ static reef_status confirm(const cli_call *cli,
     if (cli_text(cli, "yes") != NULL) return REEF_OK;
     if (cli->json || isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "consolidating gives up for good what the pool was as of generations %" PRIu32
             " to %" PRIu32 ": see --dry-run, then say --yes",
             options->first, options->last);
@@ -221,7 +221,7 @@ static reef_status confirm(const cli_call *cli,
         print_report(&plan, false, stderr);
         fprintf(stderr, "type yes to go on: ");
         if (fgets(line, sizeof(line), stdin) == NULL || strcmp(line, "yes\n") != 0)
-            status = reef_fail(err, REEF_INVALID, "not confirmed; nothing was changed");
+            status = reef_fail(err, REEF_ERR_INVALID, "not confirmed; nothing was changed");
     }
     reef_consolidation_release(&plan);
     return status;

@@ -67,7 +67,7 @@ static reef_status choose_sort(const cli_call *cli, experts_request *asked, reef
         asked->sort = (experts_sort)sort;
         return REEF_OK;
     }
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "--sort is '%.40s', but must be uses, share, weight, last, down, up or id",
                      text);
 }
@@ -81,8 +81,8 @@ static reef_status choose_state(const cli_call *cli, experts_request *asked, ree
         asked->state = (experts_state)(EXPERTS_OPEN + i);
         return REEF_OK;
     }
-    return reef_fail(err, REEF_INVALID, "--state is '%.40s', but must be open, sealed or frozen",
-                     text);
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "--state is '%.40s', but must be open, sealed or frozen", text);
 }
 
 // Experts of vector models have no uses to ask for.
@@ -93,12 +93,12 @@ static reef_status check_kind(const cli_call *cli,
     bool uses = asked->ranged || (cli_text(cli, "sort") && asked->sort <= EXPERTS_SORT_LAST);
     if (!reef_config_is_vector(&pool->config)) return REEF_OK;
     if (cli_text(cli, "text"))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%.120s has a vector model, which reads no text, and in which every "
                          "expert sees every input; --id alone shows one's norms and class",
                          cli->pool);
     if (!uses) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "%.120s has a vector model, in which every expert sees every input: there are "
                      "no uses; sort by down, up or id",
                      cli->pool);
@@ -247,7 +247,7 @@ static reef_status choose_layer(const cli_pool *pool, experts_request *asked, re
     }
     return found == 1
                ? REEF_OK
-               : reef_fail(err, REEF_INVALID,
+               : reef_fail(err, REEF_ERR_INVALID,
                            "of which layer? the model has %" PRIu32 " with experts; give --layer",
                            found);
 }
@@ -267,7 +267,7 @@ static reef_status find_expert(cli_pool *pool,
     if (status != REEF_OK) return status;
     for (*at = 0; *at < list->count; ++*at)
         if (list->rows[*at].id == id) return REEF_OK;
-    return reef_fail(err, REEF_NOT_FOUND,
+    return reef_fail(err, REEF_ERR_NOT_FOUND,
                      "there is no expert %" PRIu64 " in layer %" PRIu32 " of generation %" PRIu32
                      ": it has 0 to %" PRIu64,
                      id, asked->layer, asked->generation, list->total - 1);
@@ -346,15 +346,16 @@ static reef_status check_together(const cli_call *cli, reef_error *err) {
     bool one = cli_text(cli, "id") != NULL;
     for (size_t i = 0; one && i < sizeof(OF_LISTS) / sizeof(OF_LISTS[0]); i++)
         if (cli_text(cli, OF_LISTS[i]))
-            return reef_fail(err, REEF_INVALID, "--%s is for lists, and --id names one expert",
+            return reef_fail(err, REEF_ERR_INVALID, "--%s is for lists, and --id names one expert",
                              OF_LISTS[i]);
     if (!one && cli_text(cli, "text"))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--text shows what one expert does; say which with --id");
     if (!cli_text(cli, "text") && cli_text(cli, "places"))
-        return reef_fail(err, REEF_INVALID, "--places without --text: there is no text to show");
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--places without --text: there is no text to show");
     if (!cli_text(cli, "text") && cli_text(cli, "as-of"))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--as-of is for --text: uses and norms are those of now");
     return REEF_OK;
 }

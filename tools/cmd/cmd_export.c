@@ -67,7 +67,7 @@ static reef_status verify_copy(const char *to, copy_report *report, reef_error *
     reef_status status = reef_store_verify(to, NULL, NULL, &report->check, err);
     report->verified = status == REEF_OK;
     if (status != REEF_OK || report->check.damaged == 0) return status;
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "the copy %.120s was made, but %" PRIu64
                      " of its records are damaged, as they are in the pool: see reef verify",
                      to, report->check.damaged);
@@ -150,7 +150,7 @@ static reef_status parse_generation(const char *text, uint32_t *out, reef_error 
     unsigned long value = strtoul(text, NULL, 10);
     bool number = *text != '\0' && text[strspn(text, "0123456789")] == '\0' && errno == 0;
     if (!number || value >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.64s' is no generation: its number, as in reef generations, comes "
                          "before the file",
                          text);
@@ -229,11 +229,11 @@ reef_status cmd_export_generation(cli_call *cli, reef_error *err) {
                                          .dry_run = cli->dry_run,
                                          .stopped = export_is_stopped};
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
-        status = reef_fail(err, REEF_INVALID, "%.160s exists; --force replaces it", path);
+        status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
     if (status == REEF_OK)
         status = reef_generation_export(store, generation, path, &options, &file, err);
     reef_store_close(store);
-    if (status == REEF_BUSY) export_end_as_signalled();
+    if (status == REEF_ERR_BUSY) export_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
         json_t *document = generation_file_json(&file, path);

@@ -65,11 +65,11 @@ reef_status cmd_export_model(cli_call *cli, reef_error *err) {
                                          .dry_run = cli->dry_run,
                                          .stopped = export_is_stopped};
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
-        status = reef_fail(err, REEF_INVALID, "%.160s exists; --force replaces it", path);
+        status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
     if (status == REEF_OK)
         status = reef_model_export(store, cli_text(cli, "as-of"), path, &options, &file, err);
     reef_store_close(store);
-    if (status == REEF_BUSY) export_end_as_signalled();
+    if (status == REEF_ERR_BUSY) export_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
         json_t *document = model_file_json(&file, path);

@@ -57,8 +57,8 @@ static reef_status build_request(const cli_call *cli,
     if (status == REEF_OK) status = cli_number(cli, "usage-above", 0, 0.999999, &quantile, err);
     if (status != REEF_OK) return status;
     if (last < first)
-        return reef_fail(err, REEF_INVALID, "--last %" PRIu64 " is before --first %" PRIu64, last,
-                         first);
+        return reef_fail(err, REEF_ERR_INVALID, "--last %" PRIu64 " is before --first %" PRIu64,
+                         last, first);
     *request = json_pack("{s:s, s:I, s:I, s:I, s:f, s:b}", "command", command, "layer",
                          cli_text(cli, "layer") ? (json_int_t)layer : (json_int_t)-1, "first",
                          (json_int_t)first, "last", (json_int_t)last, "usage_quantile", quantile,

@@ -48,7 +48,7 @@ static size_t last_line(const cli_file *prompt) {
 static reef_status read_prompt(const cli_call *cli, request *r, reef_error *err) {
     const char *text = cli_text(cli, "prompt"), *path = cli_text(cli, "prompt-file");
     if (text && path)
-        return reef_fail(err, REEF_INVALID, "--prompt and --prompt-file exclude each other");
+        return reef_fail(err, REEF_ERR_INVALID, "--prompt and --prompt-file exclude each other");
     if (path) {
         reef_status status = cli_file_read(&r->prompt, path, err);
         if (status != REEF_OK) return status;
@@ -60,8 +60,8 @@ static reef_status read_prompt(const cli_call *cli, request *r, reef_error *err)
         memcpy(r->prompt.bytes, text, r->prompt.count);
     }
     if (r->prompt.count == 0)
-        return reef_fail(err, REEF_INVALID, "%.160s is empty: the model needs a byte to start from",
-                         r->prompt.path);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%.160s is empty: the model needs a byte to start from", r->prompt.path);
     return REEF_OK;
 }
 

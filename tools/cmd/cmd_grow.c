@@ -58,7 +58,7 @@ static reef_status answer(
 // The same check as the trainer's, so that a dry run refuses what the real one would.
 static reef_status check_side(uint32_t before, uint64_t side, reef_error *err) {
     if (side <= before)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the open generation has side %" PRIu32 " already; --side %" PRIu64
                          " would not make it larger",
                          before, side);
@@ -69,7 +69,8 @@ reef_status cmd_grow(cli_call *cli, reef_error *err) {
     uint64_t side = 0;
     reef_status status = cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
     if (status != REEF_OK) return status;
-    if (side == 0) return reef_fail(err, REEF_INVALID, "--side N is missing: how large to grow");
+    if (side == 0)
+        return reef_fail(err, REEF_ERR_INVALID, "--side N is missing: how large to grow");
     cli_pool pool;
     json_t *result = NULL;
     status = cli_pool_open(&pool, cli, err);

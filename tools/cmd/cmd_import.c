@@ -38,7 +38,7 @@ static reef_status open_pool(const cli_call *cli,
     // A dry run only reads, so it can be had beside a daemon.
     reef_status status =
         reef_store_open(store, cli->pool, &(reef_store_options){.write = !cli->dry_run}, &reason);
-    if (status == REEF_BUSY)
+    if (status == REEF_ERR_BUSY)
         return reef_fail(err, status, "%.180s; stop it first: importing needs the pool to itself",
                          reason.message);
     if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);

@@ -94,7 +94,7 @@ static reef_status add_records(const ingestion *in, json_t *request, reef_error 
         if (!is_blank(at, bytes)) {
             json_t *record = json_loadb((const char *)at, bytes, JSON_REJECT_DUPLICATES, &why);
             if (!record)
-                return reef_fail(err, REEF_INVALID, "%.120s line %" PRIu64 ": no JSON: %.80s",
+                return reef_fail(err, REEF_ERR_INVALID, "%.120s line %" PRIu64 ": no JSON: %.80s",
                                  in->feed.path, line, why.text);
             json_array_append_new(records, record);
         }
@@ -119,11 +119,11 @@ static reef_status make_request(const ingestion *in, char **text, reef_error *er
     }
     *text = status == REEF_OK ? json_dumps(request, JSON_COMPACT) : NULL;
     if (status == REEF_OK && !*text)
-        status = reef_fail(err, REEF_NO_MEMORY, "the request could not be built");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     json_decref(request);
     if (status != REEF_OK || strlen(*text) < REEF_REQUEST_BYTES_MAX) return status;
     return reef_fail(
-        err, REEF_INVALID,
+        err, REEF_ERR_INVALID,
         "%.120s line %" PRIu64
         " is too long: it makes a request of %zu bytes, of which one has fewer than %u",
         in->feed.path, in->feed.line, strlen(*text), REEF_REQUEST_BYTES_MAX);
@@ -161,12 +161,12 @@ static void note(ingestion *in, const char *answer) {
 
 // Whether to send it again, after a pause; `since` is when the daemon was last heard of.
 static bool is_worth_it(const ingestion *in, reef_status status, unsigned *ms, double since) {
-    if (status == REEF_BUSY) {
+    if (status == REEF_ERR_BUSY) {
         if (*ms == 0) *ms = BUSY_MS;
         return true;
     }
     // A daemon that was never there, or has no such source, is no matter of time.
-    bool lost = status == REEF_IO || (status == REEF_NOT_FOUND && in->batches > 0);
+    bool lost = status == REEF_ERR_IO || (status == REEF_ERR_NOT_FOUND && in->batches > 0);
     *ms = AWAY_MS;
     return lost && cli_clock() - since < AWAY_SECONDS_MAX;
 }
@@ -190,10 +190,10 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
             free(answer);
             return REEF_OK;
         }
-        if (status == REEF_BUSY) heard = cli_clock();
+        if (status == REEF_ERR_BUSY) heard = cli_clock();
         if (!is_worth_it(in, status, &ms, heard)) return status;
         in->waits++;
-        show(in, status == REEF_BUSY ? "  waiting for room" : "  waiting for the daemon");
+        show(in, status == REEF_ERR_BUSY ? "  waiting for room" : "  waiting for the daemon");
         sleep_ms(ms);
     }
 }
@@ -237,15 +237,17 @@ static bool is_plain(const char *text) {
 static reef_status choose_prefix(ingestion *in, reef_error *err) {
     const char *given = cli_text(in->cli, "id-prefix");
     if (in->source && !is_plain(in->source))
-        return reef_fail(err, REEF_INVALID, "--source takes UTF-8 without control characters");
+        return reef_fail(err, REEF_ERR_INVALID, "--source takes UTF-8 without control characters");
     if (!given) {
         snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", cli_now_ms(), (long)getpid());
         return REEF_OK;
     }
     if (strlen(given) < 1 || strlen(given) > PREFIX_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID, "--id-prefix takes 1 to %d bytes", PREFIX_BYTES_MAX);
+        return reef_fail(err, REEF_ERR_INVALID, "--id-prefix takes 1 to %d bytes",
+                         PREFIX_BYTES_MAX);
     if (!is_plain(given))
-        return reef_fail(err, REEF_INVALID, "--id-prefix takes UTF-8 without control characters");
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--id-prefix takes UTF-8 without control characters");
     strcpy(in->prefix, given);
     in->feed.steady = true;
     return REEF_OK;

@@ -200,7 +200,7 @@ static reef_status write_config(const cli_call *cli, const making *m, reef_error
     char *about = NULL, words[CLI_WORD_BYTES];
     size_t bytes = 0;
     FILE *out = open_memstream(&about, &bytes);
-    if (!out) return reef_fail(err, REEF_NO_MEMORY, "no memory to write %.160s", path);
+    if (!out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
     fprintf(out, "The pool has a %s model, %s experts%s:\n",
             reef_config_is_vector(&m->config) ? "vector" : "language",
             cli_count(experts_made(m), words), m->from ? "" : " in its first generation");
@@ -208,7 +208,7 @@ static reef_status write_config(const cli_call *cli, const making *m, reef_error
     fputs("Its own configuration was written once: reef status, reef init --help.\n", out);
     reef_status status = REEF_OK;
     if (fclose(out) != 0)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory to write %.160s", path);
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
     if (status == REEF_OK) status = config_text_write(path, cli->pool, about, err);
     free(about);
     return status;
@@ -235,7 +235,7 @@ static reef_status measure(const cli_call *cli,
 static reef_status check_path(const char *path, reef_error *err) {
     reef_status status = reef_store_check_new(path, err);
     if (status == REEF_OK || access(path, F_OK) != 0) return status;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "cannot make %.120s: it exists; choose a path where nothing is yet", path);
 }
 
@@ -243,16 +243,16 @@ static reef_status check_path(const char *path, reef_error *err) {
 static reef_status check_file(const cli_call *cli, const making *m, reef_error *err) {
     const char *path = cli_text(cli, "config-out");
     if (path && cli_has_ids(&m->config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--config-out is a file for reefd, which reads no token ids: reef train "
                          "does");
     if (path && reef_config_is_layer(&m->config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--config-out is a file for reefd, which trains no layer by itself: a "
                          "program that uses libreef does (docs/LIBRARY.md)");
     if (!path || access(path, F_OK) != 0)
         return path ? config_text_check(path, cli->pool, err) : REEF_OK;
-    return reef_fail(err, REEF_INVALID, "cannot write %.120s: it exists; choose another name",
+    return reef_fail(err, REEF_ERR_INVALID, "cannot write %.120s: it exists; choose another name",
                      path);
 }
 

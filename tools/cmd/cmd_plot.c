@@ -50,8 +50,8 @@ static json_t *chart_json(const loss_chart *chart) {
 static reef_status show(cli_call *cli, const loss_chart *chart, reef_error *err) {
     const char *path = cli_text(cli, "svg");
     if (chart->count == 0 && (path || !cli->json))
-        return reef_fail(err, REEF_NOT_FOUND, "%.160s has no loss to plot: nothing was trained yet",
-                         cli->pool);
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
+                         "%.160s has no loss to plot: nothing was trained yet", cli->pool);
     if (path) {
         reef_status status = svg_write(path, draw, chart, err);
         if (status != REEF_OK) return status;

@@ -82,7 +82,7 @@ static reef_status measure_pool(plot *p, const cli_call *cli, reef_error *err) {
     reef_status status = cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = eval_set_read(&set, cli, "eval", &pool.config, err);
     if (status == REEF_OK && set.count == 0)
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "nothing to plot: give --eval NAME=FILE for each domain, or --results");
     if (status == REEF_OK) status = measure_set(p, cli, &pool, &set, err);
     eval_set_release(&set);
@@ -107,7 +107,7 @@ static reef_status read_document(plot *p,
     const char *measure = json_string_value(json_object_get(document, "measure"));
     size_t rows = json_array_size(matrix), columns = json_array_size(domains);
     if (rows == 0 || columns == 0 || rows != json_array_size(files) + 1 || !measure)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%.160s is not what `reef train --results` writes, or has no --eval",
                          path);
     plot_init(p, rows, columns);
@@ -136,7 +136,7 @@ static reef_status read_results(plot *p, const char *path, reef_error *err) {
     json_error_t reason;
     json_t *document = json_load_file(path, 0, &reason);
     if (!document)
-        return reef_fail(err, access(path, R_OK) == 0 ? REEF_INVALID : REEF_NOT_FOUND,
+        return reef_fail(err, access(path, R_OK) == 0 ? REEF_ERR_INVALID : REEF_ERR_NOT_FOUND,
                          "cannot read results from %.120s: %.120s", path, reason.text);
     reef_status status = read_document(p, document, path, err);
     json_decref(document);
@@ -204,7 +204,8 @@ reef_status cmd_plot_forgetting(cli_call *cli, reef_error *err) {
     plot p = {0};
     const char *results = cli_text(cli, "results");
     if (results && cli_text(cli, "eval"))
-        return reef_fail(err, REEF_INVALID, "--results is already measured: it takes no --eval");
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--results is already measured: it takes no --eval");
     reef_status status = results ? read_results(&p, results, err) : measure_pool(&p, cli, err);
     if (status == REEF_OK) status = show(cli, &p, err);
     plot_release(&p);

@@ -87,9 +87,9 @@ static reef_status split(
     const char *option, const char *text, char **name, const char **value, reef_error *err) {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || equals[1] == '\0') {
-        reef_fail(err, REEF_INVALID, "--%s is '%.64s', but must be NAME=%s", option, text,
+        reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be NAME=%s", option, text,
                   strcmp(option, "domain") == 0 ? "FILE" : "BITS");
-        return REEF_INVALID;
+        return REEF_ERR_INVALID;
     }
     *name = cli_printable((const uint8_t *)text, (size_t)(equals - text), false);
     *value = equals + 1;
@@ -114,12 +114,12 @@ static reef_status read_domains(report *r, const cli_call *cli, reef_error *err)
         bool taken = find_domain(r, name) != NULL;
         domain *d = &r->domains[r->count++];
         *d = (domain){.name = name, .path = path, .fresh = NAN};
-        if (taken) return reef_fail(err, REEF_INVALID, "domain %.64s is given twice", name);
+        if (taken) return reef_fail(err, REEF_ERR_INVALID, "domain %.64s is given twice", name);
         status = cli_text_read(&d->file, path, err);
         if (status != REEF_OK) return status;
     }
     if (r->count == 0)
-        return reef_fail(err, REEF_INVALID, "no domain is given: --domain NAME=FILE");
+        return reef_fail(err, REEF_ERR_INVALID, "no domain is given: --domain NAME=FILE");
     return REEF_OK;
 }
 
@@ -135,21 +135,21 @@ static reef_status read_truth(report *r,
         errno = 0;
         uint64_t offset = strtoull(text, NULL, 10);
         if (digits == 0 || text[digits] != '\0' || errno != 0)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "--truth is '%.64s', but must be a position in the stream", text);
         if (offset > pool->commit.stream_bytes)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "--truth %" PRIu64
                              " lies behind the end of the stream, of which %" PRIu64
                              " bytes are trained",
                              offset, pool->commit.stream_bytes);
         if (r->truth_count > 0 && offset <= r->truth[r->truth_count - 1])
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "--truth %" PRIu64 " does not come after the one before it", offset);
         r->truth[r->truth_count++] = offset;
     }
     if (r->truth_count + 1 != r->count)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%zu domains need %zu --truth positions, but %zu are given", r->count,
                          r->count - 1, r->truth_count);
     for (size_t j = 1; j < r->count; j++) r->domains[j].start = r->truth[j - 1];
@@ -161,8 +161,8 @@ static reef_status read_number(
     char *end;
     *bits = strtod(value, &end);
     if (end == value || *end != '\0' || !(*bits >= 0 && *bits <= BITS_MAX))
-        return reef_fail(err, REEF_INVALID, "--%s %.64s must end in bits per byte, 0 to %g", option,
-                         text, BITS_MAX);
+        return reef_fail(err, REEF_ERR_INVALID, "--%s %.64s must end in bits per byte, 0 to %g",
+                         option, text, BITS_MAX);
     return REEF_OK;
 }
 
@@ -176,7 +176,7 @@ static reef_status read_fresh(report *r, const cli_call *cli, reef_error *err) {
         if (status != REEF_OK) return status;
         domain *d = find_domain(r, name);
         free(name);
-        if (!d) return reef_fail(err, REEF_INVALID, "--fresh %.64s names no --domain", text);
+        if (!d) return reef_fail(err, REEF_ERR_INVALID, "--fresh %.64s names no --domain", text);
         status = read_number("fresh", text, value, &d->fresh, err);
         if (status != REEF_OK) return status;
     }
@@ -194,7 +194,7 @@ static reef_status read_sealed_name(
         d = find_domain(r, name);
         sealed->generation = strtoul(at + 1, NULL, 10);
     }
-    if (!d) return reef_fail(err, REEF_INVALID, "--sealed-bits %.64s names no --domain", text);
+    if (!d) return reef_fail(err, REEF_ERR_INVALID, "--sealed-bits %.64s names no --domain", text);
     sealed->domain = (size_t)(d - r->domains);
     return REEF_OK;
 }
@@ -222,7 +222,7 @@ static reef_status read_request(report *r,
                                 const cli_pool *pool,
                                 reef_error *err) {
     if (!cli_text(cli, "out"))
-        return reef_fail(err, REEF_INVALID, "--out DIR is missing: where to write the report");
+        return reef_fail(err, REEF_ERR_INVALID, "--out DIR is missing: where to write the report");
     r->seconds = NAN;
     reef_status status = cli_number(cli, "seconds", 1e-6, SECONDS_MAX, &r->seconds, err);
     if (status == REEF_OK) status = read_domains(r, cli, err);
@@ -275,12 +275,12 @@ static reef_status assign_generations(report *r, const cli_pool *pool, reef_erro
         sealed_bits *sealed = &r->sealed[i];
         if (sealed->own) sealed->generation = r->domains[sealed->domain].generation;
         if (sealed->generation >= pool->generation_count)
-            return reef_fail(err, REEF_NOT_FOUND,
+            return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "--sealed-bits names generation %zu, but the pool has 0 to %" PRIu32,
                              sealed->generation, pool->generation_count - 1);
         const reef_generation *one = &pool->generations[sealed->generation];
         if (reef_generation_is_empty(one))
-            return reef_fail(err, REEF_NOT_FOUND,
+            return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "--sealed-bits names generation %zu, which was consolidated into "
                              "generation %" PRIu32 ": there is no such state to compare with",
                              sealed->generation, cli_generation_heir(pool, one));

@@ -138,10 +138,10 @@ static void say_what_runs(const cli_call *cli, const char *program, char **argv)
 // Returns only where that failed. What the daemon says goes to standard error, programs read standard output.
 static reef_status become(const cli_call *cli, const char *program, char **argv, reef_error *err) {
     if (cli->json && dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
-        return reef_fail(err, REEF_IO, "cannot say on standard output what %.160s says: %s",
+        return reef_fail(err, REEF_ERR_IO, "cannot say on standard output what %.160s says: %s",
                          program, strerror(errno));
     (void)execv(program, argv);
-    return reef_fail(err, REEF_IO, "cannot run %.160s: %s", program, strerror(errno));
+    return reef_fail(err, REEF_ERR_IO, "cannot run %.160s: %s", program, strerror(errno));
 }
 
 reef_status cmd_run(cli_call *cli, reef_error *err) {
@@ -150,7 +150,7 @@ reef_status cmd_run(cli_call *cli, reef_error *err) {
     reef_status status = check_arguments(argv, count, err);
     char *program = status == REEF_OK ? find_daemon() : NULL;
     if (status == REEF_OK && !program)
-        status = reef_fail(err, REEF_NOT_FOUND,
+        status = reef_fail(err, REEF_ERR_NOT_FOUND,
                            "there is no program " DAEMON_NAME
                            ", neither beside this one nor in PATH; the package reef has both");
     if (status == REEF_OK) {

@@ -130,8 +130,8 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
     // A dry run refuses what the real one would.
     if (dtype) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
     if (status == REEF_OK && cli->dry_run && strcmp(pool.config.strategy, "joint") == 0)
-        status =
-            reef_fail(err, REEF_INVALID, "the pool's strategy is joint, which has no boundaries");
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "the pool's strategy is joint, which has no boundaries");
     json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
     if (!dtype) dtype = reef_config_is_vector(&pool.config) ? "f32" : pool.config.seal_dtype;
     if (status == REEF_OK && cli->dry_run) {

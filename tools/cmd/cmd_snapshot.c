@@ -1,7 +1,7 @@
 // reef snapshot: keep states of a pool under a name, and look at them.
 #include "commands.h"
-#include "reef_pool_json.h"
 #include "reef_log.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -73,9 +73,9 @@ static reef_status check_free(cli_pool *pool, const char *name, reef_error *err)
     if (status != REEF_OK) return status;
     status = read_snapshot(pool, reef_snapshot_read, name, &snapshot, &reason);
     if (status == REEF_OK)
-        return reef_fail(err, REEF_INVALID, "a snapshot called %.64s exists; choose another name",
-                         name);
-    return status == REEF_NOT_FOUND ? REEF_OK : reef_fail(err, status, "%s", reason.message);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a snapshot called %.64s exists; choose another name", name);
+    return status == REEF_ERR_NOT_FOUND ? REEF_OK : reef_fail(err, status, "%s", reason.message);
 }
 
 reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
@@ -89,7 +89,7 @@ reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
     if (status == REEF_OK && !cli->dry_run) {
         json_t *request = json_pack("{s:s, s:s}", "command", "snapshot", "name", name);
         status = request ? cli_change(cli, request, create, &result, err)
-                         : reef_fail(err, REEF_INVALID, "the name of a snapshot must be text");
+                         : reef_fail(err, REEF_ERR_INVALID, "the name of a snapshot must be text");
         if (status == REEF_OK)
             status = read_snapshot(&pool, reef_snapshot_read, name, &snapshot, err);
     }
@@ -171,7 +171,7 @@ reef_status cmd_snapshot_list(cli_call *cli, reef_error *err) {
         cli_table_print(list.table, stdout);
     size_t damaged = json_array_size(list.damaged);
     if (status == REEF_OK && damaged > 0)
-        status = reef_fail(err, REEF_CORRUPT,
+        status = reef_fail(err, REEF_ERR_CORRUPT,
                            "the records of %zu of %zu snapshots are damaged; see reef verify "
                            "--repair-plan",
                            damaged, list.count);

@@ -3,8 +3,8 @@
 // Both make a list of names first; what is on it goes in one transaction, through the daemon where one
 // runs. A snapshot that is made meanwhile is on no list.
 #include "commands.h"
-#include "reef_pool_json.h"
 #include "reef_log.h"
+#include "reef_pool_json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -130,8 +130,8 @@ static reef_status mark_damaged(reef_txn *txn, choices *list, const char *name, 
     reef_snapshot found;
     const reef_error why = *err;
     reef_status status = reef_snapshot_read(txn, name, &found, err);
-    if (status != REEF_CORRUPT)
-        return reef_fail(err, REEF_CORRUPT, "%.180s; its whole name is needed to remove it",
+    if (status != REEF_ERR_CORRUPT)
+        return reef_fail(err, REEF_ERR_CORRUPT, "%.180s; its whole name is needed to remove it",
                          why.message);
     if (mark(list, name)) return REEF_OK;
     found = (reef_snapshot){.damaged = true};
@@ -151,7 +151,7 @@ static reef_status list_named(const cli_call *cli, cli_pool *pool, choices *list
         status = reef_snapshot_find(txn, cli->operands[i], &found, err);
         if (status == REEF_OK)
             (void)mark(list, found.name);
-        else if (status == REEF_CORRUPT)
+        else if (status == REEF_ERR_CORRUPT)
             status = mark_damaged(txn, list, cli->operands[i], err);
     }
     reef_txn_abort(txn);
@@ -188,7 +188,7 @@ static reef_status remove_chosen(const cli_call *cli, const choices *list, reef_
         if (list->all[i].goes)
             json_array_append_new(names, reef_json_text(list->all[i].snapshot.name));
     json_t *request = json_pack("{s:s, s:o}", "command", "snapshot_remove", "names", names);
-    if (!request) return reef_fail(err, REEF_NO_MEMORY, "the request could not be built");
+    if (!request) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     reef_status status = cli_change(cli, request, remove_names, &result, err);
     json_decref(result);
     return status;
@@ -275,7 +275,7 @@ reef_status cmd_snapshot_prune(cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = cli_integer(cli, "keep-daily", 1, KEEP_MAX, &keep_daily, err);
     if (status != REEF_OK) return status;
     if (keep_last == 0 && keep_daily == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "which snapshots should stay? give --keep-last N, --keep-daily N or both");
     cli_pool pool;
     choices list = {0};

@@ -40,8 +40,8 @@ static reef_status restore_in_place(const cli_call *cli, reef_restoration *done,
     reef_error reason;
     reef_status status =
         reef_store_open(&store, cli->pool, &(reef_store_options){.write = true}, &reason);
-    if (status == REEF_BUSY)
-        return reef_fail(err, REEF_BUSY,
+    if (status == REEF_ERR_BUSY)
+        return reef_fail(err, REEF_ERR_BUSY,
                          "%.140s: stop it first, or give a directory OUT instead of --in-place",
                          reason.message);
     if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
@@ -112,7 +112,7 @@ reef_status cmd_snapshot_restore(cli_call *cli, reef_error *err) {
     bool in_place = cli_text(cli, "in-place") != NULL;
     reef_restoration done;
     if (in_place == (cli->operand_count == 2))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          in_place
                              ? "--in-place changes the pool itself: OUT makes no sense with it"
                              : "where to? give a directory OUT for the new pool, or --in-place");

@@ -268,9 +268,9 @@ reef_status status_read(const cli_call *cli, json_t **result, bool *daemon, reef
     *result = NULL;
     reef_status status = cli_daemon_status(cli, result, err);
     *daemon = status == REEF_OK;
-    if (status == REEF_NOT_FOUND) status = read_pool(cli, result, err);
+    if (status == REEF_ERR_NOT_FOUND) status = read_pool(cli, result, err);
     if (status != REEF_OK) return status;
-    if (!*result) return reef_fail(err, REEF_NO_MEMORY, "the status could not be built");
+    if (!*result) return reef_fail(err, REEF_ERR_NO_MEMORY, "the status could not be built");
     json_object_set_new(*result, "readers", readers_json(cli));
     json_object_set_new(*result, "daemon", json_boolean(*daemon));
     return REEF_OK;

@@ -139,12 +139,12 @@ static reef_status choose(const cli_call *cli,
     reef_status status = cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
     if (status != REEF_OK) return status;
     if (generation >= pool->generation_count)
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no generation %" PRIu64 ": the pool has 0 to %" PRIu32,
                          generation, pool->generation_count - 1);
     *out = &pool->generations[generation];
     if (reef_generation_is_empty(*out))
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu64 " was consolidated into generation %" PRIu32
                          " and has no experts; ask for that one",
                          generation, cli_generation_heir(pool, *out));
@@ -161,11 +161,11 @@ static reef_status choose_layers(const cli_call *cli,
     reef_status status = cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
     if (status != REEF_OK) return status;
     if (layer >= pool->config.layers)
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no layer %" PRIu64 ": the model has 0 to %" PRIu32, layer,
                          pool->config.layers - 1);
     if (!cli_layer_is_peer(&pool->config, (uint32_t)layer))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
                          layer, reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)layer)));
     asked->first = (uint32_t)layer;
@@ -245,7 +245,7 @@ static reef_status write_counts(const cli_call *cli,
     npy_file npy = {0};
     if (path == NULL) return REEF_OK;
     if (asked->ranged)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--npy writes counts since ever: leave --since and --until out");
     for (uint32_t l = asked->first; l < asked->end; l++)
         shape[0] += cli_layer_is_peer(&pool->config, l);

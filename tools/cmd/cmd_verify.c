@@ -78,11 +78,11 @@ static reef_status read_options(const cli_call *cli,
     // Another sample each time, and a number that is short enough to be typed again.
     options->seed = (cli_now_ms() ^ (uint64_t)getpid() << 20) & UINT32_MAX;
     if (options->quick && cli_text(cli, "sample"))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--quick hashes nothing that is sealed and --sample a part of it: give "
                          "one of them");
     if (cli_text(cli, "seed") && !cli_text(cli, "sample"))
-        return reef_fail(err, REEF_INVALID, "--seed draws a sample: give --sample as well");
+        return reef_fail(err, REEF_ERR_INVALID, "--seed draws a sample: give --sample as well");
     reef_status status = cli_number(cli, "sample", 0.001, 100, percent, err);
     if (status == REEF_OK) status = cli_integer(cli, "seed", 0, INT64_MAX, &options->seed, err);
     options->sample = *percent / 100;
@@ -168,7 +168,7 @@ reef_status cmd_verify(cli_call *cli, reef_error *err) {
     reef_status status = read_options(cli, &options, &percent, err);
     if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);
     double seconds = cli_clock() - started;
-    if (status == REEF_CORRUPT && cli->json) { // the document has all that was found until then
+    if (status == REEF_ERR_CORRUPT && cli->json) { // the document has all that was found until then
         reef_error reason;
         add_line(&found, err->message);
         report.damaged++;
@@ -181,12 +181,13 @@ reef_status cmd_verify(cli_call *cli, reef_error *err) {
     } else if (status == REEF_OK) {
         print_report(cli, &options, &report, seconds);
     }
-    if (plan && !cli->json && (status == REEF_OK || status == REEF_CORRUPT))
+    if (plan && !cli->json && (status == REEF_OK || status == REEF_ERR_CORRUPT))
         verify_plan_print(&found.plan);
     verify_plan_release(&found.plan);
     json_decref(found.lines);
     if (status == REEF_OK && report.damaged > 0)
-        return reef_fail(err, REEF_CORRUPT, "%.160s is damaged: %" PRIu64 " of %" PRIu64 " records",
-                         cli->pool, report.damaged, report.records);
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "%.160s is damaged: %" PRIu64 " of %" PRIu64 " records", cli->pool,
+                         report.damaged, report.records);
     return status;
 }

@@ -79,10 +79,10 @@ static void put_all(FILE *out, const char *path, const char *pool, const char *a
 
 static reef_status fail_write(const char *path, int code, reef_error *err) {
     if (code == EEXIST)
-        return reef_fail(err, REEF_INVALID, "cannot write %.140s: it exists; choose another name",
-                         path);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "cannot write %.140s: it exists; choose another name", path);
     if (code != ENOENT) return cli_write_failed(path, code, err);
-    return reef_fail(err, REEF_NOT_FOUND, "cannot write %.160s: %s", path, strerror(code));
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot write %.160s: %s", path, strerror(code));
 }
 
 // White space at the end of a line is none of the value.
@@ -91,7 +91,7 @@ static reef_status check_pool(const char *full, reef_error *err) {
     bool ends = bytes > 0 && !isspace((unsigned char)full[bytes - 1]);
     if (ends && bytes <= POOL_BYTES_MAX && !strpbrk(full, "\n;")) return REEF_OK;
     return reef_fail(
-        err, REEF_INVALID,
+        err, REEF_ERR_INVALID,
         "the path %.120s does not fit into a configuration file; give it as reefd --pool", full);
 }
 
@@ -145,7 +145,7 @@ reef_status config_text_write(const char *path,
     FILE *out = fdopen(fd, "w");
     if (!out) {
         close(fd);
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to write %.160s", path);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
     }
     put_all(out, path, full, about);
     bool failed = ferror(out) != 0;

@@ -227,24 +227,24 @@ static bool has_experts(const cli_pool *pool, uint32_t layer) {
 
 static reef_status check(const cli_pool *pool, const experts_request *asked, reef_error *err) {
     if (asked->one_generation && asked->generation >= pool->generation_count)
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no generation %" PRIu32 ": the pool has 0 to %" PRIu32,
                          asked->generation, pool->generation_count - 1);
     const reef_generation *one =
         asked->one_generation ? &pool->generations[asked->generation] : NULL;
     if (one && reef_generation_is_empty(one))
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu32 " was consolidated into generation %" PRIu32
                          " and has no experts; ask for that one",
                          asked->generation, cli_generation_heir(pool, one));
     if (!asked->one_layer) return REEF_OK;
     if (asked->layer >= pool->config.layers)
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no layer %" PRIu32 ": the model has 0 to %" PRIu32, asked->layer,
                          pool->config.layers - 1);
     if (!has_experts(pool, asked->layer))
-        return reef_fail(err, REEF_INVALID, "layer %" PRIu32 " has no experts that are retrieved",
-                         asked->layer);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "layer %" PRIu32 " has no experts that are retrieved", asked->layer);
     return REEF_OK;
 }
 

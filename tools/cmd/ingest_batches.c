@@ -15,7 +15,7 @@
 #define QUIET_MS 300 // after which lines that are there are a batch
 
 static reef_status open_failed(const ingest_feed *feed, const char *what, reef_error *err) {
-    return reef_fail(err, errno == ENOENT || errno == EACCES ? REEF_NOT_FOUND : REEF_IO,
+    return reef_fail(err, errno == ENOENT || errno == EACCES ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
                      "cannot %s %.160s: %s", what, feed->path, strerror(errno));
 }
 
@@ -34,7 +34,7 @@ static reef_status skip_bytes(ingest_feed *feed, reef_error *err) {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return open_failed(feed, "read", err);
         if (got == 0)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "%.160s has fewer than the %" PRIu64 " bytes to skip", feed->path,
                              feed->skip);
         left -= (uint64_t)got;
@@ -53,7 +53,8 @@ reef_status ingest_feed_open(ingest_feed *feed, reef_error *err) {
     if (feed->fd < 0) return open_failed(feed, "open", err);
     if (fstat(feed->fd, &state) != 0) return open_failed(feed, "look at", err);
     if (S_ISDIR(state.st_mode))
-        return reef_fail(err, REEF_NOT_FOUND, "cannot read %.160s: it is a directory", feed->path);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read %.160s: it is a directory",
+                         feed->path);
     feed->size = S_ISREG(state.st_mode) ? (uint64_t)state.st_size : 0;
     return skip_bytes(feed, err);
 }
@@ -122,7 +123,7 @@ reef_status ingest_feed_next(ingest_feed *feed, reef_error *err) {
     }
     feed->batch = feed->buffer;
     if (feed->bytes > 0 || feed->used == 0) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "%.120s line %" PRIu64 " has more than the %zu bytes that go into one batch",
                      feed->path, feed->line, feed->line_max);
 }

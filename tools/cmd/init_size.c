@@ -1,8 +1,8 @@
 // See init_size.h.
 #include "init_size.h"
 
-#include "scratch_pool.h"
 #include "cli.h"
+#include "scratch_pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,7 +118,8 @@ static reef_status find_rung(const char *name, const rung **out, reef_error *err
             *out = &RUNGS[i];
             return REEF_OK;
         }
-    return reef_fail(err, REEF_INVALID, "--size '%.40s' is none of small, medium and large", name);
+    return reef_fail(err, REEF_ERR_INVALID, "--size '%.40s' is none of small, medium and large",
+                     name);
 }
 
 // Half of the memory is left for generations to come.
@@ -136,7 +137,7 @@ static reef_status fit_rung(const cli_call *cli,
         if (2 * size.memory_bytes <= budget) return REEF_OK;
         if (i > 1) continue;
         char least[CLI_WORD_BYTES];
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--memory %.40s is too little: the smallest size wants %s, and as much "
                          "for generations to "
                          "come; give sizes yourself, such as --layers and --side",
@@ -151,7 +152,7 @@ static reef_status configure_from(const cli_call *cli,
                                   reef_config *config,
                                   reef_error *err) {
     if (cli_text(cli, "size") || is_budget(cli_text(cli, "memory")))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--from makes a pool with the sizes of the model in %.120s: leave %s out",
                          file, cli_text(cli, "size") ? "--size" : "--memory");
     reef_status status = reef_model_file_config(file, config, err);
@@ -162,7 +163,7 @@ static reef_status configure_from(const cli_call *cli,
 static reef_status check_unit(const cli_call *cli, reef_error *err) {
     const char *memory = cli_text(cli, "memory"), *model = cli_text(cli, "model");
     if (!memory || is_budget(memory) || (model && strcmp(model, "vector") == 0)) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "--memory '%.40s' has no unit: write an amount such as 2G for what training "
                      "may take; a number alone counts the examples that a vector model keeps",
                      memory);
@@ -181,7 +182,7 @@ reef_status init_configure(const cli_call *cli,
         return configure_from(cli, cli_text(cli, "from"), config, err);
     }
     if (name && size->budget_bytes)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--size and --memory both choose sizes: give one of them");
     status = check_unit(cli, err);
     if (status == REEF_OK && name) status = find_rung(name, &one, err);

@@ -59,9 +59,9 @@ static reef_status unknown_option(const cli_options *list, const char *argument,
         guess = list->options[i].name;
     }
     reef_status status =
-        guess ? reef_fail(err, REEF_INVALID, "unknown option '%.64s'; did you mean --%s?", argument,
-                          guess)
-              : reef_fail(err, REEF_INVALID, "unknown option '%.64s'; see --help", argument);
+        guess ? reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; did you mean --%s?",
+                          argument, guess)
+              : reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; see --help", argument);
     free(name);
     return status;
 }
@@ -94,12 +94,14 @@ static reef_status parse_options(
         if (found == 'h') {
             *help = true;
         } else if (found == ':') {
-            status = reef_fail(err, REEF_INVALID, "option '%.64s' needs a value", argv[optind - 1]);
+            status =
+                reef_fail(err, REEF_ERR_INVALID, "option '%.64s' needs a value", argv[optind - 1]);
         } else if (found == '?') {
             // A flag with a value (--json=1) comes here too, with the option's own number.
-            status = optopt >= 256 ? reef_fail(err, REEF_INVALID, "option '--%s' takes no value",
-                                               list->options[optopt - 256].name)
-                                   : bad_option(list, argv, err);
+            status = optopt >= 256
+                         ? reef_fail(err, REEF_ERR_INVALID, "option '--%s' takes no value",
+                                     list->options[optopt - 256].name)
+                         : bad_option(list, argv, err);
         } else {
             const char *name = list->options[found - 256].name;
             if (strcmp(name, "help") == 0) *help = true;
@@ -136,7 +138,7 @@ static reef_status find_pool(cli_call *cli, reef_error *err) {
     if (cli->operand_count == 0 && cli->command->traits & CLI_RUNS) return REEF_OK;
     if (cli->operand_count == 0)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "no pool given: name its directory first, or with --pool, or in REEF_POOL");
     cli->pool = cli->operands[0];
     cli->operands++;
@@ -147,10 +149,10 @@ static reef_status find_pool(cli_call *cli, reef_error *err) {
 static reef_status check_operands(const cli_call *cli, reef_error *err) {
     const cli_command *command = cli->command;
     if (cli->operand_count < (size_t)command->operand_min)
-        return reef_fail(err, REEF_INVALID, "missing argument: %s expects %s", command->name,
+        return reef_fail(err, REEF_ERR_INVALID, "missing argument: %s expects %s", command->name,
                          command->operands);
     if (command->operand_max >= 0 && cli->operand_count > (size_t)command->operand_max)
-        return reef_fail(err, REEF_INVALID, "unexpected argument '%.64s'",
+        return reef_fail(err, REEF_ERR_INVALID, "unexpected argument '%.64s'",
                          cli->operands[command->operand_max]);
     return REEF_OK;
 }
@@ -224,7 +226,7 @@ reef_status cli_integer(const cli_call *cli,
     uint64_t value = strtoull(text, NULL, 10);
     bool number = digits > 0 && text[digits] == '\0' && errno == 0;
     if (!number || value < low || value > high)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--%s is '%.64s', but must be an integer, %" PRIu64 " to %" PRIu64, name,
                          text, low, high);
     *out = value;
@@ -238,8 +240,8 @@ reef_status cli_number(
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end != '\0' || !(value >= low && value <= high))
-        return reef_fail(err, REEF_INVALID, "--%s is '%.64s', but must be a number, %g to %g", name,
-                         text, low, high);
+        return reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be a number, %g to %g",
+                         name, text, low, high);
     *out = value;
     return REEF_OK;
 }
@@ -270,7 +272,7 @@ reef_status cli_answer(cli_call *cli, json_t *document, reef_error *err) {
     assert(!cli->answered);
     char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);
-    if (!text) return reef_fail(err, REEF_NO_MEMORY, "the JSON answer could not be built");
+    if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "the JSON answer could not be built");
     puts(text);
     free(text);
     cli->answered = true;

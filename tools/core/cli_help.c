@@ -144,15 +144,15 @@ static char *guess_words(const char *first, const char *second) {
 
 reef_status cli_command_unknown(const char *first, const char *second, reef_error *err) {
     char *guess = guess_words(first, second), *typed = NULL;
-    reef_status status = REEF_INVALID;
+    reef_status status = REEF_ERR_INVALID;
     if (guess && strcmp(guess, first) == 0) {
         char *words = second_words(first);
-        status = reef_fail(err, REEF_INVALID, "%.64s needs one of: %s", first, words);
+        status = reef_fail(err, REEF_ERR_INVALID, "%.64s needs one of: %s", first, words);
         free(words);
     } else {
         bool both = second && (cli_group_has(first) || (guess && strchr(guess, ' ')));
         typed = cli_format("%s%s%s", first, both ? " " : "", both ? second : "");
-        status = reef_fail(err, REEF_INVALID, "unknown command '%.64s'; %s%s%s", typed,
+        status = reef_fail(err, REEF_ERR_INVALID, "unknown command '%.64s'; %s%s%s", typed,
                            guess ? "did you mean " : "see reef help", guess ? guess : "",
                            guess ? "?" : "");
     }

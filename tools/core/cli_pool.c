@@ -20,7 +20,7 @@
 reef_status cli_pool_has_stream(const cli_pool *pool, reef_error *err) {
     if (!reef_config_is_layer(&pool->config)) return REEF_OK;
     return reef_fail(
-        err, REEF_INVALID,
+        err, REEF_ERR_INVALID,
         "the pool holds a layer by itself, which has no stream; a program that uses it "
         "through libreef trains it");
 }
@@ -124,8 +124,8 @@ json_t *cli_commit_json(const reef_commit *commit) {
 
 static reef_status open_failed(const char *path, const char *action, int code, reef_error *err) {
     bool missing = code == ENOENT || code == ENOTDIR || code == EACCES || code == EISDIR;
-    return reef_fail(err, missing ? REEF_NOT_FOUND : REEF_IO, "cannot %s %.160s: %s", action, path,
-                     strerror(code));
+    return reef_fail(err, missing ? REEF_ERR_NOT_FOUND : REEF_ERR_IO, "cannot %s %.160s: %s",
+                     action, path, strerror(code));
 }
 
 static reef_status read_all(cli_file *file, FILE *input, reef_error *err) {
@@ -143,7 +143,7 @@ static reef_status read_all(cli_file *file, FILE *input, reef_error *err) {
         if (got == 0 && ferror(input)) return open_failed(file->path, "read", errno, err);
         if (got == 0) return REEF_OK;
         if (file->count > CLI_FILE_BYTES_MAX)
-            return reef_fail(err, REEF_INVALID, "%.160s has more than the %zu bytes that fit",
+            return reef_fail(err, REEF_ERR_INVALID, "%.160s has more than the %zu bytes that fit",
                              file->path, CLI_FILE_BYTES_MAX);
     }
 }
@@ -163,7 +163,7 @@ reef_status cli_text_read(cli_file *file, const char *path, reef_error *err) {
     reef_status status = cli_file_read(file, path, err);
     if (status != REEF_OK) return status;
     if (file->count >= 2) return REEF_OK;
-    status = reef_fail(err, REEF_INVALID,
+    status = reef_fail(err, REEF_ERR_INVALID,
                        "%.160s has %zu bytes: a loss needs a byte to predict and one before it",
                        file->path, file->count);
     cli_file_release(file);
@@ -171,8 +171,8 @@ reef_status cli_text_read(cli_file *file, const char *path, reef_error *err) {
 }
 
 reef_status cli_write_failed(const char *path, int code, reef_error *err) {
-    return reef_fail(err, code == ENOSPC ? REEF_FULL : REEF_IO, "cannot write %.160s: %s", path,
-                     strerror(code));
+    return reef_fail(err, code == ENOSPC ? REEF_ERR_FULL : REEF_ERR_IO, "cannot write %.160s: %s",
+                     path, strerror(code));
 }
 
 reef_status cli_output_directory(const char *path, const char *file, reef_error *err) {
@@ -180,8 +180,8 @@ reef_status cli_output_directory(const char *path, const char *file, reef_error 
     reef_status status = reef_store_check_output(whole, err);
     free(whole);
     if (status == REEF_OK && mkdir(path, 0777) != 0 && errno != EEXIST)
-        status =
-            reef_fail(err, REEF_IO, "cannot make the directory %.160s: %s", path, strerror(errno));
+        status = reef_fail(err, REEF_ERR_IO, "cannot make the directory %.160s: %s", path,
+                           strerror(errno));
     return status;
 }
 

@@ -26,7 +26,7 @@ const char *cli_perplexity_name(const reef_config *config) {
 reef_status cli_pool_wants_bytes(const cli_pool *pool, const char *instead, reef_error *err) {
     reef_status status = cli_pool_wants(pool, false, instead, err);
     if (status != REEF_OK || !cli_has_ids(&pool->config)) return status;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "this reads text of bytes, but %.100s has token ids (vocab %" PRIu32
                      "), which have no lines or words: reef eval gives their loss",
                      reef_store_path(pool->store), pool->config.vocab);
@@ -35,7 +35,7 @@ reef_status cli_pool_wants_bytes(const cli_pool *pool, const char *instead, reef
 reef_status cli_tokens_check(cli_file *file, const reef_config *config, reef_error *err) {
     reef_status status = reef_tokens_check(config, file->path, 0, file->bytes, file->count, err);
     if (status == REEF_OK && file->count / reef_token_bytes(config) < 2)
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "%.160s has %zu token id: a loss needs one to predict and one before it",
                            file->path, file->count / reef_token_bytes(config));
     if (status != REEF_OK) cli_file_release(file);

@@ -13,7 +13,7 @@ static reef_status call_daemon(const cli_call *cli,
                                reef_error *err) {
     char *answer = NULL;
     char *text = json_dumps(request, JSON_COMPACT);
-    if (!text) return reef_fail(err, REEF_NO_MEMORY, "the request could not be built");
+    if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     reef_status status = reef_daemon_call(cli->pool, cli_text(cli, "socket"), text, &answer, err);
     free(text);
     if (status != REEF_OK) return status;
@@ -24,7 +24,7 @@ static reef_status call_daemon(const cli_call *cli,
         fprintf(stderr,
                 "reef: the daemon began with it after %.1f ms, when the step under way was done\n",
                 json_number_value(waited));
-    return *result ? REEF_OK : reef_fail(err, REEF_IO, "the daemon's answer is no JSON");
+    return *result ? REEF_OK : reef_fail(err, REEF_ERR_IO, "the daemon's answer is no JSON");
 }
 
 reef_status cli_daemon_ask(const cli_call *cli,
@@ -46,7 +46,7 @@ void cli_way_say(const cli_call *cli) {
     if (!cli->verbose || cli->command->traits & CLI_RUNS) return;
     json_t *running = NULL;
     bool asks = (cli->command->traits & CLI_DAEMON) != 0;
-    bool daemon = asks && cli_daemon_status(cli, &running, NULL) != REEF_NOT_FOUND;
+    bool daemon = asks && cli_daemon_status(cli, &running, NULL) != REEF_ERR_NOT_FOUND;
     json_decref(running);
     char *pool = cli_printable((const uint8_t *)cli->pool, strlen(cli->pool), false);
     if (daemon)
@@ -95,7 +95,7 @@ reef_status cli_change(const cli_call *cli,
     json_t *running = NULL;
     reef_status status = cli_daemon_status(cli, &running, NULL);
     json_decref(running);
-    bool daemon = status != REEF_NOT_FOUND;
+    bool daemon = status != REEF_ERR_NOT_FOUND;
     status = daemon ? call_daemon(cli, request, result, err)
                     : change_pool(cli, request, local, result, err);
     json_decref(request);

@@ -18,7 +18,7 @@ reef_status cli_vectors_read(cli_file *file,
                              reef_error *err) {
     *file = (cli_file){.path = spec};
     if (!reef_vectors_is_spec(spec))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.100s' is read as text, but the pool has a vector model: give "
                          "idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or jsonl:FILE",
                          spec);
@@ -28,7 +28,7 @@ reef_status cli_vectors_read(cli_file *file,
     uint64_t bytes = reef_vectors_stream_bytes(vectors);
     if (bytes > CLI_FILE_BYTES_MAX)
         status =
-            reef_fail(err, REEF_INVALID,
+            reef_fail(err, REEF_ERR_INVALID,
                       "'%.100s' makes %" PRIu64 " bytes of vectors, more than the %zu that fit: "
                       "take a part with ?first=N or ?skip=N",
                       spec, bytes, CLI_FILE_BYTES_MAX);
@@ -52,9 +52,10 @@ reef_status cli_examples_read(cli_file *file,
     }
     *file = (cli_file){0};
     if (reef_config_is_layer(config))
-        return reef_fail(err, REEF_INVALID, "'%.100s' holds vectors, but the pool " LAYER, path);
+        return reef_fail(err, REEF_ERR_INVALID, "'%.100s' holds vectors, but the pool " LAYER,
+                         path);
     return reef_fail(
-        err, REEF_INVALID,
+        err, REEF_ERR_INVALID,
         "'%.100s' holds vectors, but the pool has a language model: give the path of a "
         "text file, or a pool made with --model vector",
         path);
@@ -66,9 +67,10 @@ reef_status cli_pool_wants(const cli_pool *pool,
                            reef_error *err) {
     if (reef_config_is_vector(&pool->config) == vectors) return REEF_OK;
     if (vectors && reef_config_is_layer(&pool->config))
-        return reef_fail(err, REEF_INVALID, "this command is for vector models, but %.100s " LAYER,
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "this command is for vector models, but %.100s " LAYER,
                          reef_store_path(pool->store));
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "this command is for %s models, but %.100s has a %s model: %s",
                      vectors ? "vector" : "language", reef_store_path(pool->store),
                      vectors ? "language" : "vector", instead);

@@ -133,22 +133,22 @@ static const char *meaning(reef_status status) {
     switch (status) {
     case REEF_OK:
         return "done";
-    case REEF_INVALID:
+    case REEF_ERR_INVALID:
         return "usage: an option or an argument is wrong, or does not fit the pool";
-    case REEF_NOT_FOUND:
+    case REEF_ERR_NOT_FOUND:
         return "something that was named does not exist: a pool, a file, a generation, a snapshot, "
                "a daemon";
-    case REEF_CORRUPT:
+    case REEF_ERR_CORRUPT:
         return "the pool, or a file, is damaged, or of another version";
-    case REEF_VERSION:
+    case REEF_ERR_VERSION:
         return NULL; // the code of damage
-    case REEF_FULL:
+    case REEF_ERR_FULL:
         return "the disk is full";
-    case REEF_BUSY:
+    case REEF_ERR_BUSY:
         return "somebody else uses it: try again later";
-    case REEF_NO_MEMORY:
+    case REEF_ERR_NO_MEMORY:
         return "out of memory";
-    case REEF_IO:
+    case REEF_ERR_IO:
         return "reading or writing failed";
     }
     return NULL;
@@ -156,7 +156,7 @@ static const char *meaning(reef_status status) {
 
 static void put_exit_codes(FILE *out) {
     static const reef_status ALL[] = {
-#define ONE(name, text, code) REEF_##name,
+#define ONE(name, text, code) name,
         REEF_STATUS_LIST(ONE)
 #undef ONE
     };
@@ -332,7 +332,7 @@ static reef_status write_page(const char *directory,
         failed = ferror(out) != 0;
         failed |= fclose(out) != 0;
     }
-    reef_status status = failed ? reef_fail(err, errno == ENOENT ? REEF_NOT_FOUND : REEF_IO,
+    reef_status status = failed ? reef_fail(err, errno == ENOENT ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
                                             "cannot write %.160s: %s", path, strerror(errno))
                                 : REEF_OK;
     free(path);

@@ -1,8 +1,8 @@
 // See eval_set.h.
 #include "eval_set.h"
 
-#include "matrix.h"
 #include "forgetting.h"
+#include "matrix.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,12 +29,13 @@ static bool is_taken(const eval_set *set, const char *name) {
 static reef_status add(eval_set *set, const char *option, const char *text, reef_error *err) {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || equals[1] == '\0')
-        return reef_fail(err, REEF_INVALID, "--%s is '%.64s', but must be NAME=FILE", option, text);
+        return reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be NAME=FILE", option,
+                         text);
     char *name = cli_format("%.*s", (int)(equals - text), text);
     bool taken = is_taken(set, name);
     eval_domain *domain = &set->domains[set->count++];
     *domain = (eval_domain){.name = name, .path = equals + 1};
-    return taken ? reef_fail(err, REEF_INVALID, "--%s %.64s is given twice", option, name)
+    return taken ? reef_fail(err, REEF_ERR_INVALID, "--%s %.64s is given twice", option, name)
                  : REEF_OK;
 }
 
@@ -88,8 +89,8 @@ static reef_status measure_vectors(reef_model *model,
     cli_accuracy result;
     reef_status status = cli_accuracy_measure(model, file, progress, &result, err);
     if (status == REEF_OK && result.labelled == 0)
-        status =
-            reef_fail(err, REEF_INVALID, "%.160s has no labels to measure accuracy by", file->path);
+        status = reef_fail(err, REEF_ERR_INVALID, "%.160s has no labels to measure accuracy by",
+                           file->path);
     score->value = result.accuracy;
     memcpy(score->fire_share, result.answered_share,
            score->generation_count * sizeof(*score->fire_share));
@@ -140,7 +141,7 @@ reef_status eval_learned_read(
         at = *end == ',' ? end + 1 : NULL;
     }
     if (!text || count == files) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "--learned is '%.64s', but must be one generation, 0 to %zu, for each of %zu "
                      "files",
                      text, generations - 1, files);

@@ -32,8 +32,8 @@ reef_status npy_create(npy_file *file,
     *file = (npy_file){.path = path};
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0666);
     if (fd < 0 && errno == EEXIST)
-        return reef_fail(err, REEF_INVALID, "cannot write %.160s: it exists; choose another name",
-                         path);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "cannot write %.160s: it exists; choose another name", path);
     file->out = fd < 0 ? NULL : fdopen(fd, "wb");
     if (file->out == NULL) {
         if (fd >= 0) (void)close(fd);

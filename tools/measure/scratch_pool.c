@@ -49,12 +49,12 @@ double bench_proc_bytes(const char *path, const char *field) {
 
 reef_status bench_wants_text(const reef_config *config, reef_error *err) {
     if (reef_token_bytes(config) != 1)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "this benchmark feeds text of bytes, which --vocab %u does not take: time "
                          "a run of reef train instead",
                          config->vocab);
     if (!reef_config_is_vector(config)) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "this benchmark feeds text, which --model vector does not take: time a run of "
                      "reefd --pool POOL --source idx:IMAGES,LABELS instead");
 }
@@ -105,7 +105,7 @@ static void await(pid_t guardian) {
 static reef_status start_guardian(char *path, bench_directory *out, reef_error *err) {
     int ends[2], why = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
-        return reef_fail(err, REEF_IO, "cannot make a pair of sockets: %s", strerror(errno));
+        return reef_fail(err, REEF_ERR_IO, "cannot make a pair of sockets: %s", strerror(errno));
     (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC); // a rival that is started must not keep it open
     fflush(NULL);                              // or the guardian would print what is buffered again
     pid_t guardian = fork();
@@ -123,7 +123,7 @@ static reef_status start_guardian(char *path, bench_directory *out, reef_error *
     }
     close(ends[0]);
     if (guardian > 0) await(guardian);
-    return reef_fail(err, REEF_IO,
+    return reef_fail(err, REEF_ERR_IO,
                      "cannot make %.160s: %s; set TMPDIR to a directory that can be written", path,
                      why ? strerror(why) : "the process that would remove it has ended");
 }

@@ -16,5 +16,5 @@ reef_status cli_confirm(const cli_call *cli, const char *what, reef_error *err) 
     if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) return REEF_OK;
     fprintf(stderr, "%s. Type yes to go on: ", what);
     if (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "yes\n") == 0) return REEF_OK;
-    return reef_fail(err, REEF_INVALID, "not confirmed; nothing was changed");
+    return reef_fail(err, REEF_ERR_INVALID, "not confirmed; nothing was changed");
 }

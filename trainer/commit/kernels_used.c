@@ -24,7 +24,7 @@ reef_status reef_kernels_compare(reef_trainer *trainer, reef_txn *txn, reef_erro
     reef_view before;
     reef_status status = reef_record_view(txn, &kernels_key, &before, err);
     // Damaged it is as good as not there: every commit writes it anew, and reef verify tells of it.
-    if (status == REEF_NOT_FOUND || status == REEF_CORRUPT) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND || status == REEF_ERR_CORRUPT) return REEF_OK;
     if (status != REEF_OK) return status;
     kernels_text(now);
     if (before.bytes == strlen(now) && memcmp(before.data, now, before.bytes) == 0) return REEF_OK;

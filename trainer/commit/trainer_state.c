@@ -110,7 +110,8 @@ static reef_key state_key(uint32_t generation, const char *name) {
 reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t generation = reef_open_generation(trainer)->info.generation;
     char *text = state_text(trainer);
-    if (text == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's state");
+    if (text == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's state");
     reef_key key = state_key(generation, "state");
     reef_status status = reef_record_put(txn, &key, REEF_JSON, text, strlen(text), err);
     free(text);
@@ -134,7 +135,7 @@ static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_
     json_t *item;
     trainer->sources = calloc(json_array_size(list) + 1, sizeof *trainer->sources);
     if (trainer->sources == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the sources");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the sources");
     json_array_foreach(list, i, item) {
         reef_source *source = &trainer->sources[trainer->source_count++];
         const char *name = json_string_value(json_object_get(item, "name"));
@@ -201,7 +202,8 @@ static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *
     if (status != REEF_OK) return status;
     trainer->carry = malloc(view.bytes + 1);
     if (trainer->carry == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu bytes of the stream", view.bytes);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of the stream",
+                         view.bytes);
     memcpy(trainer->carry, view.data, view.bytes);
     trainer->carry_bytes = view.bytes;
     trainer->carry_capacity = view.bytes + 1;
@@ -209,7 +211,7 @@ static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *
     size_t whole = view.bytes - view.bytes % reef_token_bytes(&trainer->net.config);
     if (reef_tokens_check(&trainer->net.config, "the stream's part that waits", 0, trainer->carry,
                           whole, &found) != REEF_OK)
-        return reef_fail(err, REEF_CORRUPT, "%s", found.message);
+        return reef_fail(err, REEF_ERR_CORRUPT, "%s", found.message);
     return REEF_OK;
 }
 
@@ -221,8 +223,8 @@ static reef_status parse_state(json_t **out,
     *out = json_loadb(view->data, view->bytes, 0, &fault);
     if (*out != NULL) return REEF_OK;
     if (reef_json_no_memory(&fault))
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's state");
-    return reef_fail(err, REEF_CORRUPT, "the trainer's state of generation %u is no JSON",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's state");
+    return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state of generation %u is no JSON",
                      generation);
 }
 
@@ -243,8 +245,8 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
                     "skipped_bytes", &skipped_bytes, "reservoir_seen", &seen, "young_seen",
                     &young_seen, "sources", &sources, "drift", &drift, "gates", &gates) != 0) {
         json_decref(state);
-        return reef_fail(err, REEF_CORRUPT, "the trainer's state of generation %u lacks a member",
-                         generation);
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "the trainer's state of generation %u lacks a member", generation);
     }
     trainer->step = (uint64_t)step;
     trainer->generation_step = (uint64_t)generation_step;
@@ -339,12 +341,12 @@ reef_status reef_state_event(
         size_t capacity = trainer->event_capacity * 2 + 8;
         char **events = realloc(trainer->events, capacity * sizeof *events);
         if (events == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu events", capacity);
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu events", capacity);
         trainer->events = events;
         trainer->event_capacity = capacity;
     }
     char *copy = malloc(strlen(text) + 1);
-    if (copy == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for an event");
+    if (copy == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an event");
     trainer->events[trainer->event_count++] = strcpy(copy, text);
     if (trainer->options.on_event != NULL)
         trainer->options.on_event(trainer->options.context, copy);

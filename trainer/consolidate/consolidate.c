@@ -59,38 +59,38 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
     uint32_t first = c->options->first, last = c->options->last;
     uint32_t open = (uint32_t)net->gen_count - 1, content = 0;
     if (reef_config_is_vector(&net->config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generations of a model of vectors are not consolidated");
     if (strcmp(net->config.strategy, "generations") != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a pool with strategy %s has no generations to consolidate",
                          net->config.strategy);
     if (first == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generation 0 holds the backbone that all others stand on; it cannot be "
                          "consolidated; start at 1");
     if (open == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "no generation is sealed yet; it takes two after generation 0 to "
                          "consolidate");
     if (first > last || last > open)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generations %u to %u are no range of the pool's; sealed are 0 to %u",
                          first, last, open - 1);
     if (last == open)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "generation %u is open; only sealed ones can be consolidated: end at %u or "
             "seal it first",
             open, open - 1);
     if (reef_generation_is_empty(&net->gens[last]->info))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generation %u was consolidated into generation %u already; name that one",
                          last, reef_distil_owner(net, last));
     for (uint32_t g = first; g <= last; g++)
         content += !reef_generation_is_empty(&net->gens[g]->info);
     if (content < 2)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generations %u to %u are %u with content; it takes two to consolidate",
                          first, last, content);
     return REEF_OK;
@@ -110,13 +110,13 @@ static reef_status choose_side(consolidation *c, reef_error *err) {
         if (net->gens[g]->info.side > side) side = net->gens[g]->info.side;
     if (c->options->side > 0) side = c->options->side;
     if (square(side) > room)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "side %u makes %llu experts in each PEER layer; generations %u to %u have "
                          "ids for %llu: side %u at most",
                          side, (unsigned long long)square(side), first, last,
                          (unsigned long long)room, (unsigned)sqrt((double)room));
     if (side < net->config.topk)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "side %u is less than the %u experts that a head chooses (topk)", side,
                          net->config.topk);
     c->report->side = side;
@@ -129,7 +129,8 @@ static reef_status list_snapshot(void *context, const reef_snapshot *snapshot, r
     if (snapshot->shared_count <= report->first) return REEF_OK;
     size_t count = report->snapshot_count + 1;
     char(*names)[REEF_NAME_BYTES_MAX + 1] = realloc(report->snapshots, count * sizeof *names);
-    if (names == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu snapshots", count);
+    if (names == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu snapshots", count);
     report->snapshots = names;
     if (report->snapshot_count == 0) c->first_damaged = snapshot->damaged;
     memcpy(names[report->snapshot_count++], snapshot->name, sizeof *names);
@@ -171,7 +172,8 @@ static reef_status plan_lessons(consolidation *c, reef_error *err) {
     uint32_t *seen = calloc(net->gen_count, sizeof *seen);
     reef_status status = REEF_OK;
     if (c->lessons == NULL || seen == NULL)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for %zu windows", reservoir->old_slots);
+        status =
+            reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu windows", reservoir->old_slots);
     for (size_t slot = 0; status == REEF_OK && slot < reservoir->old_slots; slot++) {
         if (reservoir->sizes[slot] < 2 * reservoir->token_bytes) continue;
         reef_lesson *lesson = &c->lessons[c->lesson_count++];
@@ -202,12 +204,12 @@ static reef_status check_lessons(const consolidation *c, reef_error *err) {
         c->taught_count < REEF_GATE_WINDOWS_MIN || c->silent_count < 2 * REEF_GATE_WINDOWS_MIN;
     if (off ? c->taught_count > 0 : !few) return REEF_OK;
     if (reservoir->window_bytes / reservoir->token_bytes <= config->context)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the reservoir's windows of %zu bytes are no longer than the context of "
                          "%u tokens, so nothing can be distilled from them: a pool needs a larger "
                          "reservoir_window, and batch 2 or more",
                          reservoir->window_bytes, config->context);
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "the reservoir has %zu windows of generations %u to %u to distil and %zu of "
                      "other text; %d and %d are needed: a pool needs a larger reservoir_bytes",
                      c->taught_count, c->options->first, c->options->last, c->silent_count,
@@ -333,7 +335,7 @@ static reef_status measure_before(consolidation *c, reef_error *err) {
     c->fired = calloc(net->gen_count, sizeof *c->fired);
     report->losses = calloc(net->gen_count, sizeof *report->losses);
     if (c->fired == NULL || report->losses == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the losses of %zu generations",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the losses of %zu generations",
                          net->gen_count);
     for (uint32_t g = report->first; g < net->gen_count; g++)
         if (!reef_generation_is_empty(&net->gens[g]->info))
@@ -386,7 +388,7 @@ static reef_status places_init(places *p,
     p->states = calloc(count, sizeof *p->states);
     if (p->gens == NULL || p->states == NULL) {
         reef_gen_free(fresh);
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %u generations", count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", count);
     }
     p->gens[count - 1] = fresh;
     reef_gate_reset(&fresh->gate, &p->states[count - 1]); // it begins to read the stream here
@@ -445,7 +447,7 @@ static reef_status check_snapshots(const consolidation *c, reef_error *err) {
     const reef_consolidation *report = c->report;
     if (report->snapshot_count == 0 || c->options->drop_snapshots) return REEF_OK;
     return reef_fail(
-        err, REEF_INVALID,
+        err, REEF_ERR_INVALID,
         "snapshot %s%s %s a generation of %u to %u as it is; what is given up goes for "
         "good: allow that with --drop-snapshots, or %s",
         report->snapshots[0], report->snapshot_count > 1 ? " (one of several)" : "",
@@ -494,11 +496,11 @@ reef_status reef_trainer_consolidate(reef_trainer *trainer,
     *report = (reef_consolidation){0};
     if (trainer->layer != NULL)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "generations of a layer by itself cannot be consolidated: there is no text "
             "to teach from");
     if (trainer->vector != NULL)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generations of a vector model cannot be consolidated: each is solved in "
                          "closed form from examples that are no longer there");
     consolidation c = {.trainer = trainer, .options = options, .report = report};

@@ -77,7 +77,7 @@ static reef_status fit_gate(const school *s, reef_gen *gen, reef_error *err) {
     size_t *sizes = calloc(3 * most, sizeof *sizes);
     reef_status status = REEF_OK;
     if (bytes == NULL || sizes == NULL) {
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory to list %zu windows", most);
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to list %zu windows", most);
         goto cleanup;
     }
     reef_gate_windows fit_on, calibrate, young;
@@ -302,8 +302,8 @@ static reef_status allocate(school *s, reef_error *err) {
     s->margins = calloc(config->context, sizeof *s->margins);
     if (!s->gens || !s->pupil.tokens || !s->pupil.targets || !s->pupil.weight || !s->taught ||
         !s->silent || !s->fire || !s->margins)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to distil generations %u to %u", d->first,
-                         d->last);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to distil generations %u to %u",
+                         d->first, d->last);
     reef_status status = reef_step_reserve(&s->pupil, mine, err);
     if (status == REEF_OK) status = reef_pass_init(&s->pupil.pass, config, windows, true, err);
     return status;
@@ -382,7 +382,7 @@ static void inherit_reference(const reef_distil *d, reef_gen *gen) {
 reef_status reef_distil_run(const reef_distil *distil, reef_gen **out, reef_error *err) {
     *out = NULL;
     school *s = calloc(1, sizeof *s);
-    if (s == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to distil generations");
+    if (s == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to distil generations");
     s->distil = distil;
     s->pupil.net.config = distil->trainer->net.config;
     s->pupil.net.config.warmup = 0; // the rate of each step is set by rate_at

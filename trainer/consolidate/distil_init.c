@@ -81,7 +81,7 @@ static reef_status give_experts(const reef_config *config,
     ranked *keys = calloc(2 * (size_t)side, sizeof *keys);
     reef_status status = REEF_OK;
     if (usage == NULL || keys == NULL)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory to rank %zu experts", N);
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to rank %zu experts", N);
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         status = reef_usage_read(txn, from->info.generation, l, N, usage, err);

@@ -13,7 +13,7 @@ reef_status reef_drift_init(reef_drift *drift, uint32_t window, reef_error *err)
     };
     if (drift->history != NULL && drift->scratch != NULL) return REEF_OK;
     reef_drift_release(drift);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for a drift window of %u batches", window);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a drift window of %u batches", window);
 }
 
 void reef_drift_release(reef_drift *drift) {

@@ -28,7 +28,7 @@ static reef_status add_point(points *to, const reef_point *point, reef_error *er
         size_t room = to->room * 2 + 64;
         reef_point *all = realloc(to->all, room * sizeof *all);
         if (all == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu points of the loss", room);
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu points of the loss", room);
         to->all = all;
         to->room = room;
     }
@@ -98,7 +98,7 @@ static reef_status on_record(void *context,
     if (f->record_count == f->record_room) {
         size_t room = f->record_room * 2 + 64;
         struct found_record *records = realloc(f->records, room * sizeof *records);
-        if (records == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the loss");
+        if (records == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the loss");
         f->records = records;
         f->record_room = room;
     }
@@ -128,7 +128,7 @@ static reef_status put_record(
     reef_key key = key_of(level, all[0].stream_bytes);
     uint8_t *payload = malloc(count * POINT_BYTES);
     if (payload == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu points of the loss", count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu points of the loss", count);
     for (size_t i = 0; i < count; i++) encode(&all[i], payload + i * POINT_BYTES);
     reef_status status = reef_record_put(txn, &key, REEF_BYTES, payload, count * POINT_BYTES, err);
     free(payload);

@@ -31,7 +31,7 @@ reef_status reef_prequential_source(reef_trainer *trainer, size_t source, reef_e
         size_t capacity = 2 * p->capacity + 16;
         reef_span *spans = realloc(p->spans, capacity * sizeof *spans);
         if (spans == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for the spans of %zu sources",
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the spans of %zu sources",
                              trainer->source_count);
         p->spans = spans;
         p->capacity = capacity;

@@ -11,12 +11,12 @@
 // Nothing in the file is believed before it was checked: that it is of this configuration and on top of this
 // backbone, that it has the tensors of such a generation and no others, and that its data has the root that
 // it had in its pool.
-#include "generation_file.h"
-#include "gate_check.h"
-#include "trainer_internal.h"
 #include "checkpoint.h"
+#include "gate_check.h"
+#include "generation_file.h"
 #include "growth_policy.h"
 #include "reef_fail_point.h"
+#include "trainer_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -42,25 +42,25 @@ typedef struct importing {
 static reef_status check_trainer(const reef_trainer *trainer, double leak_max, reef_error *err) {
     const reef_gen *open = reef_open_generation(trainer);
     if (leak_max > 0.0 && strcmp(trainer->net.config.gate, "off") == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool was made with gate off: there is no threshold to raise");
     if (reef_strategy_is_rival(&trainer->strategy))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is %s, which keeps one generation: it cannot import "
                          "others",
                          trainer->net.config.strategy);
     if (open->info.generation == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generation 0 of the pool is still open: what is imported was trained on "
                          "top of a sealed one");
     if (trainer->generation_step > 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generation %" PRIu32 " is open and has trained %" PRIu64
                          " steps: what is imported takes the number of an open one that has not; "
                          "seal it first",
                          open->info.generation, trainer->generation_step);
     if (trainer->branched)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generation %" PRIu32 " is open and a branch of generation %" PRIu32
                          ", which would be lost: import first, and branch afterwards",
                          open->info.generation, open->info.parent);
@@ -87,7 +87,7 @@ static reef_status differs(
     const char *path, const char *name, const json_t *theirs, const json_t *ours, reef_error *err) {
     char *their_text = json_dumps(theirs, JSON_ENCODE_ANY);
     char *our_text = json_dumps(ours, JSON_ENCODE_ANY);
-    reef_status status = reef_fail(err, REEF_INVALID,
+    reef_status status = reef_fail(err, REEF_ERR_INVALID,
                                    "%.100s is of a pool with %s %.40s, this one was made with "
                                    "%.40s: they do not fit",
                                    path, name, their_text == NULL ? "" : their_text,
@@ -102,7 +102,7 @@ static reef_status check_config(const importing *i, reef_error *err) {
     json_t *theirs = config_json(&i->origin.config);
     reef_status status = REEF_OK;
     if (ours == NULL || theirs == NULL)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory to compare configurations");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to compare configurations");
     for (size_t k = 0; status == REEF_OK && k < sizeof SAME / sizeof *SAME; k++) {
         const json_t *one = json_object_get(theirs, SAME[k]);
         const json_t *other = json_object_get(ours, SAME[k]);
@@ -124,7 +124,7 @@ static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err
         if (g < number && memcmp(ours.root, origin->base_roots[g], REEF_HASH_BYTES) == 0) continue;
         char root[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(origin->base_roots[g], root);
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%.100s was trained on top of a generation %" PRIu32
                          " with root %.12s, which this pool does not have: only pools that were "
                          "one until then can exchange it",
@@ -132,7 +132,7 @@ static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err
     }
     // Where several can fire on a token, one in between would change what it computes.
     if (origin->base_count > 1 && number != origin->info.generation)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%.100s was trained directly on top of generation %" PRIu32
                          "; here it would be on top of generation %" PRIu32
                          ", and with this configuration that changes what it computes",
@@ -146,7 +146,7 @@ static reef_status check_new(const importing *i, reef_txn *txn, reef_error *err)
     if (info->generation >= reef_open_generation(i->trainer)->info.generation) return REEF_OK;
     reef_status status = reef_generation_read(txn, info->generation, &ours, err);
     if (status != REEF_OK || memcmp(ours.root, info->root, REEF_HASH_BYTES) != 0) return status;
-    return reef_fail(err, REEF_INVALID, "%.120s is generation %" PRIu32 " of this very pool",
+    return reef_fail(err, REEF_ERR_INVALID, "%.120s is generation %" PRIu32 " of this very pool",
                      i->file.path, info->generation);
 }
 
@@ -155,7 +155,7 @@ static reef_status check_room(const importing *i, reef_error *err) {
     uint64_t more = reef_origin_experts(config, i->origin.info.side);
     uint64_t now = reef_policy_experts(i->trainer);
     if (config->experts_max == 0 || now + more <= config->experts_max) return REEF_OK;
-    return reef_fail(err, REEF_FULL,
+    return reef_fail(err, REEF_ERR_FULL,
                      "%.80s has %" PRIu64 " experts, the pool %" PRIu64
                      ", and it was made for experts_max %" PRIu64,
                      i->file.path, more, now, config->experts_max);
@@ -166,7 +166,7 @@ static reef_status check_origin(const importing *i, reef_error *err) {
     uint32_t side = i->origin.info.side;
     reef_txn *txn = NULL;
     if (i->origin.info.generation == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%.120s is generation 0, the backbone of its pool: copy the whole pool "
                          "instead",
                          i->file.path);
@@ -180,7 +180,7 @@ static reef_status check_origin(const importing *i, reef_error *err) {
     // Before memory is made for such a side: each expert has a flag in the file.
     uint64_t experts = reef_origin_experts(config, side);
     if (experts > 0 && (side < config->topk || experts > i->file.data_bytes))
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "%.120s has no room for the %" PRIu64 " experts that it says it has",
                          i->file.path, experts);
     return REEF_OK;
@@ -199,17 +199,17 @@ static reef_status match_parts(importing *i, reef_error *err) {
         reef_safetensor *wanted = &i->parts.parts[k].tensor;
         const reef_safetensor *found = reef_safetensors_find(&i->file, wanted->name);
         if (found == NULL)
-            return reef_fail(err, REEF_CORRUPT, "%.120s lacks the tensor %s", i->file.path,
+            return reef_fail(err, REEF_ERR_CORRUPT, "%.120s lacks the tensor %s", i->file.path,
                              wanted->name);
         if (!same_shape(found, wanted))
-            return reef_fail(err, REEF_CORRUPT,
+            return reef_fail(err, REEF_ERR_CORRUPT,
                              "%.100s: tensor %s has another type or shape than this "
                              "configuration gives it",
                              i->file.path, wanted->name);
         *wanted = *found;
     }
     if (i->file.tensor_count == i->parts.count) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "%.120s has %zu tensors, such a generation has %zu",
+    return reef_fail(err, REEF_ERR_CORRUPT, "%.120s has %zu tensors, such a generation has %zu",
                      i->file.path, i->file.tensor_count, i->parts.count);
 }
 
@@ -284,7 +284,7 @@ static reef_status read_parts(importing *i, reef_error *err) {
     if (status == REEF_OK) {
         reef_generation_hash_root(hash, root);
         if (memcmp(root, i->origin.info.root, sizeof root) != 0)
-            status = reef_fail(err, REEF_CORRUPT,
+            status = reef_fail(err, REEF_ERR_CORRUPT,
                                "%.120s is damaged: its data has another root than it says",
                                i->file.path);
     }
@@ -405,11 +405,11 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     reef_import unused;
     if (trainer->layer != NULL)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "a layer by itself takes no generation of another pool: there is no gate to "
             "say where it takes part");
     if (trainer->vector != NULL)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a vector model cannot import a generation: its gate is solved together "
                          "with those of the others");
     reef_status status = check_trainer(trainer, i.leak_max, err);

@@ -8,11 +8,11 @@
 // Nothing in the file is believed before it was checked: that it has the tensors of such a model and no others, that
 // no weight is infinite or no number, and that the data of a sealed generation has the root that it had in its pool,
 // where the file says which.
-#include "branch.h"
 #include "architecture.h"
-#include "trainer_internal.h"
-#include "model_file.h"
+#include "branch.h"
 #include "checkpoint.h"
+#include "model_file.h"
+#include "trainer_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -60,11 +60,11 @@ static reef_status match(importing *i, size_t first, reef_error *err) {
             continue;
         }
         if (found == NULL)
-            return reef_fail(err, REEF_CORRUPT, "%.140s lacks the tensor %s", i->file.path,
+            return reef_fail(err, REEF_ERR_CORRUPT, "%.140s lacks the tensor %s", i->file.path,
                              part->tensor.name);
         if (!same_shape(found, &part->tensor)) {
             char theirs[128], ours[128];
-            return reef_fail(err, REEF_CORRUPT,
+            return reef_fail(err, REEF_ERR_CORRUPT,
                              "%.60s: tensor %s is %.40s, but this configuration makes it %.40s",
                              i->file.path, part->tensor.name, shape_text(found, theirs),
                              shape_text(&part->tensor, ours));
@@ -84,7 +84,7 @@ static bool is_wanted(const importing *i, const char *name) {
 static reef_status refuse_unknown(const importing *i, reef_error *err) {
     for (size_t k = 0; i->matched < i->file.tensor_count && k < i->file.tensor_count; k++)
         if (!is_wanted(i, i->file.tensors[k].name))
-            return reef_fail(err, REEF_CORRUPT,
+            return reef_fail(err, REEF_ERR_CORRUPT,
                              "%.120s has a tensor %s, which a model of this configuration has no "
                              "place for",
                              i->file.path, i->file.tensors[k].name);
@@ -106,7 +106,7 @@ static reef_status check_room(const importing *i, const reef_generation *info, r
     uint64_t experts = reef_origin_experts(&i->config, info->side);
     if (experts == 0 || (info->side >= i->config.topk && experts <= i->file.data_bytes))
         return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "%.120s has no room for the %" PRIu64 " experts that generation %" PRIu32
                      " says it has",
                      i->file.path, experts, info->generation);
@@ -151,7 +151,7 @@ static reef_status check_values(const importing *i,
     bool right = strcmp(part->record, "gate") == 0 || (is_finite(part->tensor.dtype, data, bytes) &&
                                                        is_count(part->tensor.dtype, data, bytes));
     if (right) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "%.120s: tensor %s has a value that %s", i->file.path,
+    return reef_fail(err, REEF_ERR_CORRUPT, "%.120s: tensor %s has a value that %s", i->file.path,
                      part->tensor.name,
                      part->db == REEF_DB_USAGE   ? "is negative: it counts"
                      : part->db == REEF_DB_FLAGS ? "is neither 0 nor 1"
@@ -200,7 +200,7 @@ static reef_status read_column(importing *i,
 static reef_status read_parts(importing *i, size_t first, reef_error *err) {
     char *buffer = malloc(COLUMN_BYTES);
     reef_status status = REEF_OK;
-    if (buffer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to read a model");
+    if (buffer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read a model");
     for (size_t k = first; status == REEF_OK && k < i->parts.count; k++) {
         const reef_model_part *part = &i->parts.parts[k];
         status = part->db == REEF_DB_TENSORS ? read_dense(i, part, err)
@@ -253,7 +253,7 @@ static reef_status check_root(importing *i, const reef_file_generation *of, reef
         reef_generation_hash_root(hash, root);
         if (memcmp(root, of->info.root, sizeof root) != 0)
             status =
-                reef_fail(err, REEF_CORRUPT,
+                reef_fail(err, REEF_ERR_CORRUPT,
                           "%.100s: the data of generation %" PRIu32
                           " has another root than it says: the file is damaged, or was changed "
                           "without taking the root out of its metadata",
@@ -385,7 +385,7 @@ reef_status reef_model_file_config(const char *path, reef_config *config, reef_e
 static reef_status check_side(const importing *i, reef_error *err) {
     uint32_t side = i->origin.generations[0].info.side;
     if (i->config.side == i->origin.config.side || i->config.side == side) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "side is %" PRIu32 ", but generation 0 in %.120s has %" PRIu32 " x %" PRIu32
                      " experts a layer: leave it out",
                      i->config.side, i->file.path, side, side);

@@ -79,7 +79,7 @@ reef_status reef_growth_next(reef_gen **out,
     };
     *out = NULL;
     if (info.generation >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_FULL, "the pool has %u generations, the most there can be",
+        return reef_fail(err, REEF_ERR_FULL, "the pool has %u generations, the most there can be",
                          info.generation);
     reef_status status = reef_gen_new(out, config, &info, err);
     if (status == REEF_OK) reef_gen_initialise(*out, config, open);
@@ -89,7 +89,7 @@ reef_status reef_growth_next(reef_gen **out,
 reef_status reef_growth_extend_firing(reef_firing *firing, const reef_net *net, reef_error *err) {
     reef_gate_state *states = realloc(firing->states, net->gen_count * sizeof *states);
     if (states == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu gates", net->gen_count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates", net->gen_count);
     firing->states = states;
     for (size_t g = firing->gen_count; g < net->gen_count; g++)
         reef_gate_reset(&net->gens[g]->gate, &states[g]);
@@ -230,12 +230,12 @@ reef_status reef_growth_enlarge(reef_trainer *trainer,
     reef_strategy_kind kind = trainer->strategy.kind;
     if (kind == REEF_STRATEGY_EWC || kind == REEF_STRATEGY_LWF ||
         kind == REEF_STRATEGY_SPARSE_MEMORY)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is %s, which keeps what the model was at its size; "
                          "only generations, finetune, replay, joint and grid can grow",
                          trainer->net.config.strategy);
     if (side > REEF_SIDE_MAX)
-        return reef_fail(err, REEF_INVALID, "side %u is more than the %u sub-keys there can be",
+        return reef_fail(err, REEF_ERR_INVALID, "side %u is more than the %u sub-keys there can be",
                          side, REEF_SIDE_MAX);
     reef_status status = reef_gen_grow(&grown, open, &trainer->net.config, side, err);
     if (status != REEF_OK) return status;

@@ -9,8 +9,8 @@
 // Layers are measured one after another, each with those before it settled: one forward pass for each.
 #include "branch.h"
 
-#include "peer_row.h"
 #include "growth_policy.h"
+#include "peer_row.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,22 +27,22 @@ static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef
     const reef_gen *open = reef_open_generation(trainer);
     uint32_t number = open->info.generation;
     if (from > number)
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "cannot branch generation %" PRIu32 ": the pool has 0 to %" PRIu32, from,
                          number);
     if (from == number)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot branch generation %" PRIu32
                          ": it is open; only a sealed one can be copied, so seal it first with "
                          "reef seal",
                          from);
     if (reef_generation_is_empty(&trainer->net.gens[from]->info))
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "cannot branch generation %" PRIu32
                          ": it was consolidated into a later one; reef generations says into which",
                          from);
     if (trainer->generation_step > 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot branch generation %" PRIu32 ": generation %" PRIu32
                          " is open and has trained %" PRIu64
                          " steps, which would be lost; seal it first with reef seal",
@@ -52,14 +52,14 @@ static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef
 
 static reef_status check(const reef_trainer *trainer, uint32_t from, reef_error *err) {
     if (trainer->layer != NULL)
-        return reef_fail(err, REEF_INVALID, "a layer by itself cannot branch: it has no gates");
+        return reef_fail(err, REEF_ERR_INVALID, "a layer by itself cannot branch: it has no gates");
     if (trainer->vector != NULL)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "a vector model cannot branch: its experts are drawn once and learn nothing "
             "that could be copied");
     if (reef_strategy_is_rival(&trainer->strategy))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is %s, which keeps one generation: there is no "
                          "sealed one to branch",
                          trainer->net.config.strategy);

@@ -145,7 +145,8 @@ static reef_status look_at_layer(looking *at, reef_error *err) {
     size_t side = at->gen->info.side;
     reef_peer *peer = &at->gen->peers[at->layer];
     uint8_t *needed = calloc(2 * side, 1);
-    if (needed == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to look for idle experts");
+    if (needed == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to look for idle experts");
     at->needed[0] = needed;
     at->needed[1] = needed + side;
     mark_needed(at);

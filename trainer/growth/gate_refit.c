@@ -48,7 +48,7 @@ static reef_status read_surprises(reef_trainer *trainer,
     for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
     float *at = *out = calloc(tokens, sizeof **out);
     if (at == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the losses on %zu tokens", tokens);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the losses on %zu tokens", tokens);
     for (size_t i = 0; i < windows->count; at += windows->sizes[i++]) {
         size_t size = windows->sizes[i];
         reef_batch batch;
@@ -162,7 +162,7 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
     const uint8_t **bytes = calloc(most, sizeof *bytes);
     size_t *sizes = calloc(most, sizeof *sizes);
     if (bytes == NULL || sizes == NULL) {
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the windows of a gate");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the windows of a gate");
         goto cleanup;
     }
     reef_gate_windows young = lists.young;

@@ -201,7 +201,7 @@ reef_status reef_policy_check_side(const reef_trainer *trainer, uint32_t side, r
     uint64_t before = reef_open_generation(trainer)->info.side, after = side;
     if (after <= before || has_room(trainer, after * after - before * before)) return REEF_OK;
     return reef_fail(
-        err, REEF_FULL,
+        err, REEF_ERR_FULL,
         "side %" PRIu32 " would make %" PRIu64
         " experts in all; the pool was made for experts_max %" PRIu64 ": choose a smaller side",
         side,

@@ -1,10 +1,10 @@
 // See start.h. Draws are functions of seed, generation and layer.
 #include "warm_start.h"
 
-#include "peer_row.h"
-#include "growth_policy.h"
-#include "reef_random.h"
 #include "branch_trial.h"
+#include "growth_policy.h"
+#include "peer_row.h"
+#include "reef_random.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -69,7 +69,7 @@ static reef_status allocate(start *s, reef_error *err) {
             ok = ok && (s->uses[g * config->layers + l] = calloc(N, sizeof(uint32_t))) != NULL;
         }
     }
-    return ok ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory to start a generation");
+    return ok ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to start a generation");
 }
 
 // ---- sub-keys ------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ static reef_status spread_keys(start *s, const table_of *table, float *keys, ree
     uint64_t stream = stream_of(table, STREAM_CHOICE);
     float length = sqrtf((float)half / (3.0f * (float)config->d_key));
     float *nearest = malloc(s->candidates * sizeof *nearest);
-    if (nearest == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to choose sub-keys");
+    if (nearest == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to choose sub-keys");
     for (size_t i = 0; i < s->candidates; i++) nearest[i] = 4.0f; // of two directions: at most 2^2
     for (size_t k = 0; k < S; k++) {
         double sum = 0.0;
@@ -216,7 +216,7 @@ static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *
     used *old = rank(s, l, 0, last, &old_count), *new = rank(s, l, last, last + 1, &new_count);
     reef_status status = REEF_OK;
     if (old == NULL || new == NULL) {
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory to rank experts");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to rank experts");
         goto cleanup;
     }
     for (size_t i = 0; i < net->config.copy_experts && i < old_count && i < new_count; i++) {

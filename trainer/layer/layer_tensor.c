@@ -26,12 +26,12 @@ static const reef_tensor *tensor_of(const reef_gen *gen, const char *name) {
 
 static reef_status check_count(const char *name, size_t has, size_t count, reef_error *err) {
     if (has == count) return REEF_OK;
-    return reef_fail(err, REEF_INVALID, "%s has %zu values, but the array has %zu", name, has,
+    return reef_fail(err, REEF_ERR_INVALID, "%s has %zu values, but the array has %zu", name, has,
                      count);
 }
 
 static reef_status no_such(const reef_gen *gen, const char *name, reef_error *err) {
-    return reef_fail(err, REEF_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
                      gen->info.generation, gen->open ? "open" : "sealed", name);
 }
 
@@ -42,8 +42,9 @@ reef_status reef_layer_tensor_read(const reef_net *net,
                                    size_t count,
                                    reef_error *err) {
     if (generation >= net->gen_count)
-        return reef_fail(err, REEF_NOT_FOUND, "no generation %" PRIu32 ": the layer has 0 to %zu",
-                         generation, net->gen_count - 1);
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
+                         "no generation %" PRIu32 ": the layer has 0 to %zu", generation,
+                         net->gen_count - 1);
     const reef_gen *gen = net->gens[generation];
     const reef_peer *peer = &gen->peers[0];
     size_t D = net->config.d_model, vectors = peer->row_values / D, v = vector_of(name, vectors);
@@ -61,7 +62,7 @@ reef_status reef_layer_tensor_read(const reef_net *net,
 }
 
 static reef_status refuse(const reef_trainer *trainer, reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "%.120s is no pool of a layer: its model is %s",
+    return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
                      reef_store_path(trainer->store), trainer->net.config.model);
 }
 
@@ -85,10 +86,10 @@ static reef_status check_values(const char *name,
                                 reef_error *err) {
     for (size_t i = 0; i < count; i++)
         if (!isfinite(values[i]))
-            return reef_fail(err, REEF_INVALID, "value %zu of %s is not finite", i, name);
+            return reef_fail(err, REEF_ERR_INVALID, "value %zu of %s is not finite", i, name);
     for (size_t i = 0; strcmp(name, "bn_var") == 0 && i < count; i++)
         if (values[i] < 0.0f)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "value %zu of bn_var is %g: no variance is negative", i,
                              (double)values[i]);
     return REEF_OK;
@@ -119,7 +120,7 @@ reef_status reef_trainer_layer_write(
     reef_status status = check_count(name, has, count, err);
     if (status == REEF_OK) status = check_values(name, values, count, err);
     if (status == REEF_OK && trainer->layer->collected.rows > 0)
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "gradients of %zu rows are collected; take the step or discard them "
                            "before %s is written",
                            trainer->layer->collected.rows, name);

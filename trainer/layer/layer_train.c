@@ -1,8 +1,8 @@
 // How a layer by itself learns: backward collects what the update of experts needs, a step applies it, a boundary
 // seals. Gradients of the router lie in the open generation as in every model; those of experts are never formed,
 // but what they are sums of is kept until the step, so that many batches give the step of one.
-#include "layer_internal.h"
 #include "growth_policy.h"
+#include "layer_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -48,12 +48,12 @@ reef_status reef_layer_collect_reserve(const reef_layer_view *view, size_t rows,
     reef_expert_shape shape = reef_gen_expert_shape(&view->net->config, 0);
     size_t needed = c->rows + rows, most = 2 * c->rows_max;
     if (needed > COLLECTED_ROWS_MAX || needed > UINT32_MAX / shape.P)
-        return reef_fail(err, REEF_FULL,
+        return reef_fail(err, REEF_ERR_FULL,
                          "gradients of %zu rows are collected and %zu more do not fit; take a step "
                          "after each batch, or discard them",
                          c->rows, rows);
     if (!reserve_statistics(view, c))
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the statistics of another batch");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the statistics of another batch");
     if (needed <= c->rows_max) return REEF_OK;
     if (most < needed) most = needed;
     bool ok =
@@ -63,7 +63,8 @@ reef_status reef_layer_collect_reserve(const reef_layer_view *view, size_t rows,
         widen(&c->gate, most, shape.P * sizeof *c->gate) &&
         widen(&c->factors, most, shape.P * reef_expert_vectors(&shape) * sizeof *c->factors) &&
         widen(&c->active, most, 1);
-    if (!ok) return reef_fail(err, REEF_NO_MEMORY, "no memory for the gradients of %zu rows", most);
+    if (!ok)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the gradients of %zu rows", most);
     c->rows_max = most;
     return REEF_OK;
 }
@@ -99,7 +100,7 @@ void reef_layer_collect(const reef_layer_view *view,
 // ---- the step ------------------------------------------------------------------------------------
 
 static reef_status refuse(const reef_trainer *trainer, reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "%.120s is no pool of a layer: its model is %s",
+    return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
                      reef_store_path(trainer->store), trainer->net.config.model);
 }
 
@@ -145,7 +146,7 @@ static reef_status check_gradients(const reef_trainer *trainer,
     const reef_layer_collected *c = &trainer->layer->collected;
     reef_expert_shape shape = reef_gen_expert_shape(&trainer->net.config, 0);
     if (dense_norm < GRADIENT_MAX && bound_experts(c, &shape) < GRADIENT_MAX) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "the gradient of the %zu rows that are collected is not finite, or too large "
                      "for a step; discard it",
                      c->rows);
@@ -195,7 +196,7 @@ reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, 
     const reef_config *config = &trainer->net.config;
     size_t P = (size_t)config->heads * config->topk;
     if (!(learning_rate >= 0.0f && learning_rate <= REEF_LEARNING_RATE_MAX))
-        return reef_fail(err, REEF_INVALID, "a learning rate of %g is none; choose 0 to %g",
+        return reef_fail(err, REEF_ERR_INVALID, "a learning rate of %g is none; choose 0 to %g",
                          (double)learning_rate, (double)REEF_LEARNING_RATE_MAX);
     if (layer->collected.rows == 0) return REEF_OK;
     double dense_norm = reef_step_gradient_norm(trainer->workers, gen);
@@ -233,13 +234,13 @@ size_t reef_trainer_layer_collected(const reef_trainer *trainer) {
 reef_status reef_layer_check_room(const reef_trainer *trainer, uint64_t side, reef_error *err) {
     const reef_config *config = &trainer->net.config;
     if (side < config->topk || side > REEF_SIDE_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "side %" PRIu64 " of the next generation is not %u (topk) to %u", side,
                          config->topk, REEF_SIDE_MAX);
     if (config->experts_max == 0 ||
         reef_policy_experts(trainer) + side * side <= config->experts_max)
         return REEF_OK;
-    return reef_fail(err, REEF_FULL,
+    return reef_fail(err, REEF_ERR_FULL,
                      "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
                      ": there is no room for %" PRIu64 " more",
                      reef_policy_experts(trainer), config->experts_max, side * side);
@@ -286,7 +287,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
     if (side == 0) side = config.side_new;
     if (trainer->layer->collected.rows > 0)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "gradients of %zu rows are collected; take the step or discard them before "
             "the generation is sealed",
             trainer->layer->collected.rows);

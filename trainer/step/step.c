@@ -1,6 +1,6 @@
 // One batch of the stream: forward with the open generation's gate forced open, backward, optimiser.
-#include "trainer_internal.h"
 #include "reef_random.h"
+#include "trainer_internal.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -31,7 +31,8 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *er
     uint8_t *reading = realloc(trainer->reading, (2 * reef_token_bytes(config) + gens) * stride);
     if (reading != NULL) trainer->reading = reading;
     if (fire == NULL || margins == NULL || reading == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the firing of %zu generations", gens);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the firing of %zu generations",
+                         gens);
     trainer->fire_capacity = gens;
     return REEF_OK;
 }
@@ -287,7 +288,7 @@ static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
 // Weights beyond what a float holds show in the router's queries, and without a router in the loss. What diverged is not
 // learned on, and no commit may hold it.
 static reef_status diverged(reef_trainer *trainer, const reef_error *how, reef_error *err) {
-    (void)reef_fail(&trainer->broken, REEF_INVALID,
+    (void)reef_fail(&trainer->broken, REEF_ERR_INVALID,
                     "training diverged at step %" PRIu64
                     ": %.100s: nothing since the last commit is kept; make a pool with a smaller "
                     "learning_rate",
@@ -323,9 +324,9 @@ reef_status reef_step_forward(reef_trainer *trainer,
     if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, &found);
     *bits = mean_bits(trainer);
     if (status == REEF_OK && !isfinite(*bits))
-        status = reef_fail(&found, REEF_INVALID, "the loss is not finite");
+        status = reef_fail(&found, REEF_ERR_INVALID, "the loss is not finite");
     trainer->seconds_forward += reef_seconds() - start;
-    if (status == REEF_INVALID) return diverged(trainer, &found, err);
+    if (status == REEF_ERR_INVALID) return diverged(trainer, &found, err);
     return status == REEF_OK ? REEF_OK : reef_fail(err, status, "%s", found.message);
 }
 

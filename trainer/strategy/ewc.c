@@ -24,7 +24,7 @@ reef_status reef_shadow_init(reef_shadow *shadow, const reef_gen *gen, reef_erro
     }
     if (ok) return REEF_OK;
     reef_shadow_release(shadow);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for a second copy of %zu parameters",
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a second copy of %zu parameters",
                      gen->value_count);
 }
 

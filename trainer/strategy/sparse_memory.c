@@ -29,7 +29,7 @@ reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err) {
     free(strategy->slots);
     strategy->slots = calloc(most + 1, sizeof *strategy->slots);
     if (ok && strategy->slots != NULL) return REEF_OK;
-    return reef_fail(err, REEF_NO_MEMORY, "no memory to count the uses of %zu experts", most);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count the uses of %zu experts", most);
 }
 
 // One more window of background that uses its experts; `kept` remembers which were counted.

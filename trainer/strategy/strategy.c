@@ -1,7 +1,7 @@
 // The rivals of generations: one generation that stays open, and a counter of tasks. What a boundary is
 // for each of them, what trains afterwards, and how a step of training differs from that of generations.
-#include "trainer_internal.h"
 #include "reef_random.h"
+#include "trainer_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
                                    reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
     if (strategy->kind == REEF_STRATEGY_JOINT)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is joint, which has no boundaries: its stream is all "
                          "domains mixed");
     double median, spread;
@@ -96,7 +96,8 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
     if (status != REEF_OK) {
         strategy->task--;
         // What it refuses it has not begun.
-        if (status != REEF_INVALID && status != REEF_FULL) reef_trainer_break(trainer, status);
+        if (status != REEF_ERR_INVALID && status != REEF_ERR_FULL)
+            reef_trainer_break(trainer, status);
         return status;
     }
     strategy->task_at = trainer->stream_bytes;

@@ -19,8 +19,9 @@ static reef_status check_text(const char *name, reef_error *err) {
     json_decref(text);
     if (text != NULL) return REEF_OK;
     if (reef_json_no_memory(&fault))
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for source %s", name);
-    return reef_fail(err, REEF_INVALID, "a source's name of %zu bytes is no UTF-8", strlen(name));
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for source %s", name);
+    return reef_fail(err, REEF_ERR_INVALID, "a source's name of %zu bytes is no UTF-8",
+                     strlen(name));
 }
 
 static reef_status add_source(reef_trainer *trainer,
@@ -28,15 +29,16 @@ static reef_status add_source(reef_trainer *trainer,
                               reef_source **out,
                               reef_error *err) {
     if (name[0] == '\0' || strlen(name) >= sizeof trainer->sources->name)
-        return reef_fail(err, REEF_INVALID, "a source's name has %zu bytes; it needs 1 to %zu",
+        return reef_fail(err, REEF_ERR_INVALID, "a source's name has %zu bytes; it needs 1 to %zu",
                          strlen(name), sizeof trainer->sources->name - 1);
     if (trainer->source_count >= REEF_SOURCE_COUNT_MAX)
-        return reef_fail(err, REEF_FULL, "the pool has read from %d sources, the most there can be",
+        return reef_fail(err, REEF_ERR_FULL,
+                         "the pool has read from %d sources, the most there can be",
                          REEF_SOURCE_COUNT_MAX);
     reef_status status = check_text(name, err);
     if (status != REEF_OK) return status;
     reef_source *sources = realloc(trainer->sources, (trainer->source_count + 1) * sizeof *sources);
-    if (sources == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for source %s", name);
+    if (sources == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for source %s", name);
     trainer->sources = sources;
     *out = &sources[trainer->source_count++];
     **out = (reef_source){0};
@@ -61,7 +63,7 @@ reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
     size_t fresh = 0;
     for (size_t i = 0; i < count; i++) fresh += find_source(trainer, sources[i]) == NULL;
     if (fresh == 0 || fresh <= REEF_SOURCE_COUNT_MAX - trainer->source_count) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "%zu of the sources are new to the pool, which has read from %zu and can from "
                      "%d in all: give a folder as one source (dir:PATH), or make a new pool",
                      fresh, trainer->source_count, REEF_SOURCE_COUNT_MAX);
@@ -77,7 +79,7 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     size_t accepted = 0, done = 0;
     if (trainer->layer != NULL)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "the pool holds a layer by itself, which has no stream; a program that uses "
             "it through libreef trains it");
     reef_status status = reef_trainer_check_whole(trainer, err);

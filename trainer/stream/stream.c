@@ -19,9 +19,9 @@
 // bytes than a batch and its next byte, is skipped with the mark's line: the generations on both sides see
 // nothing of each other's data, and all gates begin anew behind it, since another stream begins there. A
 // mark before anything was trained since the last boundary is only taken out of the stream.
-#include "trainer_internal.h"
-#include "growth_policy.h"
 #include "expert_recycling.h"
+#include "growth_policy.h"
+#include "trainer_internal.h"
 #include "warm_start.h"
 
 #include <assert.h>
@@ -106,7 +106,8 @@ static reef_status hold(reef_trainer *trainer, double bits, bool suspicious, ree
         size_t capacity = 2 * trainer->held_capacity + 64;
         double *held_bits = realloc(trainer->held_bits, capacity * sizeof *held_bits);
         if (held_bits == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory to hold %zu batches back", capacity);
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu batches back",
+                             capacity);
         trainer->held_bits = held_bits;
         trainer->held_capacity = capacity;
     }
@@ -120,7 +121,7 @@ static reef_status hold(reef_trainer *trainer, double bits, bool suspicious, ree
 static reef_status before_change(const reef_trainer *trainer, size_t *out, reef_error *err) {
     size_t count = trainer->held_batches, half = count / 2;
     double normal, spread, *later = malloc((count - half) * sizeof *later);
-    if (later == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory to find a boundary");
+    if (later == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to find a boundary");
     reef_drift_level(&trainer->drift, &normal, &spread);
     memcpy(later, trainer->held_bits + half, (count - half) * sizeof *later);
     double middle = 0.5 * (normal + reef_median(later, (uint32_t)(count - half)));
@@ -230,7 +231,7 @@ static reef_status recognise(reef_trainer *trainer,
         return REEF_OK;
     }
     double *forced = malloc(size); // another reading takes their place
-    if (forced == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch's losses");
+    if (forced == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch's losses");
     memcpy(forced, trainer->pass.loss, size);
     reef_status status = is_recognised(trainer, bytes, suspicious, bits, out, err);
     if (!*out) memcpy(trainer->pass.loss, forced, size);
@@ -339,7 +340,8 @@ static reef_status reserve_carry(reef_trainer *trainer, size_t bytes, reef_error
     if (bytes <= trainer->carry_capacity) return REEF_OK;
     uint8_t *carry = realloc(trainer->carry, bytes);
     if (carry == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to hold %zu bytes of the stream", bytes);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu bytes of the stream",
+                         bytes);
     trainer->carry = carry;
     trainer->carry_capacity = bytes;
     return REEF_OK;
@@ -378,7 +380,7 @@ static reef_status check_ids(const reef_trainer *trainer,
     bool half = trainer->carry_bytes % 2 != 0; // the carry ends within a token
     if (reef_token_bytes(config) == 1 || count == 0) return REEF_OK;
     if (half && offset % 2 == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "source %.160s begins a token, but the one before it ended within one: "
                          "ids take two bytes each",
                          source->name);
@@ -422,7 +424,7 @@ static reef_status accept(reef_trainer *trainer,
 // A refused boundary has not begun. After any other failure a batch may be half counted, with gates ahead of it, or
 // what follows a step has not been done: read on from here it would be another model.
 static reef_status settled(reef_trainer *trainer, reef_status status) {
-    if (status != REEF_OK && status != REEF_INVALID && status != REEF_FULL)
+    if (status != REEF_OK && status != REEF_ERR_INVALID && status != REEF_ERR_FULL)
         reef_trainer_break(trainer, status);
     return status;
 }

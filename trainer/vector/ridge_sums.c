@@ -12,7 +12,7 @@
 static reef_status zeros(float **out, size_t count, const char *what, reef_error *err) {
     *out = calloc(count > 0 ? count : 1, sizeof **out);
     if (*out != NULL) return REEF_OK;
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu values: %s", count, what);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu values: %s", count, what);
 }
 
 reef_status reef_vector_sums_init(reef_vector *vector, reef_error *err) {
@@ -33,7 +33,8 @@ reef_status reef_vector_sums_init(reef_vector *vector, reef_error *err) {
 reef_status reef_vector_sums_generation(reef_vector *vector, reef_error *err) {
     size_t width = vector->gate.shape.padded, G = vector->net.gen_count;
     float *means = realloc(vector->gate.means, G * width * sizeof *means);
-    if (means == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu generations", G);
+    if (means == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", G);
     memset(means + (G - 1) * width, 0, width * sizeof *means);
     vector->gate.means = means;
     return REEF_OK;
@@ -44,7 +45,7 @@ reef_status reef_vector_sums_widen(reef_vector *vector, size_t class_count, reef
     if (class_count <= vector->moment_classes) return REEF_OK;
     float *moment = realloc(vector->moment, class_count * width * sizeof *moment);
     if (moment == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for sums of %zu classes", class_count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for sums of %zu classes", class_count);
     memset(moment + vector->moment_classes * width, 0,
            (class_count - vector->moment_classes) * width * sizeof *moment);
     vector->moment = moment;
@@ -110,7 +111,7 @@ static reef_status reserve_solution(reef_vector *vector, size_t columns, reef_er
     vector->solution = malloc(shape->padded * columns * sizeof(float));
     vector->solve_scratch = malloc(reef_ridge_scratch(shape, columns) * sizeof(float));
     if (!vector->solution || !vector->solve_scratch)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to solve for %zu columns", columns);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to solve for %zu columns", columns);
     vector->solution_columns = columns;
     return REEF_OK;
 }
@@ -158,7 +159,7 @@ static reef_status solve(reef_vector *vector,
                 out[c * s->shape->padded + i] = vector->solution[i * s->columns + c];
         return REEF_OK;
     }
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "the head cannot be solved for: with a ridge of %g the inputs are still "
                      "too much alike; make a pool with a larger ridge",
                      (double)vector->net.config.ridge);
@@ -191,7 +192,8 @@ static reef_status sharpen(reef_vector *vector, reef_vector_head *out, reef_erro
     if (scores == NULL || truth == NULL) {
         free(scores);
         free(truth);
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to look at %zu examples", memory->slots);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to look at %zu examples",
+                         memory->slots);
     }
     for (size_t slot = 0; slot < memory->slots;) {
         size_t rows = 0;

@@ -3,9 +3,9 @@
 //   finetune  each batch of the stream once
 //   replay    beside it as many examples drawn from the memory
 //   joint     finetune, for a stream that was shuffled: the ceiling of the two
-#include "trainer_internal.h"
 #include "reef_random.h"
 #include "ridge_sums.h"
+#include "trainer_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ reef_status reef_vector_rival_widen(reef_vector *vector, size_t class_count, ree
     for (size_t i = 0; i < 2; i++) {
         float *grown = realloc(*moments[i], (class_count + 1) * width * sizeof *grown);
         if (grown == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu classes", class_count);
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu classes", class_count);
         memset(grown + before * width, 0, (class_count - before) * width * sizeof *grown);
         *moments[i] = grown;
     }
@@ -34,7 +34,7 @@ reef_status reef_vector_rival_widen(reef_vector *vector, size_t class_count, ree
         vector->factor = calloc(values, sizeof(float));
     }
     if (!vector->adam.experts_m || !vector->adam.experts_v || !vector->factor)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the moments of %zu experts",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the moments of %zu experts",
                          gen->expert_count);
     return reef_vector_head_size(&gen->head, class_count, width, 0, 1, err);
 }

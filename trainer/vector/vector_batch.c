@@ -17,7 +17,7 @@ reef_status reef_vector_record_check(const uint8_t *record,
                                      reef_error *err) {
     int32_t label = record_label(record);
     if (label < -1)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "example %" PRIu64
                          " of the stream has the label %d; labels are 0 or more, "
                          "or -1 for none",
@@ -26,7 +26,7 @@ reef_status reef_vector_record_check(const uint8_t *record,
         float value;
         memcpy(&value, record + REEF_VECTOR_LABEL_BYTES + d * sizeof value, sizeof value);
         if (!isfinite(value))
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "example %" PRIu64
                              " of the stream has %f in column %zu (both from 0); "
                              "values must be finite: leave such examples out or fill the gap",
@@ -42,7 +42,7 @@ static bool is_among(const int32_t *labels, size_t count, int32_t label, size_t 
 }
 
 static reef_status too_many_classes(int32_t label, reef_error *err) {
-    return reef_fail(err, REEF_FULL,
+    return reef_fail(err, REEF_ERR_FULL,
                      "label %d would be the pool's class number %d, and %d is the most", label,
                      REEF_CLASS_COUNT_MAX + 1, REEF_CLASS_COUNT_MAX);
 }

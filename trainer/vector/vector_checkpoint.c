@@ -17,9 +17,9 @@
 //   reservoir  slot              generation, size (uint32), 0 (uint64), the record
 //
 // Moments are of the open generation only. JSON and reservoir: vector_state.c.
+#include "ridge_sums.h"
 #include "trainer_internal.h"
 #include "vector_state.h"
-#include "ridge_sums.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static reef_status rows_of(reef_txn *txn,
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
     if (view.bytes % (width * 4) != 0)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "%s of generation %u has %zu bytes, no whole rows of %zu", name,
                          generation, view.bytes, width * 4);
     *out = view.bytes / (width * 4);
@@ -162,7 +162,7 @@ reef_status reef_vector_load_gen(reef_vector_net *net,
     size_t D = gen->inputs * sizeof(float), width = gen->shape.padded;
     status = rows_of(txn, records, "labels", 1, &C, err);
     if (status == REEF_OK && C > REEF_CLASS_COUNT_MAX)
-        return reef_fail(err, REEF_CORRUPT, "generation %u has %zu classes", records, C);
+        return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has %zu classes", records, C);
     if (status == REEF_OK) status = rows_of(txn, records, "gate_weights", gate_width, &gates, err);
     if (status == REEF_OK)
         status = reef_vector_head_size(&gen->head, C, width, gates, gate_width, err);
@@ -304,7 +304,7 @@ static reef_status put_pair(reef_txn *txn,
                             size_t count,
                             reef_error *err) {
     float *both = malloc((2 * count + 1) * sizeof *both);
-    if (both == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu moments", count);
+    if (both == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu moments", count);
     if (count > 0) {
         memcpy(both, m, count * sizeof *both);
         memcpy(both + count, v, count * sizeof *both);
@@ -317,7 +317,7 @@ static reef_status put_pair(reef_txn *txn,
 static reef_status get_pair(
     reef_txn *txn, const reef_key *key, float *m, float *v, size_t count, reef_error *err) {
     float *both = malloc((2 * count + 1) * sizeof *both);
-    if (both == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu moments", count);
+    if (both == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu moments", count);
     reef_status status = reef_record_read(txn, key, both, 2 * count * sizeof *both, err);
     if (status == REEF_OK && count > 0) {
         memcpy(m, both, count * sizeof *both);
@@ -415,7 +415,7 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
     reef_status status = reef_generation_count(txn, &count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_gen *gen = calloc(1, sizeof *gen);
-        if (gen == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a generation");
+        if (gen == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
         status = reef_generation_read(txn, g, &gen->info, err);
         gen->open = !gen->info.sealed;
         gen->stored = gen->info.sealed;
@@ -427,7 +427,7 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
     }
     if (status != REEF_OK) return status;
     if (count > 0 && reef_open_generation(trainer)->open) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "pool %s has no open generation",
+    return reef_fail(err, REEF_ERR_CORRUPT, "pool %s has no open generation",
                      reef_store_path(trainer->store));
 }
 
@@ -448,7 +448,7 @@ static reef_status load_sums(reef_vector *vector,
     reef_status status = reef_vector_sums_widen(vector, moment_classes, err);
     vector->gate.means = calloc(G * gate_width, sizeof(float));
     if (vector->gate.means == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu generations", G);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", G);
     if (status == REEF_OK)
         status = reef_vector_head_size(&open->head, sizes->class_count, open->shape.padded,
                                        sizes->gate_count, gate_width, err);

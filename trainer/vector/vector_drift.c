@@ -55,7 +55,7 @@ static reef_status count_together(reef_vector *vector,
         vector->weights = malloc(REEF_VECTOR_PIECE * net->gen_count * sizeof *vector->weights);
     }
     if (!vector->scratch || !vector->weights)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu generations", net->gen_count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", net->gen_count);
     vector->weights_capacity = net->gen_count;
     for (size_t from = 0; from < rows; from += REEF_VECTOR_PIECE)
         reef_vector_mix(net, vector->scores + from * net->class_count, vector->weights,

@@ -69,7 +69,8 @@ static char *state_text(const reef_vector *vector) {
 reef_status reef_vector_state_put(reef_txn *txn, const reef_vector *vector, reef_error *err) {
     reef_key key = reef_vector_state_key((uint32_t)(vector->net.gen_count - 1));
     char *text = state_text(vector);
-    if (text == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the trainer's state");
+    if (text == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's state");
     reef_status status = reef_record_put(txn, &key, REEF_JSON, text, strlen(text), err);
     free(text);
     return status;
@@ -142,11 +143,12 @@ reef_status reef_vector_state_get(reef_txn *txn,
     json_error_t fault;
     json_t *state = json_loadb(view.data, view.bytes, 0, &fault);
     if (state == NULL && reef_json_no_memory(&fault))
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the state of learning");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the state of learning");
     bool parsed = state != NULL && parse_state(vector, state, head);
     json_decref(state);
     if (parsed) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "the state of learning of generation %u lacks a member", g);
+    return reef_fail(err, REEF_ERR_CORRUPT, "the state of learning of generation %u lacks a member",
+                     g);
 }
 
 // ---- memory --------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ reef_status reef_vector_memory_put(reef_txn *txn, const reef_vector *vector, ree
     uint32_t size = (uint32_t)reef_vector_record_bytes(&vector->net.config);
     reef_status status = REEF_OK;
     uint8_t *payload = calloc(1, SLOT_HEADER_BYTES + size);
-    if (payload == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for an example");
+    if (payload == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an example");
     for (size_t slot = 0; status == REEF_OK && slot < memory->slots; slot++) {
         if (!memory->dirty[slot]) continue;
         reef_key key = {.db = REEF_DB_RESERVOIR, .block = (uint32_t)slot};
@@ -177,7 +179,7 @@ static reef_status get_slot(void *context,
     reef_vector_memory *memory = &vector->memory;
     size_t size = reef_vector_record_bytes(&vector->net.config);
     if (key->block >= memory->slots || view->bytes != SLOT_HEADER_BYTES + size)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "reservoir slot %u holds %zu bytes, which is no example of this pool",
                          key->block, view->bytes);
     memcpy(&memory->generations[key->block], view->data, 4);

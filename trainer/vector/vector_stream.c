@@ -126,13 +126,13 @@ static void let_go(reef_vector *vector) {
 reef_status reef_vector_check_boundary(const reef_trainer *trainer, reef_error *err) {
     const reef_vector *vector = trainer->vector;
     if (vector->rival)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "strategy %s has one generation, which is never sealed; only pools of "
                          "strategy generations have boundaries",
                          vector->net.config.strategy);
     if (vector->examples == 0)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "generation %" PRIu32
             " is open and has learned no labelled example yet; there is nothing to seal",
             reef_open_generation(trainer)->info.generation);
@@ -282,7 +282,8 @@ static reef_status reserve_carry(reef_trainer *trainer, size_t bytes, reef_error
     if (bytes <= trainer->carry_capacity) return REEF_OK;
     uint8_t *carry = realloc(trainer->carry, bytes);
     if (carry == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to hold %zu bytes of the stream", bytes);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu bytes of the stream",
+                         bytes);
     trainer->carry = carry;
     trainer->carry_capacity = bytes;
     return REEF_OK;

@@ -1,6 +1,6 @@
 // What a trainer of a vector model consists of, and the opening of its generations.
-#include "trainer_internal.h"
 #include "ridge_sums.h"
+#include "trainer_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static reef_status memory_init(reef_vector *vector, reef_error *err) {
     memory->generations = malloc((memory->slots + 1) * sizeof *memory->generations);
     memory->dirty = calloc(memory->slots + 1, sizeof *memory->dirty);
     if (!memory->records || !memory->generations || !memory->dirty)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a sample of %zu examples",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a sample of %zu examples",
                          memory->slots);
     memset(memory->generations, 0xff, memory->slots * sizeof *memory->generations);
     return REEF_OK;
@@ -38,12 +38,12 @@ static reef_status batch_init(reef_vector *vector, reef_error *err) {
     if (vector->vectors && vector->z && vector->hidden && vector->gate_hidden && vector->scores &&
         vector->classes && vector->wrong)
         return REEF_OK;
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch of %zu vectors", rows);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu vectors", rows);
 }
 
 reef_status reef_vector_start(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = calloc(1, sizeof *vector);
-    if (vector == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a vector model");
+    if (vector == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector model");
     trainer->vector = vector;
     vector->net.config = trainer->net.config;
     vector->rival = strcmp(vector->net.config.strategy, "generations") != 0;
@@ -80,7 +80,7 @@ void reef_vector_free(reef_vector *vector) {
 static reef_status append_info(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->net.config;
     reef_gen *gen = calloc(1, sizeof *gen);
-    if (gen == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a generation");
+    if (gen == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
     gen->open = true;
     gen->info = (reef_generation){.side = config->side,
                                   .dtype = REEF_F32,
@@ -114,7 +114,7 @@ reef_status reef_vector_open_generation(reef_trainer *trainer, reef_error *err) 
     reef_vector *vector = trainer->vector;
     reef_vector_gen *gen = NULL;
     if (trainer->net.gen_count >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_FULL, "the pool has %zu generations, the most there can be",
+        return reef_fail(err, REEF_ERR_FULL, "the pool has %zu generations, the most there can be",
                          trainer->net.gen_count);
     reef_status status = reef_vector_net_reserve(&vector->net, vector->net.gen_count + 1, err);
     if (status == REEF_OK) status = reef_vector_gen_new(&gen, &trainer->net.config, err);
@@ -132,7 +132,7 @@ reef_status reef_vector_refuse_experts(const reef_trainer *trainer,
                                        const char *what,
                                        reef_error *err) {
     if (trainer->vector == NULL) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "experts of a vector model cannot be %s: they are drawn once and stay as they "
                      "are; seal the generation to open another",
                      what);

@@ -11,8 +11,8 @@
 #define REEF_PUSH_H
 
 #include "push_parse.h"
-#include "reef_source.h"
 #include "reef_error.h"
+#include "reef_source.h"
 #include "reef_store.h"
 
 #include <jansson.h>
@@ -39,7 +39,7 @@ typedef struct reef_push_batch {
     json_t *records; // instead of a body; the batch's
     // the answer
     reef_error error;
-    unsigned retry_ms; // of REEF_BUSY
+    unsigned retry_ms; // of REEF_ERR_BUSY
     bool duplicate;
     uint64_t accepted_bytes, record_count, position;
     // who waits; on the loop

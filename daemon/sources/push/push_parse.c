@@ -26,7 +26,7 @@ void reef_ingested_release(reef_ingested *ingested) {
 }
 
 static reef_status too_much(reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "the batch has more than %u bytes: send several",
+    return reef_fail(err, REEF_ERR_INVALID, "the batch has more than %u bytes: send several",
                      REEF_JOURNAL_BATCH_BYTES_MAX);
 }
 
@@ -38,7 +38,7 @@ static reef_status extend(maker *m, size_t count, uint8_t **at, reef_error *err)
     while (room < out->count + count) room *= 2;
     if (room != m->room) {
         uint8_t *grown = realloc(out->bytes, room);
-        if (!grown) return reef_fail(err, REEF_NO_MEMORY, "no memory for a batch");
+        if (!grown) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
         out->bytes = grown;
         m->room = room;
     }
@@ -48,7 +48,7 @@ static reef_status extend(maker *m, size_t count, uint8_t **at, reef_error *err)
 }
 
 static reef_status bad_record(const maker *m, const char *why, reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "%s %" PRIu64 ": %.160s", m->unit, m->number, why);
+    return reef_fail(err, REEF_ERR_INVALID, "%s %" PRIu64 ": %.160s", m->unit, m->number, why);
 }
 
 // ---- text ----------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ static reef_status add_text(maker *m, const char *text, size_t bytes, reef_error
 
 static reef_status parse_text(maker *m, const uint8_t *body, size_t bytes, reef_error *err) {
     if (m->inputs)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "text was pushed, but the pool has a vector model: send JSON Lines such "
                          "as {\"vector\": [0.5, 1], \"label\": 3}, or a .npy file");
     if (bytes == 0) return REEF_OK;
@@ -99,7 +99,7 @@ static reef_status add_vector(maker *m, const json_t *object, reef_error *err) {
 static reef_status add_rows(maker *m, reef_vector_table *table, reef_error *err) {
     reef_status status = REEF_OK;
     float *values = malloc(table->width * sizeof(*values));
-    if (!values) return reef_fail(err, REEF_NO_MEMORY, "no memory for a vector");
+    if (!values) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector");
     for (uint64_t row = 0; status == REEF_OK && row < table->rows; row++) {
         uint8_t *at = NULL;
         status = table->read(table, row, values, err);
@@ -123,7 +123,7 @@ static reef_status parse_npy(
                                    .divisor = 1};
     reef_vector_table table = {.spec = &spec, .scale = 1, .divisor = 1};
     if (!m->inputs)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a .npy file was pushed, but the pool has a language model: send text, or "
                          "JSON Lines such as {\"text\": \"...\"}");
     reef_status status = reef_vector_file_lend(&table.array.file, text, body, bytes, err);
@@ -134,7 +134,7 @@ static reef_status parse_npy(
     if (status == REEF_OK) status = add_rows(m, &table, err);
     reef_vector_table_close(&table);
     // To who sent it, a body that was cut is as wrong as any other.
-    return status == REEF_CORRUPT ? (err->status = REEF_INVALID) : status;
+    return status == REEF_ERR_CORRUPT ? (err->status = REEF_ERR_INVALID) : status;
 }
 
 // ---- JSON ----------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ static reef_status parse_lines(maker *m, const char *body, size_t bytes, reef_er
 
 static reef_status finish(maker *m, reef_status status, reef_error *err) {
     if (status == REEF_OK && m->out->count == 0)
-        status = reef_fail(err, REEF_INVALID, "nothing was pushed: the batch is empty");
+        status = reef_fail(err, REEF_ERR_INVALID, "nothing was pushed: the batch is empty");
     if (status != REEF_OK) reef_ingested_release(m->out);
     return status;
 }

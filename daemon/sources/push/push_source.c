@@ -27,7 +27,7 @@ static bool is_name(const char *name) {
 
 static reef_status push_check_spec(const reef_input *input, const char *rest, reef_error *err) {
     if (is_name(rest)) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.80s' cannot be pushed into: a name has 1 to %zu letters, digits, and "
                      "signs of '._-'",
                      input->spec, (size_t)NAME_BYTES_MAX);
@@ -36,7 +36,7 @@ static reef_status push_check_spec(const reef_input *input, const char *rest, re
 static reef_status push_open(reef_input *input, const char *rest, reef_error *err) {
     (void)rest;
     push_source *source = calloc(1, sizeof(*source));
-    if (!source) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+    if (!source) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     input->state = source;
     return REEF_OK;
 }
@@ -59,7 +59,7 @@ static reef_status push_seek(reef_input *input, const reef_input_place *place, r
     input->bytes = stat.entries_known ? stat.end : place->cursor;
     ((push_source *)input->state)->committed = place->cursor;
     if (place->cursor > input->bytes || (stat.entries && place->cursor < stat.begin))
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %s up to byte %" PRIu64
                          ", but its journal holds %" PRIu64 " to %" PRIu64
                          ": see reef verify, or restore a snapshot",
@@ -77,21 +77,21 @@ static void read_journal(uv_work_t *work) {
     for (int attempt = 0; attempt < BUSY_ATTEMPTS_MAX; attempt++) {
         source->error.status = reef_journal_read(input->store, input->name, input->offset,
                                                  source->at, room, &source->count, &source->error);
-        if (source->error.status != REEF_BUSY) break;
+        if (source->error.status != REEF_ERR_BUSY) break;
     }
 }
 
 static void on_read(uv_work_t *work, int code) {
     reef_input *input = work->data;
     push_source *source = input->state;
-    if (code) (void)reef_fail(&source->error, REEF_IO, "%s", uv_strerror(code));
+    if (code) (void)reef_fail(&source->error, REEF_ERR_IO, "%s", uv_strerror(code));
     if (source->error.status != REEF_OK) {
         reef_input_failed(input, &source->error);
     } else if (source->count > 0) {
         reef_input_took(input, source->count, NULL);
     } else {
         reef_error err;
-        (void)reef_fail(&err, REEF_CORRUPT,
+        (void)reef_fail(&err, REEF_ERR_CORRUPT,
                         "the journal of %s ends at byte %" PRIu64 " instead of %" PRIu64,
                         input->name, input->offset, input->bytes);
         reef_input_failed(input, &err);
@@ -147,7 +147,7 @@ void reef_push_count(reef_input *input, const reef_push_batch *batch) {
     reef_push_counts *counts = &((push_source *)input->state)->counts;
     if (batch->error.status != REEF_OK) {
         counts->refused++;
-        counts->busy += batch->error.status == REEF_BUSY;
+        counts->busy += batch->error.status == REEF_ERR_BUSY;
     } else if (batch->duplicate) {
         counts->duplicates++;
     } else {

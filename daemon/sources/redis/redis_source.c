@@ -31,7 +31,7 @@ static reef_status on_check_spec(const reef_input *input, const char *rest, reef
 
 static reef_status on_open(reef_input *input, const char *rest, reef_error *err) {
     reef_redis *redis = calloc(1, sizeof(*redis));
-    if (!redis) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+    if (!redis) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     reef_status status = reef_redis_url_parse(&redis->url, rest, err);
     if (status != REEF_OK) {
         free(redis);
@@ -64,7 +64,7 @@ static reef_status on_seek(reef_input *input, const reef_input_place *place, ree
     redis_place found;
     if (!place->cursor) return REEF_OK;
     if (!redis_place_find(&found, place))
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
                          " bytes of '%.120s' and does not know after which "
                          "entry: give the stream another name, such as by another field or db",
@@ -93,7 +93,8 @@ static void advance(reef_redis *redis, size_t count) {
 
 static void fail(reef_redis *redis, const char *what) {
     reef_error err;
-    (void)reef_fail(&err, REEF_NO_MEMORY, "no memory for %s of '%.150s'", what, redis->url.clean);
+    (void)reef_fail(&err, REEF_ERR_NO_MEMORY, "no memory for %s of '%.150s'", what,
+                    redis->url.clean);
     redis->asked = false;
     reef_input_failed(redis->input, &err);
 }

@@ -13,7 +13,7 @@
 #define SHAPE "redis://[[USER]:PASSWORD@]HOST[:PORT]/STREAM or redis:///PATH/OF/SOCKET/STREAM"
 
 static reef_status no_memory(reef_error *err) {
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
 }
 
 static int hex(char digit) {
@@ -42,7 +42,7 @@ static reef_status take(char **out, const char *from, size_t bytes, reef_error *
     *out = strndup(from, bytes);
     if (!*out) return no_memory(err);
     if (!decode(*out))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a '%%' in a redis: source is not followed by two hex digits");
     return REEF_OK;
 }
@@ -66,17 +66,18 @@ static reef_status take_host(reef_redis_url *url, const char *at, size_t bytes, 
         if (!close) close = end;
     }
     if (!close || close == host)
-        return reef_fail(err, REEF_INVALID, "a redis: source names no host: give %s", SHAPE);
+        return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no host: give %s", SHAPE);
     const char *port = close + (*at == '[');
     if (port < end && *port != ':')
-        return reef_fail(err, REEF_INVALID, "a redis: source has no ':' before its port");
+        return reef_fail(err, REEF_ERR_INVALID, "a redis: source has no ':' before its port");
     url->host = strndup(host, (size_t)(close - host));
     url->port = port < end ? strndup(port + 1, (size_t)(end - port - 1)) : strdup(REEF_REDIS_PORT);
     if (!url->host || !url->port) return no_memory(err);
     char *rest = NULL;
     long number = strtol(url->port, &rest, 10);
     if (*rest || rest == url->port || number < 1 || number > 65535)
-        return reef_fail(err, REEF_INVALID, "the port of a redis: source is none: give %s", SHAPE);
+        return reef_fail(err, REEF_ERR_INVALID, "the port of a redis: source is none: give %s",
+                         SHAPE);
     return REEF_OK;
 }
 
@@ -121,7 +122,7 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
     if (value && take_format(url, value, end)) return REEF_OK;
     const char *sign = value ? NULL : memchr(at, '=', bytes);
     if (sign) bytes = (size_t)(sign - at); // what follows may be a password
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.*s' is no option of a redis: source: known are field=NAME, label=NAME, "
                      "format=json|f32, db=N, group=NAME, consumer=NAME, and at the end weight=N",
                      (int)(bytes > 60 ? 60 : bytes), at);
@@ -164,25 +165,25 @@ static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes,
     const char *slash = at + bytes;
     while (slash > at && slash[-1] != '/') slash--;
     if (slash == at || slash == at + bytes)
-        return reef_fail(err, REEF_INVALID, "a redis: source names no stream: give %s", SHAPE);
+        return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no stream: give %s", SHAPE);
     reef_status status = take(&url->stream, slash, (size_t)(at + bytes - slash), err);
     if (status != REEF_OK) return status;
     size_t place = (size_t)(slash - 1 - at);
     if (*at != '/') {
         if (memchr(at, '/', place))
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "a redis: source has a '/' too many: in a stream's name it is %%2F");
         return take_host(url, at, place, err);
     }
     if (!place)
-        return reef_fail(err, REEF_INVALID, "a redis: source names no host or socket: give %s",
+        return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no host or socket: give %s",
                          SHAPE);
     return take(&url->socket, at, place, err);
 }
 
 static reef_status complete_group(reef_redis_url *url, reef_error *err) {
     if (url->consumer && !url->group)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a redis: source names a consumer of no group: give group=NAME as well");
     if (!url->group || url->consumer) return REEF_OK;
     url->consumer = strdup("reefd");
@@ -198,7 +199,7 @@ static const char *behind_user(const char *at) {
 
 static reef_status parse(reef_redis_url *url, const char *rest, reef_error *err) {
     if (strncmp(rest, "//", 2) != 0)
-        return reef_fail(err, REEF_INVALID, "a redis: source is not %s", SHAPE);
+        return reef_fail(err, REEF_ERR_INVALID, "a redis: source is not %s", SHAPE);
     const char *at = rest + 2, *sign = behind_user(at);
     size_t bytes = strcspn(at, "?");
     reef_status status = REEF_OK;

@@ -85,22 +85,24 @@ static reef_status split_path(reef_followed *set, const char *path, reef_error *
     struct stat state;
     bool is_folder = stat(path, &state) == 0 && S_ISDIR(state.st_mode);
     if (is_folder && !set->folder_kind)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "cannot follow '%.150s': it is a folder; dir:%.150s follows its files",
                          path, path);
     const char *slash = strrchr(path, '/');
     if (is_folder) {
         set->folder = strdup(path);
-        return set->folder ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory for '%s'", path);
+        return set->folder ? REEF_OK
+                           : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for '%s'", path);
     }
     const char *name = slash ? slash + 1 : path;
     size_t bytes = slash ? (size_t)(slash - path) : 0;
     if (!*name || strlen(name) > NAME_MAX)
-        return reef_fail(err, REEF_INVALID, "'%.200s' names no file that could be followed", path);
+        return reef_fail(err, REEF_ERR_INVALID, "'%.200s' names no file that could be followed",
+                         path);
     set->name = strdup(name);
     set->folder = slash ? strndup(path, bytes ? bytes : 1) : strdup(".");
     if (!set->name || !set->folder)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for '%s'", path);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for '%s'", path);
     return REEF_OK;
 }
 
@@ -109,17 +111,17 @@ reef_status reef_followed_open(reef_followed **out,
                                bool folder,
                                reef_error *err) {
     *out = NULL;
-    if (!*path) return reef_fail(err, REEF_INVALID, "the source names no path to follow");
+    if (!*path) return reef_fail(err, REEF_ERR_INVALID, "the source names no path to follow");
     reef_followed *set = calloc(1, sizeof(*set));
-    if (!set) return reef_fail(err, REEF_NO_MEMORY, "no memory to follow '%s'", path);
+    if (!set) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
     set->folder_kind = folder;
     set->resumed = true;
     reef_status status = split_path(set, path, err);
     if (status == REEF_OK && folder && set->name && access(set->folder, F_OK) != 0)
-        status = reef_fail(err, REEF_NOT_FOUND, "cannot look into '%.150s': %s; check the path",
+        status = reef_fail(err, REEF_ERR_NOT_FOUND, "cannot look into '%.150s': %s; check the path",
                            set->folder, strerror(errno));
     if (status == REEF_OK && folder && set->name && !strpbrk(set->name, "*?["))
-        status = reef_fail(err, REEF_NOT_FOUND,
+        status = reef_fail(err, REEF_ERR_NOT_FOUND,
                            "'%.150s' is no folder: give dir:FOLDER, dir:FOLDER/PATTERN or, for one "
                            "file, follow:PATH",
                            path);
@@ -164,7 +166,7 @@ static void skip(reef_followed *set, uint64_t bytes) {
 reef_status reef_followed_seek(reef_followed *set, const reef_input_place *place, reef_error *err) {
     if (!place->cursor) return REEF_OK;
     if (!place->mark)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
                          " bytes of '%.150s' and does not know where they "
                          "lay: give the source another name",
@@ -222,7 +224,7 @@ static reef_status give_next(reef_followed *set,
     bool due = first && !follows(set, part);
     char *text = due ? reef_followed_mark(set) : NULL;
     if (due && !text)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the mark of '%s'", set->folder);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the mark of '%s'", set->folder);
     if (!give(set, part, at, room, count)) {
         free(text);
         reef_followed_drop_round(set);

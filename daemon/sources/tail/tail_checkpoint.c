@@ -81,10 +81,10 @@ reef_status reef_followed_unmark(reef_followed *set, const char *mark, reef_erro
     }
     json_decref(object);
     if (!memory)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the files of '%s'", set->folder);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the files of '%s'", set->folder);
     if (!good)
         return reef_fail(
-            err, REEF_CORRUPT,
+            err, REEF_ERR_CORRUPT,
             "the pool's mark of where reading of '%.150s' stands is not one of followed "
             "files: give the source another name",
             set->folder);

@@ -170,7 +170,8 @@ static reef_status look(reef_followed *set, bool *whole, reef_error *err) {
     }
     *whole = result == REEF_LOOK_DONE;
     if (result == REEF_LOOK_NO_MEMORY)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to follow the files of '%s'", set->folder);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow the files of '%s'",
+                         set->folder);
     return REEF_OK;
 }
 

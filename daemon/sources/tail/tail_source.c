@@ -42,7 +42,7 @@ typedef struct reef_follow {
 
 static reef_status open_follow(reef_input *input, const char *rest, bool folder, reef_error *err) {
     reef_follow *follow = calloc(1, sizeof(*follow));
-    if (!follow) return reef_fail(err, REEF_NO_MEMORY, "no memory to follow '%s'", rest);
+    if (!follow) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", rest);
     reef_status status = reef_followed_open(&follow->set, rest, folder, err);
     if (status != REEF_OK) {
         free(follow);
@@ -163,7 +163,8 @@ static void begin_work(reef_follow *follow) {
     if (!code) return;
     reef_error err;
     follow->working = false;
-    (void)reef_fail(&err, REEF_IO, "following '%s': %s", follow->input->spec, uv_strerror(code));
+    (void)reef_fail(&err, REEF_ERR_IO, "following '%s': %s", follow->input->spec,
+                    uv_strerror(code));
     reef_input_failed(follow->input, &err);
 }
 

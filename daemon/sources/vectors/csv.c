@@ -92,11 +92,11 @@ static reef_status take_label(const reef_vector_table *table,
             return REEF_OK;
         }
     if (table->names)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.90s' line %" PRIu64 ": the label is none of 'names=%.60s'",
                          path_of(table), number, table->spec->names);
     if (is_number(field) && reef_vector_label(strtod(field, NULL), label)) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.80s' line %" PRIu64 ": the label is no whole number from 0 on; choose its "
                      "column with ?label=, or list words with ?names=A,B",
                      path_of(table), number);
@@ -109,7 +109,7 @@ static reef_status take_value(const reef_vector_table *table,
                               float *out,
                               reef_error *err) {
     if (is_number(field) && reef_vector_store(table, strtod(field, NULL), out)) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.80s' line %" PRIu64 ", column %zu (from 0) is no finite number%s",
                      path_of(table), number, column,
                      number == 1 ? "; ?header=yes when the line names columns" : "");
@@ -123,11 +123,11 @@ static reef_status parse_row(reef_vector_table *table,
                              reef_error *err) {
     size_t count = 0;
     if (!cut(line, table->separator, table->field_count, table->fields, &count))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' line %" PRIu64 ": a quotation mark is not closed on the line",
                          path_of(table), number);
     if (count != table->field_count)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' line %" PRIu64 " has %zu values, but the lines before it have "
                          "%zu",
                          path_of(table), number, count, table->field_count);
@@ -154,7 +154,7 @@ static bool looks_like_header(const reef_vector_table *table) {
 }
 
 static reef_status no_column(const reef_vector_table *table, bool header, reef_error *err) {
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.100s' has no column '%.40s'%s: name one of its header, or give a number "
                      "from 0 to %zu, first, last or none",
                      path_of(table), table->spec->label, header ? "" : " (and no header line)",
@@ -186,10 +186,11 @@ static reef_status read_columns(reef_vector_table *table, bool *header, reef_err
     table->separator = find_separator(line);
     size_t most = count_fields(line, table->separator);
     table->fields = calloc(most, sizeof(*table->fields));
-    if (!table->fields) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu columns", most);
+    if (!table->fields)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu columns", most);
     if (!cut(line, table->separator, most, table->fields, &table->field_count))
-        return reef_fail(err, REEF_INVALID, "'%.120s': a quotation mark is not closed on line 1",
-                         path_of(table));
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "'%.120s': a quotation mark is not closed on line 1", path_of(table));
     // Whether a name of a column is meant depends on the header, which depends on the label's column.
     bool found = find_label_column(table, true);
     reef_vector_header wanted = table->spec->header;
@@ -198,7 +199,7 @@ static reef_status read_columns(reef_vector_table *table, bool *header, reef_err
     if (!found) return no_column(table, *header, err);
     table->width = table->field_count - (table->label_column != SIZE_MAX);
     if (table->width && table->width <= REEF_VECTOR_WIDTH_MAX) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.100s' has %zu columns beside the label, but a vector has 1 to %u values",
                      path_of(table), table->width, REEF_VECTOR_WIDTH_MAX);
 }
@@ -216,7 +217,7 @@ static reef_status take_names(reef_vector_table *table, reef_error *err) {
         names += length + (names[length] == ',');
     }
     if (table->name_count == most) return REEF_OK;
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu names of labels", most);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu names of labels", most);
 }
 
 reef_status reef_vector_csv_open(reef_vector_table *table, reef_error *err) {

@@ -21,12 +21,12 @@ static reef_status open_regular(reef_vector_file *file, reef_error *err) {
     // Non-blocking, or a pipe without a writer would hold us here; for files it means nothing.
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file->fd < 0)
-        return reef_fail(err, REEF_NOT_FOUND, "cannot read '%.160s': %s; check %s", file->path,
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read '%.160s': %s; check %s", file->path,
                          strerror(errno), errno == EACCES ? "its permissions" : "the path");
     if (fstat(file->fd, &state) != 0)
-        return reef_fail(err, REEF_IO, "cannot stat '%.160s': %s", file->path, strerror(errno));
+        return reef_fail(err, REEF_ERR_IO, "cannot stat '%.160s': %s", file->path, strerror(errno));
     if (!S_ISREG(state.st_mode))
-        return reef_fail(err, REEF_NOT_FOUND, "cannot read '%.160s': it is no regular file",
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read '%.160s': it is no regular file",
                          file->path);
     file->bytes = (uint64_t)state.st_size;
     return REEF_OK;
@@ -38,10 +38,10 @@ static reef_status read_plain(
         ssize_t got = pread(file->fd, bytes + done, count - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return reef_fail(err, REEF_IO, "cannot read '%.160s' at byte %" PRIu64 ": %s",
+            return reef_fail(err, REEF_ERR_IO, "cannot read '%.160s' at byte %" PRIu64 ": %s",
                              file->path, offset + done, strerror(errno));
         if (got == 0)
-            return reef_fail(err, REEF_CORRUPT,
+            return reef_fail(err, REEF_ERR_CORRUPT,
                              "'%.160s' ends at byte %" PRIu64 ", but had %" PRIu64
                              " when it was opened: it shrank while it was read",
                              file->path, offset + done, file->bytes);
@@ -56,7 +56,7 @@ static reef_status damaged(const reef_vector_file *file,
                            size_t at,
                            const char *why,
                            reef_error *err) {
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "cannot unpack '%.120s': %s after %zu unpacked bytes; the gzip file is cut or "
                      "damaged, fetch it again",
                      file->path, why, at);
@@ -66,14 +66,14 @@ static reef_status damaged(const reef_vector_file *file,
 static reef_status make_room(reef_vector_file *file, size_t *capacity, reef_error *err) {
     if (*capacity >= UNPACKED_BYTES_MAX)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "'%.120s' unpacks to more than %zu bytes, which are held in memory: unpack "
             "it with gunzip and give the plain file",
             file->path, UNPACKED_BYTES_MAX);
     size_t wanted = *capacity ? 2 * *capacity : UNPACKED_BYTES_FIRST;
     uint8_t *grown = realloc(file->content, wanted);
     if (!grown)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory: %zu bytes to unpack '%.120s'", wanted,
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory: %zu bytes to unpack '%.120s'", wanted,
                          file->path);
     file->content = grown;
     *capacity = wanted;
@@ -107,7 +107,8 @@ static reef_status unpack(reef_vector_file *file, size_t *bytes, reef_error *err
     gzFile packed = fd >= 0 ? gzdopen(fd, "rb") : NULL;
     if (!packed) {
         if (fd >= 0) close(fd);
-        return reef_fail(err, REEF_IO, "cannot unpack '%.160s': %s", file->path, strerror(errno));
+        return reef_fail(err, REEF_ERR_IO, "cannot unpack '%.160s': %s", file->path,
+                         strerror(errno));
     }
     reef_status status = unpack_all(file, packed, bytes, err);
     (void)gzclose(packed); // it was only read
@@ -120,7 +121,7 @@ static reef_status unpack_again(reef_vector_file *file, reef_error *err) {
     reef_status status = unpack(file, &bytes, err);
     if (status != REEF_OK || bytes == file->bytes) return status;
     reef_vector_file_rest(file);
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "'%.120s' unpacks to %zu bytes now, but to %" PRIu64
                      " when it was opened: it was replaced",
                      file->path, bytes, file->bytes);
@@ -130,7 +131,7 @@ static reef_status unpack_again(reef_vector_file *file, reef_error *err) {
 
 reef_status reef_vector_file_open(reef_vector_file *file, const char *path, reef_error *err) {
     *file = (reef_vector_file){.fd = -1, .path = strdup(path)};
-    if (!file->path) return reef_fail(err, REEF_NO_MEMORY, "no memory for a path");
+    if (!file->path) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a path");
     uint8_t magic[2] = {0};
     size_t bytes = 0;
     reef_status status = open_regular(file, err);
@@ -148,7 +149,7 @@ reef_status reef_vector_file_open(reef_vector_file *file, const char *path, reef
 reef_status reef_vector_file_lend(
     reef_vector_file *file, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
     *file = (reef_vector_file){.fd = -1, .path = strdup(name), .bytes = count, .lent = true};
-    if (!file->path) return reef_fail(err, REEF_NO_MEMORY, "no memory for a name");
+    if (!file->path) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a name");
     file->content = (uint8_t *)bytes; // only read
     return REEF_OK;
 }

@@ -35,7 +35,7 @@ static bool take_shape(reef_vector_array *array, size_t count, const uint64_t *d
 }
 
 static reef_status too_large(const char *path, reef_error *err) {
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.100s' has sizes beyond %" PRIu64 " examples of %u values, or is damaged",
                      path, REEF_VECTOR_ROWS_MAX, REEF_VECTOR_WIDTH_MAX);
 }
@@ -44,12 +44,12 @@ static reef_status check_size(const reef_vector_array *array, reef_error *err) {
     const char *path = array->file.path;
     uint64_t wanted = array->offset + array->rows * array->columns * element_bytes(array->element);
     if (!array->rows || !array->columns)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.160s' holds no numbers: its header has a dimension "
                          "of 0",
                          path);
     if (array->file.bytes == wanted) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "'%.100s' has %" PRIu64 " bytes, but %" PRIu64 " x %" PRIu64
                      " numbers of %zu bytes after its header make %" PRIu64 ": the file %s",
                      path, array->file.bytes, array->rows, array->columns,
@@ -86,7 +86,7 @@ static bool idx_element(uint8_t type, reef_vector_element *element) {
 
 static reef_status not_idx(const char *path, const uint8_t *magic, reef_error *err) {
     return reef_fail(
-        err, REEF_INVALID,
+        err, REEF_ERR_INVALID,
         "'%.120s' is no IDX file: it begins with %02x %02x %02x %02x, not with 00 00, a "
         "type from 08 to 0e and a number of dimensions",
         path, magic[0], magic[1], magic[2], magic[3]);
@@ -96,7 +96,7 @@ static reef_status read_idx_header(reef_vector_array *array, reef_error *err) {
     uint8_t head[4 + 4 * IDX_DIMENSIONS_MAX] = {0};
     reef_vector_file *file = &array->file;
     if (file->bytes < 4)
-        return reef_fail(err, REEF_CORRUPT, "'%.120s' has only %" PRIu64 " bytes: no IDX file",
+        return reef_fail(err, REEF_ERR_CORRUPT, "'%.120s' has only %" PRIu64 " bytes: no IDX file",
                          file->path, file->bytes);
     reef_status status = reef_vector_file_read(file, 0, head, 4, err);
     if (status != REEF_OK) return status;
@@ -106,8 +106,8 @@ static reef_status read_idx_header(reef_vector_array *array, reef_error *err) {
         return not_idx(file->path, head, err);
     array->offset = 4 + 4 * dimensions;
     if (file->bytes < array->offset)
-        return reef_fail(err, REEF_CORRUPT, "'%.120s' was cut: it ends in the middle of its header",
-                         file->path);
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "'%.120s' was cut: it ends in the middle of its header", file->path);
     status = reef_vector_file_read(file, 4, head + 4, 4 * dimensions, err);
     if (status != REEF_OK) return status;
     uint64_t sizes[IDX_DIMENSIONS_MAX];
@@ -122,7 +122,8 @@ static reef_status read_idx_header(reef_vector_array *array, reef_error *err) {
 // ---- NPY -----------------------------------------------------------------------------------------
 
 static reef_status npy_unfit(const char *path, const char *why, reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "'%.120s' cannot be read as a .npy file: %s", path, why);
+    return reef_fail(err, REEF_ERR_INVALID, "'%.120s' cannot be read as a .npy file: %s", path,
+                     why);
 }
 
 // The text after 'key': in the dict, or NULL.
@@ -153,7 +154,7 @@ static reef_status take_descr(reef_vector_array *array, const char *descr, reef_
         array->big_endian = descr[1] == '>';
         return REEF_OK;
     }
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.100s' holds numbers of type %.*s: known are whole numbers of 1 to 8 bytes "
                      "and floats of 4 and 8; convert it with numpy's astype('float32')",
                      array->file.path, descr ? (int)strcspn(descr, ",}") : 0, descr ? descr : "");
@@ -203,10 +204,10 @@ static reef_status read_npy_header(reef_vector_array *array, reef_error *err) {
     if (head[6] > 1) bytes |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
     uint64_t begin = head[6] > 1 ? 12 : 10;
     if (bytes > NPY_HEADER_BYTES_MAX || begin + bytes > file->bytes)
-        return reef_fail(err, REEF_CORRUPT, "'%.120s' was cut or damaged in its header",
+        return reef_fail(err, REEF_ERR_CORRUPT, "'%.120s' was cut or damaged in its header",
                          file->path);
     char *dict = calloc((size_t)bytes + 1, 1);
-    if (!dict) return reef_fail(err, REEF_NO_MEMORY, "no memory for a header");
+    if (!dict) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a header");
     status = reef_vector_file_read(file, begin, dict, (size_t)bytes, err);
     if (status == REEF_OK) status = take_dict(array, dict, err);
     free(dict);
@@ -274,7 +275,7 @@ static reef_status read_row(reef_vector_table *table,
     for (size_t i = 0; i < table->width; i++) {
         double value = number(array, at + i * size);
         if (!reef_vector_store(table, value, &vector[i]))
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "'%.120s': value %zu of example %" PRIu64
                              " (both from 0) is %g, which "
                              "is no finite float",
@@ -291,7 +292,7 @@ static reef_status take_label(reef_vector_table *table,
                               double value,
                               reef_error *err) {
     if (reef_vector_label(value, &table->labels[row])) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.120s': label %" PRIu64 " (from 0) is %g: a label is a whole number from 0 "
                      "to %d, or -1 for none",
                      array->file.path, row, value, INT32_MAX);
@@ -323,12 +324,12 @@ static reef_status open_labels(reef_vector_table *table, reef_error *err) {
         reef_vector_array_open(&array, spec->labels, spec->kind == REEF_VECTOR_NPY, err);
     if (status != REEF_OK) return status;
     if (array.columns != 1)
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "'%.100s' has %" PRIu64 " numbers per example: labels are one each (are "
                            "the two files of '%.60s' the wrong way round?)",
                            spec->labels, array.columns, spec->text);
     else if (array.rows != table->rows)
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "'%.90s' has %" PRIu64 " examples, but '%.90s' has %" PRIu64
                            " labels: they do not belong together",
                            spec->path, table->rows, spec->labels, array.rows);
@@ -348,11 +349,12 @@ static reef_status choose_label_column(reef_vector_table *table, reef_error *err
     } else if (!strcmp(label, "last")) {
         table->label_column = table->width - 1;
     } else {
-        return reef_fail(err, REEF_INVALID, "'label=%.60s' in '%.100s' is not first, last or none",
-                         label, table->spec->text);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "'label=%.60s' in '%.100s' is not first, last or none", label,
+                         table->spec->text);
     }
     if (table->width < 2)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.160s' has one number per example: a label would leave no vector",
                          table->spec->path);
     table->width--;
@@ -378,7 +380,8 @@ reef_status reef_vector_arrays_begin(reef_vector_table *table, reef_error *err) 
     table->numbers = malloc((size_t)array->columns * element_bytes(array->element));
     table->labels = malloc((size_t)table->rows * sizeof(*table->labels));
     if (!table->numbers || !table->labels)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the labels of '%.160s'", spec->path);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the labels of '%.160s'",
+                         spec->path);
     for (uint64_t row = 0; row < table->rows; row++) table->labels[row] = -1;
     if (spec->labels) return open_labels(table, err);
     return table->label_column == SIZE_MAX ? REEF_OK

@@ -11,8 +11,8 @@ static reef_status bad_line(const reef_vector_table *table,
                             uint64_t number,
                             const char *why,
                             reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "'%.80s' line %" PRIu64 ": %.100s", table->lines.file.path,
-                     number, why);
+    return reef_fail(err, REEF_ERR_INVALID, "'%.80s' line %" PRIu64 ": %.100s",
+                     table->lines.file.path, number, why);
 }
 
 static reef_status take_vector(
@@ -22,7 +22,7 @@ static reef_status take_vector(
         return bad_line(table, number, "no \"vector\" that is a list of numbers", err);
     if (!table->width && count <= REEF_VECTOR_WIDTH_MAX) table->width = count;
     if (count != table->width)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.100s' line %" PRIu64 ": the vector has %zu values, but %zu are %s",
                          table->lines.file.path, number, count,
                          table->width ? table->width : (size_t)REEF_VECTOR_WIDTH_MAX,
@@ -31,7 +31,7 @@ static reef_status take_vector(
         const json_t *value = json_array_get(vector, i);
         float stored = 0;
         if (!json_is_number(value) || !reef_vector_store(table, json_number_value(value), &stored))
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "'%.100s' line %" PRIu64 ": value %zu (from 0) of the vector is no "
                              "number that a float can hold",
                              table->lines.file.path, number, i);

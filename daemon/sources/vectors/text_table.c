@@ -26,7 +26,7 @@ static reef_status line_room(reef_vector_lines *lines, size_t bytes, reef_error 
     size_t capacity = 2 * (bytes + 1);
     char *grown = bytes > LINE_BYTES_MAX ? NULL : realloc(lines->line, capacity);
     if (!grown)
-        return reef_fail(err, bytes > LINE_BYTES_MAX ? REEF_INVALID : REEF_NO_MEMORY,
+        return reef_fail(err, bytes > LINE_BYTES_MAX ? REEF_ERR_INVALID : REEF_ERR_NO_MEMORY,
                          "'%.120s' has a line of more than %zu bytes", lines->file.path, bytes - 1);
     lines->line = grown;
     lines->line_capacity = capacity;
@@ -68,8 +68,9 @@ static reef_status next_line(line_reader *reader, bool *found, reef_error *err) 
     if (status != REEF_OK) return status;
     lines->line[length] = '\0';
     if (memchr(lines->line, '\0', length))
-        return reef_fail(err, REEF_INVALID, "'%.120s' line %" PRIu64 " has a zero byte: no text",
-                         lines->file.path, reader->number);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "'%.120s' line %" PRIu64 " has a zero byte: no text", lines->file.path,
+                         reader->number);
     return REEF_OK;
 }
 
@@ -78,12 +79,13 @@ static bool is_blank(const char *line) {
 }
 
 static reef_status no_rows(const reef_vector_lines *lines, reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "'%.160s' has no line with an example", lines->file.path);
+    return reef_fail(err, REEF_ERR_INVALID, "'%.160s' has no line with an example",
+                     lines->file.path);
 }
 
 static reef_status reader_new(line_reader **reader, reef_vector_table *table, reef_error *err) {
     *reader = calloc(1, sizeof(**reader));
-    if (!*reader) return reef_fail(err, REEF_NO_MEMORY, "no memory to read lines");
+    if (!*reader) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read lines");
     (*reader)->lines = &table->lines;
     return REEF_OK;
 }
@@ -120,7 +122,7 @@ static reef_status grow(reef_vector_table *table, reef_error *err) {
     int32_t *labels = starts ? realloc(table->labels, (size_t)capacity * sizeof(*labels)) : NULL;
     if (labels) table->labels = labels;
     if (!labels)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the %" PRIu64 " lines of '%.120s'",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the %" PRIu64 " lines of '%.120s'",
                          capacity, lines->file.path);
     lines->capacity = capacity;
     return REEF_OK;
@@ -128,7 +130,7 @@ static reef_status grow(reef_vector_table *table, reef_error *err) {
 
 static reef_status add_row(reef_vector_table *table, const line_reader *reader, reef_error *err) {
     if (table->rows == REEF_VECTOR_ROWS_MAX)
-        return reef_fail(err, REEF_INVALID, "'%.120s' has more than %" PRIu64 " lines",
+        return reef_fail(err, REEF_ERR_INVALID, "'%.120s' has more than %" PRIu64 " lines",
                          table->lines.file.path, REEF_VECTOR_ROWS_MAX);
     reef_status status = grow(table, err);
     if (status != REEF_OK) return status;
@@ -158,7 +160,7 @@ static reef_status read_row(reef_vector_table *table,
     reef_error why;
     status = table->parse(table, lines->line, 0, vector, &label, &why);
     if (status == REEF_OK && label == table->labels[row]) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "'%.120s' changed while it was read: example %" PRIu64 " (from 0) is another",
                      lines->file.path, row);
 }

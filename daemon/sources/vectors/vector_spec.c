@@ -37,8 +37,8 @@ static reef_status wrong(const reef_vector_spec *spec,
                          const char *value,
                          const char *wanted,
                          reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "'%s=%.60s' in '%.100s' is not %s", name, value, spec->text,
-                     wanted);
+    return reef_fail(err, REEF_ERR_INVALID, "'%s=%.60s' in '%.100s' is not %s", name, value,
+                     spec->text, wanted);
 }
 
 static reef_status take_count(const reef_vector_spec *spec,
@@ -82,7 +82,8 @@ static reef_status take_list(const reef_vector_spec *spec,
     size_t room = 1;
     for (const char *at = value; *at; at++) room += *at == ',';
     list->items = calloc(room, sizeof(*list->items));
-    if (!list->items) return reef_fail(err, REEF_NO_MEMORY, "no memory for a list of %zu", room);
+    if (!list->items)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a list of %zu", room);
     for (const char *at = value;; at++) {
         size_t digits = strspn(at, "0123456789");
         errno = 0;
@@ -173,18 +174,19 @@ static reef_status take_option(reef_vector_spec *spec,
     while (found < OPTION_COUNT && strcmp(option, OPTION_NAMES[found]) != 0) found++;
     if (found == OPTION_COUNT)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "unknown option '%.40s' in '%.80s': known are label, names, header, scale, "
             "classes, shuffle, skip, first and permute",
             option, spec->text);
     if (!(OPTION_KINDS[found] >> spec->kind & 1u))
-        return reef_fail(err, REEF_INVALID, "'%s' in '%.120s' is no option of %s files", option,
+        return reef_fail(err, REEF_ERR_INVALID, "'%s' in '%.120s' is no option of %s files", option,
                          spec->text, KINDS[spec->kind]);
     if (*given >> found & 1u)
-        return reef_fail(err, REEF_INVALID, "'%s' is given twice in '%.160s'", option, spec->text);
+        return reef_fail(err, REEF_ERR_INVALID, "'%s' is given twice in '%.160s'", option,
+                         spec->text);
     *given |= 1u << found;
     if (!value || !*value)
-        return reef_fail(err, REEF_INVALID, "'%s' in '%.120s' needs a value: %s=...", option,
+        return reef_fail(err, REEF_ERR_INVALID, "'%s' in '%.120s' needs a value: %s=...", option,
                          spec->text, option);
     return take_value(spec, found, option, value, err);
 }
@@ -211,16 +213,16 @@ static reef_status take_paths(reef_vector_spec *spec, char *paths, reef_error *e
         *comma = '\0';
         spec->labels = comma + 1;
         if (strchr(spec->labels, ','))
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "'%.160s' names more than two files: %s: takes the vectors and, after "
                              "a comma, their labels",
                              spec->text, KINDS[spec->kind]);
     }
     if (!*spec->path || (spec->labels && !*spec->labels))
-        return reef_fail(err, REEF_INVALID, "'%.160s' names no file%s", spec->text,
+        return reef_fail(err, REEF_ERR_INVALID, "'%.160s' names no file%s", spec->text,
                          comma ? " before or after its comma" : "");
     if (spec->labels && spec->label)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.160s' has labels twice: in a file of their own and in a column",
                          spec->text);
     return REEF_OK;
@@ -230,7 +232,7 @@ reef_status reef_vector_spec_parse(reef_vector_spec *spec, const char *text, ree
     *spec = (reef_vector_spec){
         .kind = reef_vector_kind_of(text), .scale = 1, .divisor = 1, .first = UINT64_MAX};
     if (spec->kind == REEF_VECTOR_KIND_COUNT)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' names no vectors: give idx:IMAGES,LABELS, npy:X.npy,Y.npy, "
                          "csv:FILE or jsonl:FILE",
                          text);
@@ -238,7 +240,7 @@ reef_status reef_vector_spec_parse(reef_vector_spec *spec, const char *text, ree
     spec->words = strdup(text + strlen(KINDS[spec->kind]) + 1);
     reef_status status = REEF_OK;
     if (!spec->text || !spec->words) {
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the name of a source");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the name of a source");
     } else {
         char *options = strrchr(spec->words, '?');
         if (options) *options++ = '\0';

@@ -24,7 +24,7 @@ reef_status reef_vector_table_open(reef_vector_table *table,
     case REEF_VECTOR_KIND_COUNT:
         break;
     }
-    return reef_fail(err, REEF_INVALID, "'%.160s' is of no known kind", spec->text);
+    return reef_fail(err, REEF_ERR_INVALID, "'%.160s' is of no known kind", spec->text);
 }
 
 void reef_vector_table_rest(reef_vector_table *table) {

@@ -66,13 +66,13 @@ static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
     const reef_vector_table *table = &vectors->table;
     const size_t copies = permutations(vectors) > 1 ? permutations(vectors) : 1;
     if (table->rows > UINT32_MAX / copies)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' asks for %zu permutations of %" PRIu64
                          " examples, more than 2^32 in all: give fewer",
                          vectors->spec.text, copies, table->rows);
     vectors->rows = malloc((size_t)table->rows * copies * sizeof(*vectors->rows));
     if (!vectors->rows)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to choose from %" PRIu64 " examples",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to choose from %" PRIu64 " examples",
                          table->rows);
     vectors->count = 0;
     for (uint64_t p = 0; p < copies; p++)
@@ -96,7 +96,7 @@ static reef_status choose(reef_vectors *vectors, reef_error *err) {
     vectors->count -= vectors->first_row;
     if (vectors->count > spec->first) vectors->count = spec->first;
     if (vectors->count) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.120s' chooses no example: the file has %" PRIu64 ", of which %" PRIu64
                      " have the classes asked for; change classes, skip or first",
                      spec->text, vectors->table.rows, found);
@@ -113,7 +113,7 @@ static reef_status make_memory(reef_vectors *vectors, reef_error *err) {
         vectors->places = calloc(permutes->count * width, sizeof(*vectors->places));
     if (!vectors->vector || !vectors->values || !vectors->record ||
         (permutes->count && !vectors->places))
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a vector of %zu values", width);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector of %zu values", width);
     for (size_t p = 0; p < permutes->count; p++) {
         uint32_t *places = vectors->places + p * width;
         for (size_t i = 0; i < width; i++) places[i] = (uint32_t)i;
@@ -127,7 +127,7 @@ reef_status reef_vectors_check_width(const reef_vectors *vectors,
                                      reef_error *err) {
     size_t width = vectors->table.width;
     if (width == inputs) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "'%.100s' has vectors of %zu values, but the pool takes %" PRIu32
                      ": give other data, or make a pool with --model vector --inputs %zu",
                      vectors->spec.text, width, inputs, width);
@@ -139,7 +139,7 @@ reef_status reef_vectors_open(reef_vectors **out,
                               reef_error *err) {
     *out = NULL;
     reef_vectors *vectors = calloc(1, sizeof(*vectors));
-    if (!vectors) return reef_fail(err, REEF_NO_MEMORY, "no memory for a source");
+    if (!vectors) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     reef_status status = reef_vector_spec_parse(&vectors->spec, spec, err);
     if (status == REEF_OK) status = reef_vector_table_open(&vectors->table, &vectors->spec, err);
     if (status == REEF_OK && inputs) status = reef_vectors_check_width(vectors, inputs, err);

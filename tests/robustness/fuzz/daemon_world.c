@@ -3,10 +3,10 @@
 
 #include "control_socket.h"
 #include "http_server.h"
-#include "routes.h"
-#include "status.h"
 #include "push.h"
 #include "query_thread.h"
+#include "routes.h"
+#include "status.h"
 #include "training_thread.h"
 
 #include <arpa/inet.h>
@@ -71,7 +71,7 @@ static void on_stop(void *context) {
 static reef_status on_request(void *context, reef_request *request, reef_error *err) {
     (void)context;
     (void)request;
-    return reef_fail(err, REEF_BUSY, "no service here");
+    return reef_fail(err, REEF_ERR_BUSY, "no service here");
 }
 
 static void make_pool(char *pool) {

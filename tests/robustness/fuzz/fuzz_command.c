@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     reef_error err;
     reef_status status = reef_command_parse(&command, (const char *)data, size, &err);
     if (status != REEF_OK) {
-        assert(status == REEF_INVALID);
+        assert(status == REEF_ERR_INVALID);
         fuzz_failure(status, &err);
         check_answer(reef_answer_error(&err));
         return 0;

@@ -107,8 +107,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     reef_status pages = reef_check_pages_of(g->path, &options, &report, &err);
     if (pages != REEF_OK) fuzz_failure(pages, &err);
     assert(report.damaged == told);
-    assert(file != REEF_NO_MEMORY &&
-           pages != REEF_NO_MEMORY); // no number in the file decides on that
+    assert(file != REEF_ERR_NO_MEMORY &&
+           pages != REEF_ERR_NO_MEMORY); // no number in the file decides on that
     if (file == REEF_OK && pages == REEF_OK && !told) map(g);
     put(g, g->bytes, g->count);
     return 0;

@@ -14,7 +14,7 @@ static bool decode(reef_db db, const uint8_t *data, size_t bytes, reef_key *key,
     char words[REEF_KEY_TEXT_BYTES];
     reef_status status = reef_key_decode(db, data, bytes, key, name, &err);
     if (status != REEF_OK) {
-        assert(status == REEF_CORRUPT);
+        assert(status == REEF_ERR_CORRUPT);
         fuzz_failure(status, &err);
         return false;
     }

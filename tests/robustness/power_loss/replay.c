@@ -167,7 +167,7 @@ static void go_on(replay *r, size_t at, const reef_check_report *before) {
     if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err);
     if (status == REEF_OK) {
         status = reef_commit_read(txn, &commit, &err);
-        if (status == REEF_NOT_FOUND) status = REEF_OK; // made, but never trained
+        if (status == REEF_ERR_NOT_FOUND) status = REEF_OK; // made, but never trained
     }
     if (status == REEF_OK)
         status = reef_timeline_append(txn, "{\"event\": \"power came back\"}", &err);

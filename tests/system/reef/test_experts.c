@@ -255,11 +255,11 @@ static void places_of_a_text_are_where_the_model_chose_the_expert(void **state) 
     tally none = {0};
     assert_int_equal(
         reef_model_expert_uses(model, 0, 0, EXPERTS_OLD, bytes, 300, on_use, &none, &err),
-        REEF_NOT_FOUND);
+        REEF_ERR_NOT_FOUND);
     assert_int_equal(reef_model_expert_uses(model, 1, 0, 0, bytes, 300, on_use, &none, &err),
-                     REEF_NOT_FOUND);
+                     REEF_ERR_NOT_FOUND);
     assert_int_equal(reef_model_expert_uses(model, 0, 1, 0, bytes, 300, on_use, &none, &err),
-                     REEF_NOT_FOUND); // a dense one
+                     REEF_ERR_NOT_FOUND); // a dense one
     assert_int_equal(none.calls, 0);
     reef_model_close(model);
     reef_store_close(store);

@@ -7,7 +7,7 @@
 #define IDS "300"
 #define TRAIN_TOKENS 3000
 #define HELD_TOKENS 400
-#define REFUSED 64 // sysexits: EX_USAGE, what REEF_INVALID ends with
+#define REFUSED 64 // sysexits: EX_USAGE, what REEF_ERR_INVALID ends with
 
 // Two domains of ids in two bytes each, and held-out files of both.
 typedef struct files {

@@ -170,7 +170,7 @@ static void times_are_read_as_people_type_them(void **state) {
         const cli_call call = {.given = &given, .given_count = 1};
         reef_error err;
         uint64_t ms = 1;
-        if (cli_time_read(&call, "since", 1800000000000, &ms, &err) != REEF_INVALID)
+        if (cli_time_read(&call, "since", 1800000000000, &ms, &err) != REEF_ERR_INVALID)
             fail_msg("'%s' was read as a time", wrong[i]);
         assert_non_null(strstr(err.message, "--since"));
         assert_int_equal(ms, 1);

@@ -185,7 +185,7 @@ static void a_pause_stops_training_and_nothing_else(void **state) {
     sleep_ms(200);
     assert_int_equal(reefd_count(box, "step"), step);
     assert_int_equal(pool_commit(box).step, step);
-    assert_int_equal(reefd_refuses(box, "{\"command\": \"drain\"}"), REEF_BUSY);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"drain\"}"), REEF_ERR_BUSY);
     json_decref(reefd_ask(box, "{\"command\": \"snapshot\", \"name\": \"paused\"}"));
     assert_int_equal(reefd_count(box, "step"), step);
     json_decref(reefd_ask(box, "{\"command\": \"resume\"}"));
@@ -250,7 +250,7 @@ static void commands_are_done_while_it_trains(void **state) {
     assert_int_equal(count_in(answer, "changed"), 4);
     json_decref(answer);
     assert_int_equal(reefd_refuses(box, "{\"command\": \"freeze\", \"first\": 0, \"last\": 9999}"),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     answer = reefd_ask(box, "{\"command\": \"freeze\", \"layer\": 0, \"first\": 0, \"last\": 3}");
     assert_int_equal(count_in(answer, "changed"), 4); // the dry run had changed nothing
     json_decref(answer);
@@ -283,20 +283,21 @@ static void commands_are_done_while_it_trains(void **state) {
 static void commands_that_cannot_be_done_are_refused(void **state) {
     running *run = *state;
     const sandbox *box = &run->box;
-    assert_int_equal(reefd_refuses(box, "{\"command\": \"grow\", \"side\": 3}"), REEF_INVALID);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"grow\", \"side\": 3}"), REEF_ERR_INVALID);
     assert_int_equal(reefd_refuses(box, "{\"command\": \"grow\", \"side\": 1000000}"),
-                     REEF_INVALID);
-    assert_int_equal(reefd_refuses(box, "{\"command\": \"freeze\", \"layer\": 7}"), REEF_INVALID);
+                     REEF_ERR_INVALID);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"freeze\", \"layer\": 7}"),
+                     REEF_ERR_INVALID);
     assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"../x\"}"),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"12\"}"),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     json_decref(reefd_ask(box, "{\"command\": \"snapshot\", \"name\": \"once\"}"));
     assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"once\"}"),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_int_equal(reefd_refuses(box, "{\"command\": \"status\", \"verbose\": true}"),
-                     REEF_INVALID);
-    assert_int_equal(reefd_refuses(box, "{\"command\": \"dance\"}"), REEF_INVALID);
+                     REEF_ERR_INVALID);
+    assert_int_equal(reefd_refuses(box, "{\"command\": \"dance\"}"), REEF_ERR_INVALID);
     assert_trains_on_and_stops(run);
 }
 
@@ -337,7 +338,7 @@ static void what_a_refused_snapshot_committed_is_no_later_commit(void **state) {
     json_decref(reefd_ask(box, "{\"command\": \"snapshot\", \"name\": \"once\"}"));
     say_line(box, to);
     assert_int_equal(reefd_refuses(box, "{\"command\": \"snapshot\", \"name\": \"once\"}"),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     json_t *status = reefd_ask(box, STATUS);
     assert_int_equal(count_in(json_object_get(status, "last_commit"), "number"),
                      pool_commit(box).number);
@@ -763,22 +764,23 @@ static void the_client_tells_absence_from_failure(void **state) {
     char *result = NULL;
     char pool[300] = "/tmp/";
     assert_int_equal(reef_daemon_call(run->box.pool, NULL, "not JSON", &result, &err),
-                     REEF_INVALID);
-    assert_int_equal(reef_daemon_call(run->box.pool, NULL, "[]", &result, &err), REEF_INVALID);
+                     REEF_ERR_INVALID);
+    assert_int_equal(reef_daemon_call(run->box.pool, NULL, "[]", &result, &err), REEF_ERR_INVALID);
     // However it is written, a request goes out as one line.
     assert_int_equal(
         reef_daemon_call(run->box.pool, NULL, "{\n  \"command\":\n \"status\"\n}", &result, &err),
         REEF_OK);
     free(result);
     memset(pool + 5, 'p', 200);
-    assert_int_equal(reef_daemon_call(pool, NULL, STATUS, &result, &err), REEF_INVALID);
+    assert_int_equal(reef_daemon_call(pool, NULL, STATUS, &result, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "216 bytes"));
-    assert_int_equal(reef_daemon_call("/nonexistent", NULL, STATUS, &result, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_daemon_call("/nonexistent", NULL, STATUS, &result, &err),
+                     REEF_ERR_NOT_FOUND);
     kill(run->pid, SIGKILL);
     (void)reefd_wait(run->pid);
     run->pid = 0;
     assert_int_equal(reef_daemon_call(run->box.pool, NULL, STATUS, &result, &err),
-                     REEF_NOT_FOUND); // a stale socket
+                     REEF_ERR_NOT_FOUND); // a stale socket
     assert_null(result);
 }
 
@@ -810,7 +812,7 @@ static void only_a_drain_and_a_check_are_waited_for_without_end(void **state) {
     hurry = true;
     assert_int_equal(kill(run->pid, SIGSTOP), 0);
     reef_status status = reef_daemon_call(run->box.pool, NULL, STATUS, &result, &err);
-    assert_int_equal(status, REEF_BUSY);
+    assert_int_equal(status, REEF_ERR_BUSY);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(kill(run->pid, SIGSTOP), 0);
         pid_t waker = wake_later(run->pid);
@@ -831,7 +833,7 @@ static int start_and_close_a_check(void) {
     const struct rlimit none = {0}; // descriptors: nothing can be spawned
     if (setpgid(0, 0) != 0 || uv_loop_init(&loop) != 0) return 1;
     if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 2;
-    if (reef_verify_job_start(&job, &(reef_verify_scope){.percent = 100}, &err) != REEF_IO)
+    if (reef_verify_job_start(&job, &(reef_verify_scope){.percent = 100}, &err) != REEF_ERR_IO)
         return 3;
     reef_verify_job_close(&job);
     return uv_run(&loop, UV_RUN_DEFAULT) != 0 || job.running ? 4 : 0;

@@ -134,8 +134,8 @@ static void commands_are_answered_while_commits_fail(void **state) {
     if (!small->disk.directory[0]) skip();
     reef_commit whole = uninterrupted(small);
     pid_t pid = start_on_a_full_disk(small);
-    assert_int_equal(reefd_refuses(&small->disk, COMMIT), REEF_FULL);
-    assert_int_equal(reefd_refuses(&small->disk, "{\"command\": \"pause\"}"), REEF_FULL);
+    assert_int_equal(reefd_refuses(&small->disk, COMMIT), REEF_ERR_FULL);
+    assert_int_equal(reefd_refuses(&small->disk, "{\"command\": \"pause\"}"), REEF_ERR_FULL);
     json_decref(reefd_ask(&small->disk, "{\"command\": \"resume\"}"));
     assert_false(reefd_said(&small->box, "the commit went through"));
     // Once there is room whoever asks for a commit ends the pause.
@@ -166,10 +166,10 @@ static void a_pause_that_cannot_commit_pauses_nothing(void **state) {
     reefd_await(&small->disk, pid);
     assert_int_equal(write(ends[1], text, bytes / 2), bytes / 2);
     while (reefd_count(&small->disk, "step") == 0) sleep_ms(2);
-    assert_int_equal(reefd_refuses(&small->disk, PAUSE), REEF_FULL);
+    assert_int_equal(reefd_refuses(&small->disk, PAUSE), REEF_ERR_FULL);
     // What comes now is trained as well, which a pause would refuse to wait for: only its commit fails.
     assert_int_equal(write(ends[1], text + bytes / 2, bytes - bytes / 2), bytes - bytes / 2);
-    assert_int_equal(reefd_refuses(&small->disk, DRAIN), REEF_FULL);
+    assert_int_equal(reefd_refuses(&small->disk, DRAIN), REEF_ERR_FULL);
     assert_int_equal(unlink(small->filler), 0);
     json_decref(reefd_ask(&small->disk, PAUSE));
     assert_int_equal(pool_commit(&small->disk).step, reefd_count(&small->disk, "step"));

@@ -168,7 +168,7 @@ static bool push(running *run, size_t first, size_t count, const char *id, json_
     free(line);
     if (status == REEF_OK && result) *result = json_loads(text, 0, NULL);
     free(text);
-    if (status != REEF_OK && status != REEF_IO && status != REEF_NOT_FOUND)
+    if (status != REEF_OK && status != REEF_ERR_IO && status != REEF_ERR_NOT_FOUND)
         fail_msg("%s: %s", reef_status_text(status), err.message);
     return status == REEF_OK;
 }
@@ -367,7 +367,7 @@ static void a_full_journal_is_busy_until_there_is_room(void **state) {
     ask(run, "{\"command\": \"pause\"}");
     push_known(run, 1, 150, "a", false);
     char *line = ingest_line(151, 60, "b");
-    assert_int_equal(reefd_refuses(&run->box, line), REEF_BUSY);
+    assert_int_equal(reefd_refuses(&run->box, line), REEF_ERR_BUSY);
     free(line);
     char *text = counter(151, 60);
     http_answer answer = post(run, "/v1/ingest", "Reef-Batch-Id: b\r\n", text, 60 * LINE_BYTES);
@@ -395,7 +395,7 @@ static void a_journal_that_is_full_of_trained_bytes_is_committed(void **state) {
     while (of_source(run, "push:web", "cursor") < 150 * LINE_BYTES) sleep_ms(20);
     assert_int_equal(of_source(run, "push:web", "journal_bytes"), 150 * LINE_BYTES);
     char *line = ingest_line(151, 60, "b");
-    assert_int_equal(reefd_refuses(&run->box, line), REEF_BUSY);
+    assert_int_equal(reefd_refuses(&run->box, line), REEF_ERR_BUSY);
     free(line);
     for (int i = 0; i < 200 && of_source(run, "push:web", "journal_bytes") > 0; i++) sleep_ms(20);
     assert_int_equal(of_source(run, "push:web", "journal_bytes"), 0);
@@ -407,7 +407,7 @@ static void a_batch_larger_than_the_journal_is_no_matter_of_time(void **state) {
     running *run = *state;
     start(run, "push:web", NULL, "--journal", "2000");
     char *line = ingest_line(1, 150, "a");
-    assert_int_equal(reefd_refuses(&run->box, line), REEF_INVALID);
+    assert_int_equal(reefd_refuses(&run->box, line), REEF_ERR_INVALID);
     free(line);
     stop(run);
 }
@@ -457,10 +457,10 @@ static void what_cannot_be_taken_is_refused_in_words(void **state) {
         "{\"command\": \"ingest\", \"base64\": \"Y===\"}",
     };
     for (size_t i = 0; i < sizeof(REQUESTS) / sizeof(*REQUESTS); i++)
-        assert_int_equal(reefd_refuses(&run->box, REQUESTS[i]), REEF_INVALID);
+        assert_int_equal(reefd_refuses(&run->box, REQUESTS[i]), REEF_ERR_INVALID);
     assert_int_equal(reefd_refuses(&run->box, "{\"command\": \"ingest\", \"text\": \"a\", "
                                               "\"source\": \"other\"}"),
-                     REEF_NOT_FOUND);
+                     REEF_ERR_NOT_FOUND);
     assert_int_equal(of_source(run, "push:web", "bytes"), 0); // nothing of all that was taken
     json_t *result = reefd_ask(&run->box, "{\"command\": \"ingest\", \"base64\": \"AP8Kcg==\"}");
     assert_int_equal(json_integer_value(json_object_get(result, "accepted_bytes")), 5);

@@ -254,7 +254,7 @@ static void bad_urls_are_refused(void **state) {
         int code =
             reefd_run(&w->run.box, -1,
                       (const char *const[]){"--pool", w->run.box.pool, "--source", urls[i], NULL});
-        assert_int_equal(code, reef_status_exit_code(REEF_INVALID));
+        assert_int_equal(code, reef_status_exit_code(REEF_ERR_INVALID));
         char *said = read_text(w->run.box.messages, NULL);
         assert_null(strstr(said, "geheim"));
         free(said);

@@ -202,7 +202,7 @@ static void with_a_mistake_nothing_at_all_changes(void **state) {
         snprintf(text, sizeof(text), "commit-steps = 1\nscrub-rate = 4M\njson-log = yes\n%s%s",
                  http, MISTAKES[i]);
         configure(s, text);
-        assert_int_equal(reefd_refuses(&s->box, RELOAD), REEF_INVALID);
+        assert_int_equal(reefd_refuses(&s->box, RELOAD), REEF_ERR_INVALID);
     }
     // What needs a restart is looked at too: the restart that the answer asks for would fail.
     char far[128];
@@ -213,16 +213,16 @@ static void with_a_mistake_nothing_at_all_changes(void **state) {
         snprintf(text, sizeof(text), "commit-steps = 1\nscrub-rate = 4M\njson-log = yes\n%s",
                  starts[i]);
         configure(s, text);
-        reef_status status = strstr(starts[i], "not-there") ? REEF_NOT_FOUND : REEF_INVALID;
+        reef_status status = strstr(starts[i], "not-there") ? REEF_ERR_NOT_FOUND : REEF_ERR_INVALID;
         assert_int_equal(reefd_refuses(&s->box, RELOAD), status);
     }
     // A token that others can read is refused as at the start, and takes everything else with it.
     snprintf(text, sizeof(text), "commit-steps = 1\nscrub-rate = 4M\njson-log = yes\n%s", http);
     configure(s, text);
     write_file(s->token, OTHER "\n", 0644);
-    assert_int_equal(reefd_refuses(&s->box, RELOAD), REEF_INVALID);
+    assert_int_equal(reefd_refuses(&s->box, RELOAD), REEF_ERR_INVALID);
     assert_int_equal(unlink(s->config), 0);
-    assert_int_equal(reefd_refuses(&s->box, RELOAD), REEF_NOT_FOUND);
+    assert_int_equal(reefd_refuses(&s->box, RELOAD), REEF_ERR_NOT_FOUND);
     assert_true(reefd_said(&s->box, "did you mean commit-retries?"));
     await_steps(s, 20);
     assert_int_equal(commits(s), before);
@@ -573,7 +573,7 @@ static void nothing_waits_for_a_check(void **state) {
     await_commits(s, commits(s) + 5);
     json_decref(reefd_ask(&s->box, "{\"command\": \"seal\"}"));
     json_decref(reefd_ask(&s->box, RELOAD));
-    assert_int_equal(reefd_refuses(&s->box, "{\"command\": \"verify\"}"), REEF_BUSY);
+    assert_int_equal(reefd_refuses(&s->box, "{\"command\": \"verify\"}"), REEF_ERR_BUSY);
     assert_int_equal(kill(child, SIGCONT), 0);
     json_t *answer = read_answer(fd);
     close(fd);
@@ -605,8 +605,8 @@ static void the_end_does_not_wait_for_a_check(void **state) {
 // Ask until the check of the client that left is over.
 static json_t *check_when_free(const service *s, const char *request) {
     char *text = NULL;
-    reef_error err = {.status = REEF_BUSY};
-    for (unsigned waited = 0; err.status == REEF_BUSY; waited += 5) {
+    reef_error err = {.status = REEF_ERR_BUSY};
+    for (unsigned waited = 0; err.status == REEF_ERR_BUSY; waited += 5) {
         assert_true(waited < WAIT_MS_MAX);
         err.status = reef_daemon_call(s->box.pool, NULL, request, &text, &err);
         sleep_ms(5);
@@ -646,7 +646,7 @@ static void a_client_that_leaves_its_check_does_no_harm(void **state) {
                                         "{\"command\": \"verify\", \"fast\": true}",
                                         "{\"command\": \"reload\", \"now\": true}"};
     for (size_t i = 0; i < sizeof(WRONG) / sizeof(*WRONG); i++)
-        assert_int_equal(reefd_refuses(&s->box, WRONG[i]), REEF_INVALID);
+        assert_int_equal(reefd_refuses(&s->box, WRONG[i]), REEF_ERR_INVALID);
     stop(s);
 }
 

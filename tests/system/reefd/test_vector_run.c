@@ -282,8 +282,9 @@ static void status_counts_errors_where_text_has_bits(void **state) {
     assert_int_equal(json_integer_value(json_object_get(source, "bytes")),
                      CSV_EXAMPLES * RECORD_BYTES);
     json_decref(status);
-    assert_int_equal(reefd_refuses(&w->box, "{\"command\": \"freeze\"}"), REEF_INVALID);
-    assert_int_equal(reefd_refuses(&w->box, "{\"command\": \"grow\", \"side\": 9}"), REEF_INVALID);
+    assert_int_equal(reefd_refuses(&w->box, "{\"command\": \"freeze\"}"), REEF_ERR_INVALID);
+    assert_int_equal(reefd_refuses(&w->box, "{\"command\": \"grow\", \"side\": 9}"),
+                     REEF_ERR_INVALID);
     kill(pid, SIGTERM);
     assert_int_equal(reefd_wait(pid), 0);
 }

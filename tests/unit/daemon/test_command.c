@@ -131,7 +131,7 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
     for (size_t i = 0; i < sizeof(LINES) / sizeof(*LINES); i++) {
         reef_command command;
         reef_error err = {0};
-        if (parse(&command, LINES[i], &err) != REEF_INVALID) fail_msg("accepted: %s", LINES[i]);
+        if (parse(&command, LINES[i], &err) != REEF_ERR_INVALID) fail_msg("accepted: %s", LINES[i]);
         assert_true(err.message[0] != 0);
         json_t *answer = reef_answer_error(&err);
         assert_true(json_is_false(json_object_get(answer, "ok")));
@@ -172,7 +172,7 @@ static void random_bytes_are_never_a_command(void **state) {
 static void a_failed_request_answers_its_own_error(void **state) {
     (void)state;
     reef_request request = {.kind = REEF_REQUEST_GROW};
-    (void)reef_fail(&request.error, REEF_FULL, "no room for \xff");
+    (void)reef_fail(&request.error, REEF_ERR_FULL, "no room for \xff");
     json_t *answer = reef_command_answer(&request);
     json_t *error = json_object_get(answer, "error");
     assert_string_equal(json_string_value(json_object_get(error, "status")), "full");
@@ -194,7 +194,7 @@ static void only_bytes_that_are_no_character_are_replaced(void **state) {
     };
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(*TEXTS); i++) {
         reef_request request = {.kind = REEF_REQUEST_GROW};
-        (void)reef_fail(&request.error, REEF_INVALID, "%s", TEXTS[i][0]);
+        (void)reef_fail(&request.error, REEF_ERR_INVALID, "%s", TEXTS[i][0]);
         json_t *answer = reef_command_answer(&request);
         const json_t *error = json_object_get(answer, "error");
         assert_string_equal(json_string_value(json_object_get(error, "message")), TEXTS[i][1]);

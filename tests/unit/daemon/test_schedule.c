@@ -418,7 +418,7 @@ static void decisions_survive_a_crash(void **state) {
     for (key.sequence = 1; key.sequence < 3; key.sequence++) {
         reef_view view;
         reef_error err;
-        assert_int_equal(reef_record_view(txn, &key, &view, &err), REEF_NOT_FOUND);
+        assert_int_equal(reef_record_view(txn, &key, &view, &err), REEF_ERR_NOT_FOUND);
     }
     reef_txn_abort(txn);
     reef_schedule_release(&w.schedule);
@@ -573,11 +573,11 @@ static void places_are_kept(void **state) {
     char name[256];
     memset(name, 'n', 255);
     name[255] = 0;
-    assert_int_equal(reef_place_read(w.store, name, &begin, &mark, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_place_read(w.store, name, &begin, &mark, &err), REEF_ERR_NOT_FOUND);
     assert_null(mark);
     reef_txn *txn = pool_begin(w.store, REEF_TXN_WRITE);
     assert_int_equal(reef_place_write(txn, name, 77, "{\"inode\":5}", &err), REEF_OK);
-    assert_int_equal(reef_place_write(txn, "x", 1, "no json", &err), REEF_INVALID);
+    assert_int_equal(reef_place_write(txn, "x", 1, "no json", &err), REEF_ERR_INVALID);
     (void)pool_commit(txn, 1);
     assert_int_equal(reef_place_read(w.store, name, &begin, &mark, &err), REEF_OK);
     assert_int_equal(begin, 77);

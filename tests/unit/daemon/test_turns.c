@@ -323,7 +323,7 @@ static void what_was_not_saved_is_refused(void **state) {
         json_t *saved = json_loads(BAD[i], 0, NULL);
         assert_non_null(saved);
         set_up(&w, 2, (uint32_t[]){1, 1}, 0);
-        assert_int_equal(reef_turns_load(&w.turns, saved, &err), REEF_CORRUPT);
+        assert_int_equal(reef_turns_load(&w.turns, saved, &err), REEF_ERR_CORRUPT);
         json_decref(saved);
         tear_down(&w);
     }

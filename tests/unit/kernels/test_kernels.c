@@ -706,7 +706,7 @@ static void unknown_kernels_are_refused(void **state) {
     (void)state;
     reef_error err;
     const char *before = reef_kernels_name();
-    assert_int_equal(reef_kernels_choose("sse9", &err), REEF_INVALID);
+    assert_int_equal(reef_kernels_choose("sse9", &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "sse9"));
     assert_string_equal(reef_kernels_name(), before);
 }

@@ -146,7 +146,7 @@ static void nonsense_is_refused(void **state) {
     (void)state;
     reef_workers *workers;
     reef_error err;
-    assert_int_equal(reef_workers_new(&workers, SIZE_MAX, &err), REEF_INVALID);
+    assert_int_equal(reef_workers_new(&workers, SIZE_MAX, &err), REEF_ERR_INVALID);
     assert_null(workers);
     assert_true(strlen(err.message) > 0);
 }

@@ -101,7 +101,7 @@ static void check_gradients(const char *path, const reef_layer_options *options,
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         reef_status status =
             reef_layer_gradient(g.pool, names[n], d_values[n], count_of(names[n], SIDE), &err);
-        if (status != REEF_OK) assert_int_equal(status, REEF_NOT_FOUND);
+        if (status != REEF_OK) assert_int_equal(status, REEF_ERR_NOT_FOUND);
         d_values[n][1023] = status == REEF_OK ? 1.0f : 0.0f; // is there
     }
     must(reef_layer_discard(g.pool, &err), &err);
@@ -528,7 +528,8 @@ static void usage_of_what_has_grown_since_is_that_of_the_experts_there_were(void
     must(reef_pool_usage(reader, 0, 0, ours, our_weights, SIDE * SIDE, &err), &err);
     assert_memory_equal(ours, all, sizeof ours);
     assert_memory_equal(our_weights, weights, sizeof our_weights);
-    assert_int_equal(reef_pool_usage(reader, 0, 0, all, NULL, LARGER * LARGER, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_usage(reader, 0, 0, all, NULL, LARGER * LARGER, &err),
+                     REEF_ERR_INVALID);
     memset(ours, 0, sizeof ours);
     must(reef_pool_usage_between(reader, 0, 0, 1, 0, ours, NULL, SIDE * SIDE, &err), &err);
     assert_memory_equal(ours, all, sizeof ours);
@@ -700,46 +701,47 @@ static void mistakes_are_told_and_change_nothing(void **state) {
     lib_outputs(layer, 0, before);
     lib_batch(1, 0, ROWS, x, target);
 
-    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_INVALID, "exists");
+    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_ERR_INVALID, "exists");
     REFUSED(reef_pool_open(&other, pool,
                            &(reef_pool_options){.size = sizeof(reef_pool_options), .write = 1},
                            &err),
-            REEF_BUSY, "writ");
+            REEF_ERR_BUSY, "writ");
     assert_null(other);
-    REFUSED(reef_pool_open(&other, pool, &(reef_pool_options){.size = 0}, &err), REEF_INVALID,
+    REFUSED(reef_pool_open(&other, pool, &(reef_pool_options){.size = 0}, &err), REEF_ERR_INVALID,
             "sizeof");
-    REFUSED(reef_layer_backward(layer, unused, x, y, y, &err), REEF_INVALID, "no forward");
-    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, NULL, &err), REEF_INVALID, "tape");
+    REFUSED(reef_layer_backward(layer, unused, x, y, y, &err), REEF_ERR_INVALID, "no forward");
+    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, NULL, &err), REEF_ERR_INVALID, "tape");
     train.generations = 2;
-    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, tape, &err), REEF_INVALID,
+    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, tape, &err), REEF_ERR_INVALID,
             "2 generations");
     train.generations = 0;
     // A step that came between.
     must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
     must(reef_layer_forward(layer, &train, ROWS, x, y, unused, &error), &error);
     must(reef_layer_backward(layer, unused, x, y, target, &error), &error);
-    REFUSED(reef_layer_backward(layer, unused, x, y, target, &err), REEF_INVALID, "no forward");
-    REFUSED(reef_pool_seal(layer, 0, &err), REEF_INVALID, "collected");
-    REFUSED(reef_pool_grow(layer, 9, &err), REEF_INVALID, "collected");
-    REFUSED(reef_layer_write(layer, "w_up", y, SIDE * SIDE * D, &err), REEF_INVALID, "collected");
+    REFUSED(reef_layer_backward(layer, unused, x, y, target, &err), REEF_ERR_INVALID, "no forward");
+    REFUSED(reef_pool_seal(layer, 0, &err), REEF_ERR_INVALID, "collected");
+    REFUSED(reef_pool_grow(layer, 9, &err), REEF_ERR_INVALID, "collected");
+    REFUSED(reef_layer_write(layer, "w_up", y, SIDE * SIDE * D, &err), REEF_ERR_INVALID,
+            "collected");
     must(reef_layer_step(layer, 1e-3f, &error), &error);
-    REFUSED(reef_layer_backward(layer, tape, x, y, target, &err), REEF_INVALID, "changed");
-    REFUSED(reef_layer_step(layer, -1.0f, &err), REEF_INVALID, "learning rate");
-    REFUSED(reef_layer_read(layer, 0, "w_up", y, 3, &err), REEF_INVALID, "175 values");
-    REFUSED(reef_layer_read(layer, 0, "query_bias", y, 12, &err), REEF_NOT_FOUND, "open");
-    REFUSED(reef_layer_read(layer, 1, "w_up", y, 3, &err), REEF_NOT_FOUND, "generation 1");
-    REFUSED(reef_pool_train(layer, "text", "abc", 3, &err), REEF_INVALID, "no stream");
+    REFUSED(reef_layer_backward(layer, tape, x, y, target, &err), REEF_ERR_INVALID, "changed");
+    REFUSED(reef_layer_step(layer, -1.0f, &err), REEF_ERR_INVALID, "learning rate");
+    REFUSED(reef_layer_read(layer, 0, "w_up", y, 3, &err), REEF_ERR_INVALID, "175 values");
+    REFUSED(reef_layer_read(layer, 0, "query_bias", y, 12, &err), REEF_ERR_NOT_FOUND, "open");
+    REFUSED(reef_layer_read(layer, 1, "w_up", y, 3, &err), REEF_ERR_NOT_FOUND, "generation 1");
+    REFUSED(reef_pool_train(layer, "text", "abc", 3, &err), REEF_ERR_INVALID, "no stream");
     x[3 * D] = (float)NAN;
-    REFUSED(reef_layer_forward(layer, NULL, ROWS, x, y, NULL, &err), REEF_INVALID, "row 3");
+    REFUSED(reef_layer_forward(layer, NULL, ROWS, x, y, NULL, &err), REEF_ERR_INVALID, "row 3");
     reef_pool_close(layer); // the step is forgotten
 
     layer = lib_pool_open(pool, 0, NULL, 1);
     lib_outputs(layer, 0, after);
     assert_same_outputs(after, before);
-    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, tape, &err), REEF_INVALID, "reading");
-    REFUSED(reef_pool_commit(layer, NULL, &err), REEF_INVALID, "opened for reading");
-    REFUSED(reef_layer_step(layer, 0, &err), REEF_INVALID, "opened for reading");
-    REFUSED(reef_pool_evaluate(layer, "abc", 3, NULL, NULL, &err), REEF_INVALID, "layer");
+    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, tape, &err), REEF_ERR_INVALID, "reading");
+    REFUSED(reef_pool_commit(layer, NULL, &err), REEF_ERR_INVALID, "opened for reading");
+    REFUSED(reef_layer_step(layer, 0, &err), REEF_ERR_INVALID, "opened for reading");
+    REFUSED(reef_pool_evaluate(layer, "abc", 3, NULL, NULL, &err), REEF_ERR_INVALID, "layer");
     reef_pool_close(layer);
     reef_tape_free(tape);
     reef_tape_free(unused);
@@ -751,22 +753,23 @@ static void sizes_that_do_not_fit_make_no_pool(void **state) {
     WITHIN(*state, pool);
     reef_layer_options options = lib_layer_options();
     options.d_model = 0;
-    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_INVALID, "d_model");
+    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_ERR_INVALID, "d_model");
     options = lib_layer_options();
     options.topk = SIDE + 1;
-    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_INVALID, "topk");
+    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_ERR_INVALID, "topk");
     options = lib_layer_options();
     options.expert = "swish";
-    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_INVALID, "gelu, relu or glu");
+    REFUSED(reef_pool_create_layer(pool, &options, &err), REEF_ERR_INVALID, "gelu, relu or glu");
     options = lib_layer_options();
     options.experts_max = SIDE * SIDE + 1;
     reef_pool *layer = lib_layer_new(pool, &options);
-    REFUSED(reef_pool_seal(layer, 0, &err), REEF_FULL, "no room");
-    REFUSED(reef_pool_grow(layer, SIDE + 1, &err), REEF_FULL, "experts_max");
+    REFUSED(reef_pool_seal(layer, 0, &err), REEF_ERR_FULL, "no room");
+    REFUSED(reef_pool_grow(layer, SIDE + 1, &err), REEF_ERR_FULL, "experts_max");
     reef_pool_close(layer);
     WITHIN(*state, other);
     options.experts_max = SIDE * SIDE - 1;
-    REFUSED(reef_pool_create_layer(other, &options, &err), REEF_INVALID, "25 experts of the first");
+    REFUSED(reef_pool_create_layer(other, &options, &err), REEF_ERR_INVALID,
+            "25 experts of the first");
 }
 
 static void arrays_that_overlap_are_refused(void **state) {
@@ -783,14 +786,14 @@ static void arrays_that_overlap_are_refused(void **state) {
     const size_t places[] = {0, 1, ROWS * D - 1};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         size_t at = places[i];
-        REFUSED(reef_layer_forward(layer, NULL, ROWS, x, x + at, NULL, &err), REEF_INVALID,
+        REFUSED(reef_layer_forward(layer, NULL, ROWS, x, x + at, NULL, &err), REEF_ERR_INVALID,
                 "memory of x");
-        REFUSED(reef_layer_forward(layer, &train, ROWS, x + at, x, tape, &err), REEF_INVALID,
+        REFUSED(reef_layer_forward(layer, &train, ROWS, x + at, x, tape, &err), REEF_ERR_INVALID,
                 "memory of x");
         must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
-        REFUSED(reef_layer_backward(layer, tape, x, d_y, x + at, &err), REEF_INVALID,
+        REFUSED(reef_layer_backward(layer, tape, x, d_y, x + at, &err), REEF_ERR_INVALID,
                 "memory of x or d_y");
-        REFUSED(reef_layer_backward(layer, tape, x, d_y + at, d_y, &err), REEF_INVALID,
+        REFUSED(reef_layer_backward(layer, tape, x, d_y + at, d_y, &err), REEF_ERR_INVALID,
                 "memory of x or d_y");
         must(reef_layer_backward(layer, tape, x, x, d_x, &error), &error); // both are only read
     }
@@ -815,7 +818,8 @@ static void a_reopened_layer_knows_no_earlier_forward(void **state) {
         must(reef_layer_forward(layer, &call, ROWS, x, y, tape, &error), &error);
         reef_pool_close(layer);
         layer = lib_pool_open(pool, 1, NULL, 2);
-        REFUSED(reef_layer_backward(layer, tape, x, target, d_x, &err), REEF_INVALID, "no forward");
+        REFUSED(reef_layer_backward(layer, tape, x, target, d_x, &err), REEF_ERR_INVALID,
+                "no forward");
     }
     reef_pool_close(layer);
     reef_tape_free(tape);
@@ -847,7 +851,8 @@ static void gradients_that_are_not_finite_change_nothing(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         float kept = d_y[3 * D + 2];
         d_y[3 * D + 2] = wrong[i];
-        REFUSED(reef_layer_backward(layer, tape, x, d_y, d_x, &err), REEF_INVALID, "row 3 of 75");
+        REFUSED(reef_layer_backward(layer, tape, x, d_y, d_x, &err), REEF_ERR_INVALID,
+                "row 3 of 75");
         d_y[3 * D + 2] = kept;
     }
     must(reef_pool_read_info(layer, &info, &error), &error);
@@ -855,13 +860,13 @@ static void gradients_that_are_not_finite_change_nothing(void **state) {
     must(reef_layer_backward(layer, tape, x, d_y, d_x, &error), &error); // the tape is as it was
 
     // What is collected and finite, but of no use to a step.
-    REFUSED(reef_layer_step(layer, 3e38f, &err), REEF_INVALID, "learning rate of 3e+38");
+    REFUSED(reef_layer_step(layer, 3e38f, &err), REEF_ERR_INVALID, "learning rate of 3e+38");
     must(reef_layer_discard(layer, &error), &error);
     assert_same_layer(layer, before);
     for (size_t i = 0; i < ROWS * D; i++) d_y[i] *= 1e30f;
     must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
     must(reef_layer_backward(layer, tape, x, d_y, d_x, &error), &error);
-    REFUSED(reef_layer_step(layer, 0, &err), REEF_INVALID, "discard");
+    REFUSED(reef_layer_step(layer, 0, &err), REEF_ERR_INVALID, "discard");
     assert_same_layer(layer, before);
     must(reef_layer_discard(layer, &error), &error);
 
@@ -869,7 +874,7 @@ static void gradients_that_are_not_finite_change_nothing(void **state) {
     must(reef_pool_seal(layer, 0, &error), &error);
     must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
     must(reef_layer_backward(layer, tape, x, d_y, d_x, &error), &error);
-    REFUSED(reef_layer_step(layer, 0, &err), REEF_INVALID, "discard");
+    REFUSED(reef_layer_step(layer, 0, &err), REEF_ERR_INVALID, "discard");
     must(reef_layer_discard(layer, &error), &error);
     assert_same_layer(layer, before);
     (void)lib_train(layer, 1, 4, 9); // and it goes on
@@ -890,11 +895,11 @@ static void variances_stay_variances(void **state) {
     lib_outputs(layer, 0, before);
     lib_batch(1, 3, ROWS, x, d_y);
     for (size_t i = 0; i < D; i++) x[70 * D + i] = 1e20f; // its queries are finite
-    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, tape, &err), REEF_INVALID,
+    REFUSED(reef_layer_forward(layer, &train, ROWS, x, y, tape, &err), REEF_ERR_INVALID,
             "row 70 of 75");
-    REFUSED(reef_layer_backward(layer, tape, x, d_y, y, &err), REEF_INVALID, "no forward");
+    REFUSED(reef_layer_backward(layer, tape, x, d_y, y, &err), REEF_ERR_INVALID, "no forward");
     var[4] = -1.0f;
-    REFUSED(reef_layer_write(layer, "bn_var", var, HEADS * D_KEY, &err), REEF_INVALID,
+    REFUSED(reef_layer_write(layer, "bn_var", var, HEADS * D_KEY, &err), REEF_ERR_INVALID,
             "value 4 of bn_var is -1");
     assert_same_layer(layer, before);
     var[4] = 0.0f;

@@ -158,7 +158,7 @@ static void what_there_is_can_be_read(void **state) {
     assert_true(generation.sealed && generation.sealed_step == info.step);
     must(reef_pool_read_generation(pool, 1, &generation, &err), &err);
     assert_true(!generation.sealed && generation.first_expert == 16);
-    assert_int_equal(reef_pool_read_generation(pool, 2, &generation, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_pool_read_generation(pool, 2, &generation, &err), REEF_ERR_NOT_FOUND);
 
     reef_snapshot_info snapshot = {.size = sizeof snapshot};
     must(reef_pool_read_snapshot(pool, 0, &snapshot, &err), &err);
@@ -167,7 +167,7 @@ static void what_there_is_can_be_read(void **state) {
     assert_int_equal(snapshot.step, info.step);
     must(reef_pool_read_snapshot(pool, 1, &snapshot, &err), &err);
     assert_string_equal(snapshot.name, "b");
-    assert_int_equal(reef_pool_read_snapshot(pool, 2, &snapshot, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_pool_read_snapshot(pool, 2, &snapshot, &err), REEF_ERR_NOT_FOUND);
 
     uint64_t counts[16], sum = 0;
     double scores[16], score = 0;
@@ -178,8 +178,8 @@ static void what_there_is_can_be_read(void **state) {
     }
     assert_int_equal(sum, info.position * 2 * 2); // heads * topk experts for each byte
     assert_true(fabs(score - (double)info.position * 2) < 0.01 * score); // gates sum to 1 a head
-    assert_int_equal(reef_pool_usage(pool, 0, 0, counts, NULL, 15, &err), REEF_INVALID);
-    assert_int_equal(reef_pool_usage(pool, 0, 1, counts, NULL, 16, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_pool_usage(pool, 0, 0, counts, NULL, 15, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_usage(pool, 0, 1, counts, NULL, 16, &err), REEF_ERR_NOT_FOUND);
     reef_pool_close(pool);
 }
 
@@ -291,9 +291,9 @@ static void usage_in_a_range_is_part_of_all_usage(void **state) {
     must(reef_pool_usage_between(pool, 0, 0, future, 0, range, NULL, 16, &err), &err);
     for (size_t n = 0; n < 16; n++) assert_int_equal(range[n], 0);
     assert_int_equal(reef_pool_usage_between(pool, 0, 0, 5, 5, range, NULL, 16, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_int_equal(reef_pool_usage_between(pool, 0, 0, 0, 0, range, NULL, 15, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     reef_pool_close(pool);
 }
 
@@ -321,10 +321,10 @@ static void frozen_experts_learn_no_more_until_they_are_thawed(void **state) {
     assert_int_equal(changed, 16);
     must(reef_pool_freeze(pool, &busy, &changed, &err), &err);
     assert_in_range(changed, 1, 8);
-    assert_int_equal(reef_pool_freeze(pool, &none, &changed, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_freeze(pool, &none, &changed, &err), REEF_ERR_INVALID);
     reef_pool_close(pool);
     pool = lib_pool_open(path, 0, NULL, 1);
-    assert_int_equal(reef_pool_freeze(pool, NULL, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_freeze(pool, NULL, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "opened for reading"));
     reef_pool_close(pool);
 }
@@ -341,13 +341,13 @@ static void a_snapshot_can_be_given_up(void **state) {
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
     must(reef_pool_snapshot(pool, "kept", &err), &err);
     must(reef_pool_snapshot(pool, "gone", &err), &err);
-    assert_int_equal(reef_pool_remove_snapshot(pool, "gon", &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_pool_remove_snapshot(pool, "gon", &err), REEF_ERR_NOT_FOUND);
     must(reef_pool_remove_snapshot(pool, "gone", &err), &err);
     must(reef_pool_read_snapshot(pool, 0, &snapshot, &err), &err);
     assert_string_equal(snapshot.name, "kept");
-    assert_int_equal(reef_pool_read_snapshot(pool, 1, &snapshot, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_pool_read_snapshot(pool, 1, &snapshot, &err), REEF_ERR_NOT_FOUND);
     const reef_pool_options gone = {.size = sizeof gone, .as_of = "gone"};
-    assert_int_equal(reef_pool_open(&then, path, &gone, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_pool_open(&then, path, &gone, &err), REEF_ERR_NOT_FOUND);
     must(reef_pool_snapshot(pool, "other", &err), &err);
     reef_pool_close(pool);
 
@@ -360,11 +360,11 @@ static void a_snapshot_can_be_given_up(void **state) {
     data_file_save(path, &file, file.bytes);
     free(file.data);
     pool = lib_pool_open(path, 1, NULL, 1);
-    assert_int_equal(reef_pool_read_snapshot(pool, 0, &snapshot, &err), REEF_CORRUPT);
+    assert_int_equal(reef_pool_read_snapshot(pool, 0, &snapshot, &err), REEF_ERR_CORRUPT);
     must(reef_pool_read_snapshot(pool, 1, &snapshot, &err), &err);
     assert_string_equal(snapshot.name, "other");
     must(reef_pool_remove_snapshot(pool, "kept", &err), &err);
-    assert_int_equal(reef_pool_read_snapshot(pool, 1, &snapshot, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_pool_read_snapshot(pool, 1, &snapshot, &err), REEF_ERR_NOT_FOUND);
     reef_pool_close(pool);
 }
 
@@ -387,7 +387,7 @@ static void a_text_goes_on_as_it_was_learned(void **state) {
     assert_memory_equal(first, second, 64);
     must(reef_pool_generate(pool, NULL, 0, &other, second, 64, &err), &err);
     assert_memory_not_equal(first, second, 64);
-    assert_int_equal(reef_pool_generate(pool, NULL, 0, &wrong, first, 4, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_generate(pool, NULL, 0, &wrong, first, 4, &err), REEF_ERR_INVALID);
     reef_pool_close(pool);
 }
 
@@ -480,7 +480,7 @@ static void structs_may_be_older_or_newer(void **state) {
     assert_string_equal(cut.older.model, "lm");
     for (size_t i = sizeof cut.older; i < sizeof cut; i++) assert_int_equal(cut.bytes[i], 0x5a);
     grown.info.size = 0;
-    assert_int_equal(reef_pool_read_info(pool, &grown.info, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_read_info(pool, &grown.info, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "sizeof(reef_pool_info)"));
     reef_pool_close(pool);
 }
@@ -490,10 +490,15 @@ static void statuses_have_their_numbers_and_words(void **state) {
     const struct {
         reef_status status;
         const char *text;
-    } all[] = {
-        {REEF_OK, "ok"},           {REEF_INVALID, "invalid"},     {REEF_NOT_FOUND, "not found"},
-        {REEF_CORRUPT, "corrupt"}, {REEF_VERSION, "version"},     {REEF_FULL, "full"},
-        {REEF_BUSY, "busy"},       {REEF_NO_MEMORY, "no memory"}, {REEF_IO, "io"}};
+    } all[] = {{REEF_OK, "ok"},
+               {REEF_ERR_INVALID, "invalid"},
+               {REEF_ERR_NOT_FOUND, "not found"},
+               {REEF_ERR_CORRUPT, "corrupt"},
+               {REEF_ERR_VERSION, "version"},
+               {REEF_ERR_FULL, "full"},
+               {REEF_ERR_BUSY, "busy"},
+               {REEF_ERR_NO_MEMORY, "no memory"},
+               {REEF_ERR_IO, "io"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         assert_int_equal(all[i].status, i);
         assert_string_equal(reef_status_text(all[i].status), all[i].text);
@@ -508,25 +513,25 @@ static void mistakes_are_told(void **state) {
     reef_pool *pool;
     temp_dir_join(path, *state, "pool");
     const char *const unknown[] = {"d_modle=16", NULL}, *const bare[] = {"d_model", NULL};
-    assert_int_equal(reef_pool_create_model(path, unknown, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_create_model(path, unknown, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "did you mean d_model"));
-    assert_int_equal(reef_pool_create_model(path, bare, &err), REEF_INVALID);
-    assert_int_equal(reef_pool_open(&pool, path, NULL, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_pool_create_model(path, bare, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_open(&pool, path, NULL, &err), REEF_ERR_NOT_FOUND);
     must(reef_pool_create_model(path, SMALL, &err), &err);
     const reef_pool_options past = {.size = sizeof past, .write = 1, .as_of = "0"};
-    assert_int_equal(reef_pool_open(&pool, path, &past, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_open(&pool, path, &past, &err), REEF_ERR_INVALID);
     const reef_pool_options none = {.size = sizeof none, .as_of = "never"};
-    assert_int_equal(reef_pool_open(&pool, path, &none, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_pool_open(&pool, path, &none, &err), REEF_ERR_NOT_FOUND);
     pool = lib_pool_open(path, 1, NULL, 1);
     float y[16];
-    assert_int_equal(reef_layer_forward(pool, NULL, 1, y, y, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_layer_forward(pool, NULL, 1, y, y, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "lm"));
-    assert_int_equal(reef_pool_seal(pool, 9, &err), REEF_INVALID);
-    assert_int_equal(reef_pool_seal(pool, 0, &err), REEF_INVALID); // nothing trained
-    assert_int_equal(reef_pool_snapshot(pool, "not a name", &err), REEF_INVALID);
+    assert_int_equal(reef_pool_seal(pool, 9, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_seal(pool, 0, &err), REEF_ERR_INVALID); // nothing trained
+    assert_int_equal(reef_pool_snapshot(pool, "not a name", &err), REEF_ERR_INVALID);
     reef_pool_close(pool);
     pool = lib_pool_open(path, 0, NULL, 1);
-    assert_int_equal(reef_pool_train(pool, "text", "abc", 3, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_train(pool, "text", "abc", 3, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "opened for reading"));
     reef_pool_close(pool);
 }
@@ -548,9 +553,9 @@ static int use_inherited(reef_pool *writer, const char *path, const char *text, 
     const reef_pool_options reading = {.size = sizeof reading, .threads = 1};
     reef_pool *own;
     (void)alarm(60); // where it waits for threads that it does not have
-    if (reef_pool_evaluate(writer, text, 500, NULL, &out, &err) != REEF_INVALID) return 1;
+    if (reef_pool_evaluate(writer, text, 500, NULL, &out, &err) != REEF_ERR_INVALID) return 1;
     if (!strstr(err.message, path) || !strstr(err.message, "forked")) return 2;
-    if (reef_pool_commit(writer, NULL, &err) != REEF_INVALID) return 3;
+    if (reef_pool_commit(writer, NULL, &err) != REEF_ERR_INVALID) return 3;
     reef_pool_close(writer);
     if (reef_pool_open(&own, path, &reading, &err) != REEF_OK) return 4;
     if (reef_pool_evaluate(own, text, 500, NULL, &out, &err) != REEF_OK) return 5;
@@ -578,7 +583,7 @@ static void a_forked_child_opens_the_pool_itself(void **state) {
     // The parent has its pool, and the lock of the writer, as before.
     reef_pool *second;
     const reef_pool_options writing = {.size = sizeof writing, .write = 1};
-    assert_int_equal(reef_pool_open(&second, path, &writing, &err), REEF_BUSY);
+    assert_int_equal(reef_pool_open(&second, path, &writing, &err), REEF_ERR_BUSY);
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
     must(reef_pool_commit(pool, NULL, &err), &err);
     reef_pool_close(pool);

@@ -198,30 +198,30 @@ static void mistakes_are_told_and_nothing_is_taken(void **state) {
     must(reef_pool_create_model(path, VECTORS, &err), &err);
     must(reef_pool_create_model(text, NULL, &err), &err);
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1), *other = lib_pool_open(text, 1, NULL, 1);
-    assert_int_equal(reef_pool_learn(pool, "s", 2, vectors, labels, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_learn(pool, "s", 2, vectors, labels, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "example 1 has the label -2"));
     labels[1] = 1;
     vectors[2 * D - 1] = INFINITY;
-    assert_int_equal(reef_pool_learn(pool, "s", 2, vectors, labels, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_learn(pool, "s", 2, vectors, labels, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "column 2"));
     must(reef_pool_cursor(pool, "s", &cursor, &err), &err);
     assert_int_equal(cursor, 0);
     vectors[2 * D - 1] = 0;
     float scores[2];
     assert_int_equal(reef_pool_predict(pool, 1, vectors, labels, scores, 2, NULL, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "room for 2 classes, but the state knows 0"));
-    assert_int_equal(reef_pool_train(pool, "s", "abc", 3, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_train(pool, "s", "abc", 3, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "reef_pool_learn"));
-    assert_int_equal(reef_pool_freeze(pool, NULL, &changed, &err), REEF_INVALID);
-    assert_int_equal(reef_pool_generate(pool, "a", 1, NULL, text, 1, &err), REEF_INVALID);
-    assert_int_equal(reef_pool_learn(other, "s", 2, vectors, labels, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_freeze(pool, NULL, &changed, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_generate(pool, "a", 1, NULL, text, 1, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_learn(other, "s", 2, vectors, labels, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "model=vector"));
     assert_int_equal(reef_pool_predict(other, 2, vectors, labels, NULL, 0, NULL, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     reef_pool_close(pool);
     pool = lib_pool_open(path, 0, NULL, 1);
-    assert_int_equal(reef_pool_learn(pool, "s", 2, vectors, labels, &err), REEF_INVALID);
+    assert_int_equal(reef_pool_learn(pool, "s", 2, vectors, labels, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "opened for reading"));
     reef_pool_close(pool);
     reef_pool_close(other);
@@ -241,18 +241,18 @@ static void a_label_too_many_is_told_before_the_first_row(void **state) {
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     draw(LABELS + 1, 7, 0, 0, vectors, labels);
     for (int32_t i = 0; i <= LABELS; i++) labels[i] = 3 * i;
-    assert_int_equal(reef_pool_learn(pool, "s", LABELS + 1, vectors, labels, &err), REEF_FULL);
+    assert_int_equal(reef_pool_learn(pool, "s", LABELS + 1, vectors, labels, &err), REEF_ERR_FULL);
     assert_non_null(strstr(err.message, "label 3072 would be the pool's class number 1025"));
     must(reef_pool_cursor(pool, "s", &cursor, &err), &err);
     assert_int_equal(cursor, 0);
     // Also with some that wait for a batch, some that are known, and some without one.
     must(reef_pool_learn(pool, "s", 11, vectors, labels, &err), &err);
-    assert_int_equal(reef_pool_learn(pool, "s", LABELS + 1, vectors, labels, &err), REEF_FULL);
+    assert_int_equal(reef_pool_learn(pool, "s", LABELS + 1, vectors, labels, &err), REEF_ERR_FULL);
     assert_int_equal(reef_pool_learn(pool, "s", LABELS - 10, vectors, labels + 11, &err),
-                     REEF_FULL);
+                     REEF_ERR_FULL);
     must(reef_pool_learn(pool, "s", 700, vectors, labels, &err), &err);
     assert_int_equal(reef_pool_learn(pool, "s", LABELS - 10, vectors, labels + 11, &err),
-                     REEF_FULL);
+                     REEF_ERR_FULL);
     must(reef_pool_cursor(pool, "s", &cursor, &err), &err);
     assert_int_equal(cursor, 711);
     labels[LABELS] = -1;

@@ -32,7 +32,7 @@ static void assert_set_fails(const char *name, const char *value, const char *wo
     reef_error err;
     reef_config_default(&config);
     before = config;
-    assert_int_equal(reef_config_set(&config, name, value, &err), REEF_INVALID);
+    assert_int_equal(reef_config_set(&config, name, value, &err), REEF_ERR_INVALID);
     assert_message(&err, words);
     assert_memory_equal(&config, &before, sizeof(config));
 }
@@ -195,7 +195,7 @@ static void an_unknown_name_suggests_the_closest_one(void **state) {
     char name[400];
     memset(name, 'd', sizeof(name));
     name[sizeof(name) - 1] = '\0';
-    assert_int_equal(reef_config_set(&config, name, "1", &err), REEF_INVALID);
+    assert_int_equal(reef_config_set(&config, name, "1", &err), REEF_ERR_INVALID);
     assert_null(strstr(err.message, "did you mean"));
 }
 
@@ -241,7 +241,7 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         reef_config_default(&config);
         for (size_t s = 0; s < 4 && MISFITS[i].settings[s][0]; s++)
             assert_set(&config, MISFITS[i].settings[s][0], MISFITS[i].settings[s][1]);
-        assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+        assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
         assert_message(&err, MISFITS[i].words);
     }
 }
@@ -278,7 +278,7 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
         // A pool that is there already opens.
         assert_int_equal(reef_config_check(&config, &err), REEF_OK);
         reef_status status = reef_config_check_new(&config, &err);
-        if (status != (CASES[i].words ? REEF_INVALID : REEF_OK))
+        if (status != (CASES[i].words ? REEF_ERR_INVALID : REEF_OK))
             fail_msg("case %zu: %s", i, err.message);
         if (CASES[i].words) assert_message(&err, CASES[i].words);
     }
@@ -301,7 +301,7 @@ static void what_a_vector_model_would_not_look_at_is_refused_in_a_new_pool(void 
         assert_set(&config, CASES[i][0], CASES[i][1]);
         assert_int_equal(reef_config_check(&config, &err), REEF_OK); // a pool that has it opens
         reef_status status = reef_config_check_new(&config, &err);
-        assert_int_equal(status, CASES[i][2] ? REEF_INVALID : REEF_OK);
+        assert_int_equal(status, CASES[i][2] ? REEF_ERR_INVALID : REEF_OK);
         if (CASES[i][2]) assert_message(&err, CASES[i][2]);
     }
 }
@@ -331,23 +331,23 @@ static void check_finds_values_that_were_never_set_by_name(void **state) {
     reef_error err;
     reef_config_default(&config);
     config.heads = 0;
-    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
     assert_message(&err, "heads is 0");
     reef_config_default(&config);
     config.learning_rate = NAN;
-    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
     assert_message(&err, "learning_rate");
     reef_config_default(&config);
     memset(config.ffw, 'p', sizeof(config.ffw));
-    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
     assert_message(&err, "ffw");
     reef_config_default(&config);
     strcpy(config.seal_dtype, "u8");
-    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
     assert_message(&err, "seal_dtype is 'u8'");
     reef_config_default(&config);
     strcpy(config.ffw, "q");
-    assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+    assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
     assert_message(&err, "ffw is 'q'");
 }
 
@@ -429,7 +429,7 @@ static void assert_edit_fails(const char *part, const char *replacement, const c
     char *json = edited(part, replacement);
     reef_config_default(&config);
     before = config;
-    assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_INVALID);
+    assert_int_equal(reef_config_parse(&config, json, strlen(json), &err), REEF_ERR_INVALID);
     assert_message(&err, words);
     assert_memory_equal(&config, &before, sizeof(config));
     free(json);
@@ -532,7 +532,7 @@ static void text_that_is_no_object_is_refused(void **state) {
         reef_config config;
         reef_error err;
         assert_int_equal(reef_config_parse(&config, TEXTS[i], strlen(TEXTS[i]), &err),
-                         REEF_INVALID);
+                         REEF_ERR_INVALID);
         assert_null(strchr(err.message, '\n'));
     }
 }
@@ -580,7 +580,7 @@ static void a_pool_gives_back_the_configuration_that_was_put(void **state) {
     char *json = reef_config_format(&config);
     reef_key key = {.db = REEF_DB_META, .name = REEF_CONFIG_RECORD};
     assert_int_equal(reef_txn_begin(&txn, p->store, REEF_TXN_WRITE, &err), REEF_OK);
-    assert_int_equal(reef_config_read(txn, &read, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_config_read(txn, &read, &err), REEF_ERR_NOT_FOUND);
     assert_int_equal(reef_record_put(txn, &key, REEF_JSON, json, strlen(json), &err), REEF_OK);
     assert_int_equal(reef_config_read(txn, &read, &err), REEF_OK);
     assert_memory_equal(&config, &read, sizeof(read));

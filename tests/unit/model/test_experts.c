@@ -537,7 +537,7 @@ static void too_many_selections_for_32_bits_are_refused(void **state) {
     reef_expert_pairs pairs;
     reef_error err;
     assert_int_equal(reef_expert_pairs_init(&pairs, (size_t)UINT32_MAX + 1, 1, 1, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     reef_expert_pairs_release(&pairs);
 }
 

@@ -89,11 +89,11 @@ static void what_cannot_be_exported_is_named(void **state) {
         reef_status status;
         const char *words;
     } cases[] = {
-        {2, p->other, REEF_INVALID, "is open"},
-        {3, p->other, REEF_NOT_FOUND, "no generation 3"},
-        {1, p->file, REEF_INVALID, "--force"},
-        {1, p->a->dir, REEF_INVALID, "no file"},
-        {1, "/nowhere/at/all", REEF_NOT_FOUND, "No such file"},
+        {2, p->other, REEF_ERR_INVALID, "is open"},
+        {3, p->other, REEF_ERR_NOT_FOUND, "no generation 3"},
+        {1, p->file, REEF_ERR_INVALID, "--force"},
+        {1, p->a->dir, REEF_ERR_INVALID, "no file"},
+        {1, "/nowhere/at/all", REEF_ERR_NOT_FOUND, "No such file"},
     };
     start(p);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -141,13 +141,13 @@ static void what_a_killed_export_left_is_written_over_and_nothing_else(void **st
     // Somebody else's file, and one that is being written.
     whole_file_write(part, "a letter to somebody", 20);
     assert_int_equal(reef_generation_export(p->a->store, 1, p->other, NULL, NULL, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "was not left by an export"));
     whole_file_write(part, whole, 100);
     int fd = open(part, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0 && flock(fd, LOCK_EX) == 0);
     assert_int_equal(reef_generation_export(p->a->store, 1, p->other, NULL, NULL, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "another export is writing"));
     char *kept = whole_file_read(part, &again);
     assert_int_equal(again, 100);
@@ -180,7 +180,7 @@ static void a_stopped_export_leaves_nothing(void **state) {
         assert_int_equal(reef_generation_export(p->a->store, 1, p->other,
                                                 &(reef_export_options){.stopped = stop_soon}, NULL,
                                                 &err),
-                         REEF_BUSY);
+                         REEF_ERR_BUSY);
         assert_int_not_equal(access(part, F_OK), 0);
         assert_int_not_equal(access(p->other, F_OK), 0);
     }
@@ -200,7 +200,7 @@ static void on_a_full_disk_no_file_is_left(void **state) {
     strcat(path, ".part");
     empty = empty && access(path, F_OK) != 0;
     small_disk_unmount(small);
-    assert_int_equal(status, REEF_FULL);
+    assert_int_equal(status, REEF_ERR_FULL);
     assert_non_null(strstr(err.message, "No space left"));
     assert_true(empty);
 }

@@ -178,7 +178,7 @@ static void growing_in_place_keeps_experts_and_their_ids(void **state) {
     reef_error err;
     reef_gen *grown = NULL;
     const reef_gen *open = f->net.gens[0];
-    assert_int_equal(reef_gen_grow(&grown, open, &f->config, 5, &err), REEF_INVALID);
+    assert_int_equal(reef_gen_grow(&grown, open, &f->config, 5, &err), REEF_ERR_INVALID);
     assert_int_equal(reef_gen_grow(&grown, open, &f->config, 8, &err), REEF_OK);
     assert_int_equal(grown->peers[0].expert_count, 64);
     assert_memory_equal(grown->peers[0].experts, open->peers[0].experts,

@@ -1,9 +1,9 @@
 // A whole model as a file and back as a new pool: the same logits to the bit as of every state, whatever it is made
 // of; training goes on; and a file that is not what it says makes no pool.
 #include "draw.h"
-#include "trainer_internal.h"
 #include "lifelong.h"
 #include "model_file.h"
+#include "trainer_internal.h"
 #include "whole_file.h"
 
 #include <math.h>
@@ -443,7 +443,7 @@ static void tensors_that_do_not_fit_are_named(void **state) {
         json_object_del(header, cases[i].name);
         json_object_set_new(header, cases[i].renamed, tensor);
         write_changed(t, header, data + at, bytes - at);
-        assert_refused(t, t->other, REEF_CORRUPT, cases[i].words);
+        assert_refused(t, t->other, REEF_ERR_CORRUPT, cases[i].words);
         json_decref(header);
     }
     free(data);
@@ -457,16 +457,16 @@ static void metadata_that_lies_is_refused(void **state) {
         reef_status status;
         const char *words;
     } lies[] = {
-        {"format", NULL, REEF_INVALID, "but not of a model"},
-        {"format", "reef.generation", REEF_INVALID, "but not of a model"},
-        {"format_version", "2", REEF_VERSION, "format version 2"},
-        {"configuration", NULL, REEF_CORRUPT, "lacks configuration"},
-        {"configuration", "{}", REEF_CORRUPT, "does not set"},
-        {"step", "-1", REEF_CORRUPT, "lacks step"},
-        {"stream_bytes", "99999999999999999999999", REEF_CORRUPT, "lacks stream_bytes"},
-        {"generations", "[]", REEF_CORRUPT, "lacks generations"},
-        {"generations", "{", REEF_CORRUPT, "lacks generations"},
-        {"generations", "[{\"number\": 0}]", REEF_CORRUPT, "lacks generations"},
+        {"format", NULL, REEF_ERR_INVALID, "but not of a model"},
+        {"format", "reef.generation", REEF_ERR_INVALID, "but not of a model"},
+        {"format_version", "2", REEF_ERR_VERSION, "format version 2"},
+        {"configuration", NULL, REEF_ERR_CORRUPT, "lacks configuration"},
+        {"configuration", "{}", REEF_ERR_CORRUPT, "does not set"},
+        {"step", "-1", REEF_ERR_CORRUPT, "lacks step"},
+        {"stream_bytes", "99999999999999999999999", REEF_ERR_CORRUPT, "lacks stream_bytes"},
+        {"generations", "[]", REEF_ERR_CORRUPT, "lacks generations"},
+        {"generations", "{", REEF_ERR_CORRUPT, "lacks generations"},
+        {"generations", "[{\"number\": 0}]", REEF_ERR_CORRUPT, "lacks generations"},
     };
     borrow(t);
     char *data = whole_file_read(t->file, &bytes);
@@ -531,7 +531,7 @@ static void generations_that_cannot_be_are_refused(void **state) {
     char *data = whole_file_read(t->file, &bytes);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         change_generation(t, lies[i].generation, lies[i].name, lies[i].value, data, bytes);
-        assert_refused(t, t->other, REEF_CORRUPT, lies[i].words);
+        assert_refused(t, t->other, REEF_ERR_CORRUPT, lies[i].words);
     }
     free(data);
 }
@@ -545,10 +545,10 @@ static void cut_files_are_refused(void **state) {
     const size_t cuts[] = {0, 1, 7, 8, 9, at - 1, at, at + 1, bytes / 2, bytes - 1};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         whole_file_write(t->other, data, cuts[i]);
-        assert_refused(t, t->other, REEF_CORRUPT, "safetensors");
+        assert_refused(t, t->other, REEF_ERR_CORRUPT, "safetensors");
     }
     free(data);
-    assert_refused(t, "/nowhere/at/all", REEF_NOT_FOUND, "No such file");
+    assert_refused(t, "/nowhere/at/all", REEF_ERR_NOT_FOUND, "No such file");
 }
 
 // Where a tensor's data begins in the file.
@@ -591,7 +591,7 @@ static void values_that_cannot_be_are_refused(void **state) {
         memcpy(before, data + place, cases[i].value_bytes);
         memcpy(data + place, cases[i].value, cases[i].value_bytes);
         whole_file_write(t->other, data, bytes);
-        assert_refused(t, t->other, REEF_CORRUPT, cases[i].words);
+        assert_refused(t, t->other, REEF_ERR_CORRUPT, cases[i].words);
         memcpy(data + place, before, cases[i].value_bytes);
     }
     // Whoever changes a sealed generation says so by taking its root out.
@@ -666,11 +666,11 @@ static void another_configuration_must_fit(void **state) {
     reef_config side = config;
     choose(&side, "side", "9");
     assert_int_equal(reef_pool_from_model(t->b->pool, t->file, &side, true, NULL, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "side is 9, but generation 0 in"));
     choose(&config, "d_key", "6");
     assert_int_equal(reef_pool_from_model(t->b->pool, t->file, &config, true, NULL, &err),
-                     REEF_CORRUPT);
+                     REEF_ERR_CORRUPT);
     assert_non_null(strstr(err.message, "w_query is F32 (16, 16), but this configuration makes it "
                                         "F32 (16, 12)"));
 }
@@ -690,7 +690,7 @@ static void what_cannot_be_written_is_named(void **state) {
         t->b->config.inputs = i == 0 ? 3 : 0;
         make_pool(t->b, 1);
         assert_int_equal(reef_model_export(t->b->store, NULL, t->file, NULL, NULL, &err),
-                         REEF_INVALID);
+                         REEF_ERR_INVALID);
         if (strstr(err.message, kinds[i].words) == NULL) fail_msg("%s", err.message);
         close_pool(t->b);
         temp_dir_remove(t->b->pool);
@@ -698,18 +698,19 @@ static void what_cannot_be_written_is_named(void **state) {
     borrow(t);
     (void)unlink(t->other);
     assert_int_equal(reef_model_export(t->a->store, "7", t->file, NULL, NULL, &err),
-                     REEF_NOT_FOUND);
+                     REEF_ERR_NOT_FOUND);
     assert_int_equal(reef_model_export(t->a->store, "none", t->file, NULL, NULL, &err),
-                     REEF_NOT_FOUND);
+                     REEF_ERR_NOT_FOUND);
     assert_int_not_equal(access(t->other, F_OK), 0);
-    assert_int_equal(reef_model_export(t->a->store, NULL, t->file, NULL, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_model_export(t->a->store, NULL, t->file, NULL, NULL, &err),
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "--force"));
     // A pool that is there is not written over, and the file is no generation.
     reef_import import;
     assert_int_equal(reef_pool_from_model(t->a->pool, t->file, NULL, false, NULL, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_int_equal(reef_trainer_import(t->a->trainer, t->file, NULL, &import, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
 }
 
 static int blocks_until_stop;
@@ -727,7 +728,7 @@ static void a_stopped_export_leaves_nothing(void **state) {
         blocks_until_stop = blocks;
         const reef_export_options options = {.stopped = stop_soon};
         assert_int_equal(reef_model_export(t->a->store, NULL, t->other, &options, NULL, &err),
-                         REEF_BUSY);
+                         REEF_ERR_BUSY);
         assert_int_not_equal(access(t->other, F_OK), 0);
     }
 }

@@ -1,8 +1,8 @@
 // A model that is read out of a pool while a trainer commits to it: no transaction keeps the trainer from reusing
 // pages for long, and what is computed is the same to the bit.
 #include "eval_internal.h"
-#include "trainer_internal.h"
 #include "lifelong.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,7 +170,8 @@ static void generations_given_up_before_their_rows_are_found_are_told(void **sta
        &err);
     reef_consolidation_release(&report);
     // What reef_model_open takes as a reason to begin again.
-    assert_int_equal(reef_residency_hold(&model->residency, &model->net, true, &err), REEF_BUSY);
+    assert_int_equal(reef_residency_hold(&model->residency, &model->net, true, &err),
+                     REEF_ERR_BUSY);
     reef_model_close(model);
     reef_store_close(store);
 }
@@ -200,7 +201,7 @@ static void a_model_in_place_says_so_when_its_generations_are_given_up(void **st
         wait_ms(REEF_READ_MS_MAX + 20);
         status = reef_model_logits(model, probe, sizeof probe, logits, &err);
     }
-    assert_int_equal(status, REEF_BUSY);
+    assert_int_equal(status, REEF_ERR_BUSY);
     assert_non_null(strstr(err.message, "was given up while the model was in use"));
     reef_model_close(model);
     ok(reef_model_open(&model, store, NULL, &little, &err), &err);

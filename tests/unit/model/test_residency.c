@@ -260,7 +260,7 @@ static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
     assert_false(batch.duplicate);
     assert_int_equal(batch.position, 5);
     must_fail(reef_trainer_feed(r.trainer, "push:web", batch.bytes, 5, &taken, NULL, &err),
-              REEF_NOT_FOUND, &err, "generation 99");
+              REEF_ERR_NOT_FOUND, &err, "generation 99");
     sealed->generation = 0;
     must(reef_trainer_feed(r.trainer, "push:web", batch.bytes, 5, &taken, NULL, &err), &err);
     assert_int_equal(taken, 5);
@@ -299,8 +299,8 @@ static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
     must(reef_trainer_snapshot(r.trainer, "kept", &snapshot, &err), &err);
     must(reef_trainer_snapshots_remove(r.trainer, name, 1, &err), &err);
     must_fail(reef_trainer_feed(r.trainer, "text", (const uint8_t *)"on\n", 3, &taken, NULL, &err),
-              REEF_NOT_FOUND, &err, "generation 99");
-    must_fail(reef_trainer_seal(r.trainer, NULL, NULL, &err), REEF_NOT_FOUND, &err,
+              REEF_ERR_NOT_FOUND, &err, "generation 99");
+    must_fail(reef_trainer_seal(r.trainer, NULL, NULL, &err), REEF_ERR_NOT_FOUND, &err,
               "generation 99");
     sealed->generation = 0;
     feed(&r, 3, 1, 'b');
@@ -345,7 +345,7 @@ static void memory_is_read_as_people_write_it(void **state) {
         assert_true(bytes == good[i].bytes);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        must_fail(reef_memory_parse(bad[i], &bytes, &err), REEF_INVALID, &err, "such as 2G");
+        must_fail(reef_memory_parse(bad[i], &bytes, &err), REEF_ERR_INVALID, &err, "such as 2G");
 }
 
 // ---- one layer on disk ---------------------------------------------------------------------------
@@ -420,7 +420,7 @@ static void a_layer_on_disk_computes_what_its_rows_in_memory_do(void **state) {
     assert_true(any);
     // A pool that is there already is left alone.
     must_fail(reef_layer_pool_write(paths[0], &layer_shape, 7, NULL, NULL, NULL, &err),
-              REEF_INVALID, &err, "one");
+              REEF_ERR_INVALID, &err, "one");
     temp_dir_remove(directory);
 }
 

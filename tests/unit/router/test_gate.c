@@ -576,18 +576,18 @@ static void nothing_to_learn_from_is_refused(void **state) {
     const reef_gate_windows none = {0, NULL, NULL}, hollow = {1, bytes, sizes};
     const reef_gate_windows *some = &f->new_windows.view;
     reef_gate_fit fit = {.leak_max = 0.01f};
-    assert_int_equal(reef_gate_train(&f->gate, &none, some, some, &fit, &err), REEF_INVALID);
+    assert_int_equal(reef_gate_train(&f->gate, &none, some, some, &fit, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "old windows to fit"));
-    assert_int_equal(reef_gate_train(&f->gate, some, &hollow, some, &fit, &err), REEF_INVALID);
+    assert_int_equal(reef_gate_train(&f->gate, some, &hollow, some, &fit, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "old windows to calibrate"));
-    assert_int_equal(reef_gate_train(&f->gate, some, some, &none, &fit, &err), REEF_INVALID);
+    assert_int_equal(reef_gate_train(&f->gate, some, some, &none, &fit, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "new windows"));
     fit.decay = 1;
-    assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_INVALID);
+    assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_ERR_INVALID);
     fit = (reef_gate_fit){.leak_max = NAN};
-    assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_INVALID);
+    assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_ERR_INVALID);
     fit = (reef_gate_fit){.leak_max = 0.01f, .negatives = REEF_GATE_NEGATIVES_MAX + 1};
-    assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_INVALID);
+    assert_int_equal(reef_gate_train(&f->gate, some, some, some, &fit, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "negatives"));
     assert_true(f->gate.threshold == INFINITY); // and the gate still never fires
 }

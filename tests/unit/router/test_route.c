@@ -612,7 +612,7 @@ static void assert_names_row(router *r, reef_router_mode mode, const char *row) 
     reef_error err;
     assert_int_equal(
         reef_router_forward(&r->shape, &r->params, mode, NULL, r->rows, r->x, NULL, &r->tape, &err),
-        REEF_INVALID);
+        REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, row));
 }
 
@@ -709,10 +709,10 @@ static void shapes_that_do_not_fit_together_are_refused(void **state) {
     assert_int_equal(reef_router_shape_check(&odd, &err), REEF_OK);
     for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
         reef_router_tape tape;
-        assert_int_equal(reef_router_shape_check(&wrong[n].shape, &err), REEF_INVALID);
+        assert_int_equal(reef_router_shape_check(&wrong[n].shape, &err), REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, wrong[n].named));
         assert_int_equal(reef_router_tape_init(&tape, &wrong[n].shape, 20, 5, true, &err),
-                         REEF_INVALID);
+                         REEF_ERR_INVALID);
         reef_router_tape_release(&tape); // nothing was left behind
     }
 }
@@ -724,7 +724,7 @@ static void tapes_hold_whole_pieces(void **state) {
     reef_router_tape tape;
     for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++)
         assert_int_equal(reef_router_tape_init(&tape, &odd, wrong[n][0], wrong[n][1], true, &err),
-                         REEF_INVALID);
+                         REEF_ERR_INVALID);
     // Fewer rows than the tape has room for, and a tape for evaluation only.
     router r = make(odd, 20, 5, 51);
     folded f = fold(&r);

@@ -238,7 +238,7 @@ static void a_mistake_in_the_file_is_told_with_its_line(void **state) {
         reef_options options;
         reef_error err = {0};
         write_config(f, CASES[i].text);
-        assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+        assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
         if (!strstr(err.message, CASES[i].told) || !strstr(err.message, f->path))
             fail_msg("'%s' does not tell '%s'", err.message, CASES[i].told);
         reef_options_release(&options);
@@ -252,12 +252,12 @@ static void a_wrong_value_is_told_although_a_stronger_one_hides_it(void **state)
     reef_error err = {0};
     const char *flags[] = {"--threads", "2", NULL};
     write_config(f, "[reefd]\npool = p\nstay = yes\nthreads = many\n");
-    assert_int_equal(parse(&options, f, flags, &err), REEF_INVALID);
+    assert_int_equal(parse(&options, f, flags, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, ":4: threads 'many'"));
     reef_options_release(&options);
     write_config(f, "[reefd]\npool = p\nstay = yes\n");
     assert_int_equal(setenv("REEF_COMMIT_SECONDS", "soon", 1), 0);
-    assert_int_equal(parse(&options, f, flags, &err), REEF_INVALID);
+    assert_int_equal(parse(&options, f, flags, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "REEF_COMMIT_SECONDS 'soon'"));
     reef_options_release(&options);
 }
@@ -266,13 +266,13 @@ static void a_file_that_is_none_is_refused(void **state) {
     config_fixture *f = *state;
     reef_options options;
     reef_error err = {0};
-    assert_int_equal(parse(&options, f, NULL, &err), REEF_NOT_FOUND);
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, f->path));
     snprintf(f->path, sizeof(f->path), "%s", f->directory);
-    assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "no regular file"));
     snprintf(f->path, sizeof(f->path), "/dev/zero");
-    assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
 }
 
 static void a_mistake_is_told_in_the_form_that_was_asked_for(void **state) {
@@ -280,21 +280,21 @@ static void a_mistake_is_told_in_the_form_that_was_asked_for(void **state) {
     reef_options options;
     reef_error err = {0};
     write_config(f, "[reefd]\nthreads = 0\njson-log = yes\n"); // below the mistake
-    assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
     assert_true(options.json_log);
     reef_options_release(&options);
     const char *unknown[] = {"--frobnicate", NULL};
-    assert_int_equal(parse(&options, f, unknown, &err), REEF_INVALID);
+    assert_int_equal(parse(&options, f, unknown, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "--frobnicate"));
     assert_true(options.json_log);
     reef_options_release(&options);
     const char *other[] = {"--no-json-log", NULL};
-    assert_int_equal(parse(&options, f, other, &err), REEF_INVALID);
+    assert_int_equal(parse(&options, f, other, &err), REEF_ERR_INVALID);
     assert_false(options.json_log);
     reef_options_release(&options);
     write_config(f, "[reefd]\nthreads = 0\n");
     assert_int_equal(setenv("REEF_JSON_LOG", "yes", 1), 0);
-    assert_int_equal(parse(&options, f, NULL, &err), REEF_INVALID);
+    assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
     assert_true(options.json_log);
     reef_options_release(&options);
 }

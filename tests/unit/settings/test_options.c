@@ -1,6 +1,6 @@
 // The command line of reefd: what is accepted, and that what is refused is named.
-#include "reef_settings.h"
 #include "redis_url.h"
+#include "reef_settings.h"
 #include "temp_dir.h"
 
 #include <jansson.h>
@@ -65,7 +65,7 @@ static void a_stay_needs_no_source(void **state) {
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool", "p", "--stay"), REEF_OK);
-    assert_int_equal(PARSE(&options, &err, "--pool", "p"), REEF_INVALID);
+    assert_int_equal(PARSE(&options, &err, "--pool", "p"), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "--source"));
 }
 
@@ -121,7 +121,7 @@ static void what_is_refused_is_named(void **state) {
         reef_error err = {0};
         const char *list[6] = {"reefd"};
         memcpy(list + 1, CASES[i].arguments, sizeof(CASES[i].arguments));
-        assert_int_equal(parse(&options, &err, list), REEF_INVALID);
+        assert_int_equal(parse(&options, &err, list), REEF_ERR_INVALID);
         if (!strstr(err.message, CASES[i].named))
             fail_msg("'%s' does not name %s", err.message, CASES[i].named);
     }
@@ -141,7 +141,7 @@ static void too_many_sources_are_refused(void **state) {
     }
     assert_int_equal(reef_options_parse(&options, count - 2, arguments, &err), REEF_OK);
     assert_int_equal(options.source_count, REEF_INPUT_COUNT_MAX);
-    assert_int_equal(reef_options_parse(&options, count, arguments, &err), REEF_INVALID);
+    assert_int_equal(reef_options_parse(&options, count, arguments, &err), REEF_ERR_INVALID);
 }
 
 static void a_pattern_is_its_files_in_the_order_of_names(void **state) {
@@ -153,7 +153,8 @@ static void a_pattern_is_its_files_in_the_order_of_names(void **state) {
     temp_dir_new(folder);
     temp_dir_join(pattern, folder, "*.txt");
     snprintf(argument, sizeof(argument), "glob:%s", pattern);
-    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", argument), REEF_NOT_FOUND);
+    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", argument),
+                     REEF_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "*.txt"));
     const char *const names[] = {"b.txt", "a.txt", "c.log", "10.txt"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -196,7 +197,7 @@ static void a_pattern_that_fits_too_many_files_says_how_many(void **state) {
     reef_options_release(&options);
     assert_int_equal(
         PARSE(&options, &err, "--pool", "p", "--source", "first", "--source", argument),
-        REEF_INVALID);
+        REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "fits 256 files"));
     assert_non_null(strstr(err.message, "at most 256 sources"));
     assert_non_null(strstr(err.message, "dir:PATH/PATTERN"));

@@ -406,11 +406,11 @@ static void files_that_are_deleted_during_a_long_round_are_kept(void **state) {
 static void what_cannot_be_followed_is_refused(void **state) {
     world *w = *state;
     reef_error err = {0};
-    assert_int_equal(reef_followed_open(&w->set, w->folder, false, &err), REEF_INVALID);
+    assert_int_equal(reef_followed_open(&w->set, w->folder, false, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "dir:"));
-    assert_int_equal(reef_followed_open(&w->set, "", false, &err), REEF_INVALID);
-    assert_int_equal(reef_followed_open(&w->set, w->path, true, &err), REEF_NOT_FOUND);
-    assert_int_equal(reef_followed_open(&w->set, "/no/such/*.log", true, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_followed_open(&w->set, "", false, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_followed_open(&w->set, w->path, true, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_followed_open(&w->set, "/no/such/*.log", true, &err), REEF_ERR_NOT_FOUND);
 }
 
 static void marks_of_others_are_refused(void **state) {
@@ -429,11 +429,11 @@ static void marks_of_others_are_refused(void **state) {
         reef_followed_close(w->set);
         assert_int_equal(reef_followed_open(&w->set, w->path, false, &err), REEF_OK);
         reef_input_place place = {.cursor = 5, .mark = marks[i]};
-        assert_int_equal(reef_followed_seek(w->set, &place, &err), REEF_CORRUPT);
+        assert_int_equal(reef_followed_seek(w->set, &place, &err), REEF_ERR_CORRUPT);
     }
     reef_error err = {0};
     assert_int_equal(reef_followed_seek(w->set, &(reef_input_place){.cursor = 5}, &err),
-                     REEF_CORRUPT);
+                     REEF_ERR_CORRUPT);
 }
 
 int main(void) {

@@ -32,8 +32,8 @@ static void assert_refused(reef_ingest_format format,
     reef_error err;
     reef_ingested out;
     reef_status status = reef_ingest_parse(&out, format, inputs, label, body, bytes, &err);
-    assert_int_equal(status, REEF_INVALID);
-    assert_int_equal(err.status, REEF_INVALID);
+    assert_int_equal(status, REEF_ERR_INVALID);
+    assert_int_equal(err.status, REEF_ERR_INVALID);
     if (strstr(err.message, part) == NULL) fail_msg("\"%s\" is not in: %s", part, err.message);
     assert_null(out.bytes);
 }
@@ -238,12 +238,12 @@ static void records_are_what_lines_are(void **state) {
     assert_text(out, "a\nb\n\n", 5, 3);
     assert_int_equal(records(&out, 1, "[{\"vector\": [1], \"label\": 2}]", &err), REEF_OK);
     assert_text(out, "\2\0\0\0\0\0\x80\x3f", 8, 1);
-    assert_int_equal(records(&out, 0, "[\"a\", 1]", &err), REEF_INVALID);
+    assert_int_equal(records(&out, 0, "[\"a\", 1]", &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "record 2: no object"));
     assert_null(out.bytes);
-    assert_int_equal(records(&out, 1, "[\"a\"]", &err), REEF_INVALID);
+    assert_int_equal(records(&out, 1, "[\"a\"]", &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "record 1: no object"));
-    assert_int_equal(records(&out, 0, "[]", &err), REEF_INVALID);
+    assert_int_equal(records(&out, 0, "[]", &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "empty"));
 }
 

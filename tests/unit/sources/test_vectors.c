@@ -275,9 +275,9 @@ static void classes_skip_and_first_cut_in_that_order(void **state) {
     expect_labels(spec_of(f, "idx", true, "?first=2&classes=2,0"), 2, (const int32_t[]){0, 0});
     expect_labels(spec_of(f, "idx", true, "?first=2&skip=1"), 2, (const int32_t[]){0, 1});
     expect_labels(spec_of(f, "idx", true, "?first=100"), 6, (const int32_t[]){7, 0, 1, 7, 0, 2});
-    refuse(spec_of(f, "idx", true, "?classes=9"), REEF_INVALID, "chooses no example", "has 6");
-    refuse(spec_of(f, "idx", true, "?skip=6"), REEF_INVALID, "chooses no example", "skip");
-    refuse(spec_of(f, "idx", true, "?skip=7"), REEF_INVALID, "chooses no example", "skip");
+    refuse(spec_of(f, "idx", true, "?classes=9"), REEF_ERR_INVALID, "chooses no example", "has 6");
+    refuse(spec_of(f, "idx", true, "?skip=6"), REEF_ERR_INVALID, "chooses no example", "skip");
+    refuse(spec_of(f, "idx", true, "?skip=7"), REEF_ERR_INVALID, "chooses no example", "skip");
 }
 
 #define MANY 500
@@ -433,76 +433,81 @@ static void specs_that_make_no_sense_are_refused(void **state) {
     write_idx(f, false);
     assert_true(reef_vectors_is_spec("csv:x") && !reef_vectors_is_spec("csv.txt"));
     assert_false(reef_vectors_is_spec("file:x"));
-    refuse("data.csv", REEF_INVALID, "names no vectors", "csv:FILE");
-    refuse("csv:", REEF_INVALID, "names no file", "csv:");
-    refuse("idx:a,", REEF_INVALID, "names no file", "comma");
-    refuse("idx:a,b,c", REEF_INVALID, "more than two files", "idx:");
-    refuse(spec_of(f, "idx", true, "?clases=1"), REEF_INVALID, "unknown option 'clases'",
+    refuse("data.csv", REEF_ERR_INVALID, "names no vectors", "csv:FILE");
+    refuse("csv:", REEF_ERR_INVALID, "names no file", "csv:");
+    refuse("idx:a,", REEF_ERR_INVALID, "names no file", "comma");
+    refuse("idx:a,b,c", REEF_ERR_INVALID, "more than two files", "idx:");
+    refuse(spec_of(f, "idx", true, "?clases=1"), REEF_ERR_INVALID, "unknown option 'clases'",
            "known are");
-    refuse(spec_of(f, "idx", true, "?label=1"), REEF_INVALID, "no option of idx", "label");
-    refuse(spec_of(f, "idx", true, "?first"), REEF_INVALID, "needs a value", "first");
-    refuse(spec_of(f, "idx", true, "?first=1&first=2"), REEF_INVALID, "given twice", "first");
-    refuse(spec_of(f, "idx", true, "?first=-1"), REEF_INVALID, "first=-1", "whole number");
-    refuse(spec_of(f, "idx", true, "?classes=1,x"), REEF_INVALID, "classes=1,x", "list of labels");
-    refuse(spec_of(f, "idx", true, "?permute=1,"), REEF_INVALID, "permute=1,", "a seed, or a list");
-    refuse(spec_of(f, "idx", true, "?scale=0"), REEF_INVALID, "scale=0", "not 0");
-    refuse(spec_of(f, "idx", true, "?scale=1/"), REEF_INVALID, "scale=1/", "fraction");
-    refuse(spec_of(f, "csv", false, "?header=maybe"), REEF_INVALID, "header=maybe", "yes or no");
-    refuse(spec_of(f, "npy", true, "?label=last"), REEF_INVALID, "labels twice", "column");
+    refuse(spec_of(f, "idx", true, "?label=1"), REEF_ERR_INVALID, "no option of idx", "label");
+    refuse(spec_of(f, "idx", true, "?first"), REEF_ERR_INVALID, "needs a value", "first");
+    refuse(spec_of(f, "idx", true, "?first=1&first=2"), REEF_ERR_INVALID, "given twice", "first");
+    refuse(spec_of(f, "idx", true, "?first=-1"), REEF_ERR_INVALID, "first=-1", "whole number");
+    refuse(spec_of(f, "idx", true, "?classes=1,x"), REEF_ERR_INVALID, "classes=1,x",
+           "list of labels");
+    refuse(spec_of(f, "idx", true, "?permute=1,"), REEF_ERR_INVALID, "permute=1,",
+           "a seed, or a list");
+    refuse(spec_of(f, "idx", true, "?scale=0"), REEF_ERR_INVALID, "scale=0", "not 0");
+    refuse(spec_of(f, "idx", true, "?scale=1/"), REEF_ERR_INVALID, "scale=1/", "fraction");
+    refuse(spec_of(f, "csv", false, "?header=maybe"), REEF_ERR_INVALID, "header=maybe",
+           "yes or no");
+    refuse(spec_of(f, "npy", true, "?label=last"), REEF_ERR_INVALID, "labels twice", "column");
 }
 
 static void files_that_cannot_be_read_are_named(void **state) {
     files *f = *state;
-    refuse(spec_of(f, "csv", false, ""), REEF_NOT_FOUND, f->path, "No such file");
+    refuse(spec_of(f, "csv", false, ""), REEF_ERR_NOT_FOUND, f->path, "No such file");
     write_idx(f, false);
     temp_dir_remove(f->labels);
-    refuse(spec_of(f, "idx", true, ""), REEF_NOT_FOUND, f->labels, "No such file");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_NOT_FOUND, f->labels, "No such file");
     snprintf(f->spec, sizeof(f->spec), "jsonl:%s", f->directory);
-    refuse(f->spec, REEF_NOT_FOUND, f->directory, "regular file");
+    refuse(f->spec, REEF_ERR_NOT_FOUND, f->directory, "regular file");
 }
 
 static void damaged_idx_is_refused(void **state) {
     files *f = *state;
     write_idx(f, false);
     cut_file(f->path, 1);
-    refuse(spec_of(f, "idx", true, ""), REEF_CORRUPT, "has 39 bytes", "make 40: the file was cut");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_CORRUPT, "has 39 bytes",
+           "make 40: the file was cut");
     write_idx(f, false);
     write_bytes(f->labels, LABELS, 6);
-    refuse(spec_of(f, "idx", true, ""), REEF_CORRUPT, f->labels, "middle of its header");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_CORRUPT, f->labels, "middle of its header");
     write_bytes(f->labels, LABELS, 3);
-    refuse(spec_of(f, "idx", true, ""), REEF_CORRUPT, f->labels, "only 3 bytes");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_CORRUPT, f->labels, "only 3 bytes");
     uint8_t more[sizeof(LABELS) + 1] = {0};
     memcpy(more, LABELS, sizeof(LABELS));
     write_bytes(f->labels, more, sizeof(more));
-    refuse(spec_of(f, "idx", true, ""), REEF_CORRUPT, f->labels, "something after them");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_CORRUPT, f->labels, "something after them");
     more[7] = 7; // a seventh label
     write_bytes(f->labels, more, sizeof(more));
-    refuse(spec_of(f, "idx", true, ""), REEF_INVALID, "has 6 examples", "has 7 labels");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_INVALID, "has 6 examples", "has 7 labels");
     write_words(f->labels, "this is text");
-    refuse(spec_of(f, "idx", true, ""), REEF_INVALID, "no IDX file", "74 68 69 73");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_INVALID, "no IDX file", "74 68 69 73");
     const uint8_t floats[] = {0, 0, 0x0d, 1, 0, 0, 0, 1, 0x3f, 0, 0, 0}; // 0.5
     write_bytes(f->labels, floats, sizeof(floats));
     write_bytes(f->path, floats, sizeof(floats));
-    refuse(spec_of(f, "idx", true, ""), REEF_INVALID, "label 0 (from 0) is 0.5", "whole number");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_INVALID, "label 0 (from 0) is 0.5",
+           "whole number");
     write_idx(f, false);
     snprintf(f->spec, sizeof(f->spec), "idx:%s,%s", f->labels, f->path);
-    refuse(f->spec, REEF_INVALID, "4 numbers per example", "wrong way round");
+    refuse(f->spec, REEF_ERR_INVALID, "4 numbers per example", "wrong way round");
     const uint8_t empty[] = {0, 0, 8, 2, 0, 0, 0, 0, 0, 0, 0, 4};
     write_bytes(f->path, empty, sizeof(empty));
-    refuse(spec_of(f, "idx", false, ""), REEF_INVALID, "holds no numbers", "dimension of 0");
+    refuse(spec_of(f, "idx", false, ""), REEF_ERR_INVALID, "holds no numbers", "dimension of 0");
     const uint8_t huge[] = {0, 0, 8, 3, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
     write_bytes(f->path, huge, sizeof(huge));
-    refuse(spec_of(f, "idx", false, ""), REEF_INVALID, "beyond", "values");
+    refuse(spec_of(f, "idx", false, ""), REEF_ERR_INVALID, "beyond", "values");
 }
 
 static void damaged_gzip_is_refused(void **state) {
     files *f = *state;
     write_idx(f, true);
     cut_file(f->path, 9);
-    refuse(spec_of(f, "idx", true, ""), REEF_CORRUPT, f->path, "cut or damaged");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_CORRUPT, f->path, "cut or damaged");
     write_idx(f, true);
     cut_file(f->labels, 2); // only its checksum is not whole
-    refuse(spec_of(f, "idx", true, ""), REEF_CORRUPT, f->labels, "cut or damaged");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_CORRUPT, f->labels, "cut or damaged");
     write_idx(f, true);
     FILE *file = fopen(f->path, "r+b");
     assert_non_null(file);
@@ -511,33 +516,34 @@ static void damaged_gzip_is_refused(void **state) {
     assert_int_equal(fseek(file, -6, SEEK_END), 0);
     assert_int_not_equal(fputc(byte ^ 1, file), EOF);
     assert_int_equal(fclose(file), 0);
-    refuse(spec_of(f, "idx", true, ""), REEF_CORRUPT, f->path, "incorrect data check");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_CORRUPT, f->path, "incorrect data check");
 }
 
 static void damaged_npy_is_refused(void **state) {
     files *f = *state;
     const float x[] = {1, 2, 3, 4};
     write_npy(f->path, DICT("<f4", "(2, 2)"), x, sizeof(x) - 1);
-    refuse(spec_of(f, "npy", false, ""), REEF_CORRUPT, f->path, "was cut");
+    refuse(spec_of(f, "npy", false, ""), REEF_ERR_CORRUPT, f->path, "was cut");
     write_npy(f->path, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", x, sizeof(x));
-    refuse(spec_of(f, "npy", false, ""), REEF_INVALID, "Fortran order", "ascontiguousarray");
+    refuse(spec_of(f, "npy", false, ""), REEF_ERR_INVALID, "Fortran order", "ascontiguousarray");
     write_npy(f->path, DICT("<c8", "(2,)"), x, sizeof(x));
-    refuse(spec_of(f, "npy", false, ""), REEF_INVALID, "type '<c8'", "astype");
+    refuse(spec_of(f, "npy", false, ""), REEF_ERR_INVALID, "type '<c8'", "astype");
     write_npy(f->path, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,), }", x,
               sizeof(x));
-    refuse(spec_of(f, "npy", false, ""), REEF_INVALID, "type [('a'", "astype");
+    refuse(spec_of(f, "npy", false, ""), REEF_ERR_INVALID, "type [('a'", "astype");
     write_npy(f->path, DICT("<f4", "()"), x, 4);
-    refuse(spec_of(f, "npy", false, ""), REEF_INVALID, "its shape", "(60000, 784)");
+    refuse(spec_of(f, "npy", false, ""), REEF_ERR_INVALID, "its shape", "(60000, 784)");
     write_npy(f->path, "{}", x, 0);
-    refuse(spec_of(f, "npy", false, ""), REEF_INVALID, "in which order", ".npy");
+    refuse(spec_of(f, "npy", false, ""), REEF_ERR_INVALID, "in which order", ".npy");
     write_words(f->path, "1,2,3\n4,5,6\n7,8,9\n");
-    refuse(spec_of(f, "npy", false, ""), REEF_INVALID, f->path, "NUMPY");
+    refuse(spec_of(f, "npy", false, ""), REEF_ERR_INVALID, f->path, "NUMPY");
     write_bytes(f->path, "\x93NUMPY\x01\x00\xff\xff{}", 12);
-    refuse(spec_of(f, "npy", false, ""), REEF_CORRUPT, f->path, "header");
+    refuse(spec_of(f, "npy", false, ""), REEF_ERR_CORRUPT, f->path, "header");
     write_npy(f->path, DICT("<f4", "(4,)"), x, sizeof(x));
-    refuse(spec_of(f, "npy", false, "?label=last"), REEF_INVALID, "one number per example",
+    refuse(spec_of(f, "npy", false, "?label=last"), REEF_ERR_INVALID, "one number per example",
            "no vector");
-    refuse(spec_of(f, "npy", false, "?label=2"), REEF_INVALID, "label=2", "first, last or none");
+    refuse(spec_of(f, "npy", false, "?label=2"), REEF_ERR_INVALID, "label=2",
+           "first, last or none");
 }
 
 // Numbers of binary files are only seen when they are read.
@@ -550,13 +556,13 @@ static void numbers_that_are_not_finite_are_refused_with_their_place(void **stat
     write_npy(f->path, DICT("<f4", "(2, 2)"), x, sizeof(x));
     reef_vectors *vectors = must_open(spec_of(f, "npy", false, ""));
     assert_int_equal(reef_vectors_read(vectors, 0, 1, values, NULL, &err), REEF_OK);
-    assert_int_equal(reef_vectors_read(vectors, 1, 1, values, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_vectors_read(vectors, 1, 1, values, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "value 1 of example 1"));
     assert_non_null(strstr(err.message, f->path));
     reef_vectors_close(vectors);
     write_npy(f->path, DICT("<f8", "(1, 2)"), large, sizeof(large));
     vectors = must_open(spec_of(f, "npy", false, ""));
-    assert_int_equal(reef_vectors_read(vectors, 0, 1, values, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_vectors_read(vectors, 0, 1, values, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "1e+300"));
     reef_vectors_close(vectors);
 }
@@ -589,11 +595,11 @@ static void damaged_csv_is_refused_with_its_line(void **state) {
     files *f = *state;
     for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
         write_words(f->path, CASES[i].text);
-        refuse(spec_of(f, "csv", false, CASES[i].options), REEF_INVALID, CASES[i].word,
+        refuse(spec_of(f, "csv", false, CASES[i].options), REEF_ERR_INVALID, CASES[i].word,
                CASES[i].other);
     }
     write_bytes(f->path, "1,2,3\n1,\0,3\n", 12);
-    refuse(spec_of(f, "csv", false, ""), REEF_INVALID, "line 2", "zero byte");
+    refuse(spec_of(f, "csv", false, ""), REEF_ERR_INVALID, "line 2", "zero byte");
 }
 
 static void damaged_json_lines_are_refused_with_their_line(void **state) {
@@ -616,7 +622,7 @@ static void damaged_json_lines_are_refused_with_their_line(void **state) {
     files *f = *state;
     for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
         write_words(f->path, CASES[i].text);
-        refuse(spec_of(f, "jsonl", false, ""), REEF_INVALID, CASES[i].word, CASES[i].other);
+        refuse(spec_of(f, "jsonl", false, ""), REEF_ERR_INVALID, CASES[i].word, CASES[i].other);
     }
 }
 
@@ -640,7 +646,7 @@ static void no_message_quotes_what_is_trained_on(void **state) {
         write_words(f->path, CASES[i].text);
         assert_int_equal(reef_vectors_open(
                              &vectors, spec_of(f, CASES[i].kind, false, CASES[i].options), 0, &err),
-                         REEF_INVALID);
+                         REEF_ERR_INVALID);
         if (strstr(err.message, "zyx")) fail_msg("quoted: %s", err.message);
     }
 }
@@ -653,7 +659,7 @@ static void another_width_is_refused_with_what_to_do(void **state) {
     const char *spec = spec_of(f, "idx", true, "");
     assert_int_equal(reef_vectors_open(&vectors, spec, 4, &err), REEF_OK);
     reef_vectors_close(vectors);
-    assert_int_equal(reef_vectors_open(&vectors, spec, 784, &err), REEF_INVALID);
+    assert_int_equal(reef_vectors_open(&vectors, spec, 784, &err), REEF_ERR_INVALID);
     assert_null(vectors);
     assert_non_null(strstr(err.message, "vectors of 4 values, but the pool takes 784"));
     assert_non_null(strstr(err.message, "--inputs 4"));
@@ -666,21 +672,21 @@ static void a_file_that_changes_is_found_out(void **state) {
     write_idx(f, false);
     reef_vectors *vectors = must_open(spec_of(f, "idx", true, ""));
     cut_file(f->path, 5);
-    assert_int_equal(reef_vectors_read(vectors, 3, 2, values, NULL, &err), REEF_CORRUPT);
+    assert_int_equal(reef_vectors_read(vectors, 3, 2, values, NULL, &err), REEF_ERR_CORRUPT);
     assert_non_null(strstr(err.message, "shrank"));
     reef_vectors_close(vectors);
     write_words(f->path, "1,2,3\n4,5,6\n");
     vectors = must_open(spec_of(f, "csv", false, ""));
     write_words(f->path, "1,2,3\n4,5,7\n");
     assert_int_equal(reef_vectors_read(vectors, 0, 1, values, NULL, &err), REEF_OK);
-    assert_int_equal(reef_vectors_read(vectors, 1, 1, values, NULL, &err), REEF_CORRUPT);
+    assert_int_equal(reef_vectors_read(vectors, 1, 1, values, NULL, &err), REEF_ERR_CORRUPT);
     assert_non_null(strstr(err.message, "changed while it was read: example 1"));
     reef_vectors_close(vectors);
     write_idx(f, true);
     vectors = must_open(spec_of(f, "idx", true, ""));
     reef_vectors_rest(vectors);
     write_packed(f->path, IMAGES, sizeof(IMAGES) - 4);
-    assert_int_equal(reef_vectors_read(vectors, 0, 1, values, NULL, &err), REEF_CORRUPT);
+    assert_int_equal(reef_vectors_read(vectors, 0, 1, values, NULL, &err), REEF_ERR_CORRUPT);
     assert_non_null(strstr(err.message, "unpacks to 36 bytes now"));
     reef_vectors_close(vectors);
 }

@@ -192,31 +192,31 @@ static void where_something_is_nothing_is_written(void **state) {
     reef_store *store = c->pool->store;
     write_pool(store);
     temp_dir_join(inside, c->pool->path, "copy");
-    must_fail(reef_store_copy(store, inside, NULL, &err), REEF_INVALID, &err, "lies inside it");
+    must_fail(reef_store_copy(store, inside, NULL, &err), REEF_ERR_INVALID, &err, "lies inside it");
     assert_absent(inside);
-    must_fail(reef_store_copy(store, c->pool->path, NULL, &err), REEF_INVALID, &err,
+    must_fail(reef_store_copy(store, c->pool->path, NULL, &err), REEF_ERR_INVALID, &err,
               "lies inside it");
     temp_dir_join(link, c->pool->directory, "link");
     assert_int_equal(symlink(c->pool->path, link), 0);
     temp_dir_join(inside, link, "copy");
-    must_fail(reef_store_copy(store, inside, NULL, &err), REEF_INVALID, &err, "lies inside it");
-    must_fail(reef_store_copy(store, "", NULL, &err), REEF_INVALID, &err, "empty");
+    must_fail(reef_store_copy(store, inside, NULL, &err), REEF_ERR_INVALID, &err, "lies inside it");
+    must_fail(reef_store_copy(store, "", NULL, &err), REEF_ERR_INVALID, &err, "empty");
     temp_dir_join(other, c->to, "deeper");
-    must_fail(reef_store_copy(store, other, NULL, &err), REEF_NOT_FOUND, &err, "No such file");
+    must_fail(reef_store_copy(store, other, NULL, &err), REEF_ERR_NOT_FOUND, &err, "No such file");
     assert_absent(c->to);
 
     assert_int_equal(mkdir(c->to, 0700), 0);
     assert_int_equal(mkdir(other, 0700), 0);
-    must_fail(reef_store_copy(store, c->to, NULL, &err), REEF_INVALID, &err, "not empty");
+    must_fail(reef_store_copy(store, c->to, NULL, &err), REEF_ERR_INVALID, &err, "not empty");
     assert_int_equal(entries_of(c->to), 1);
     assert_int_equal(rmdir(other), 0);
     must(reef_store_copy(store, c->to, NULL, &err), &err);
-    must_fail(reef_store_copy(store, c->to, NULL, &err), REEF_INVALID, &err, "not empty");
+    must_fail(reef_store_copy(store, c->to, NULL, &err), REEF_ERR_INVALID, &err, "not empty");
     temp_dir_remove(c->to);
     int fd = open(c->to, O_WRONLY | O_CREAT, 0600);
     assert_true(fd >= 0);
     close(fd);
-    must_fail(reef_store_copy(store, c->to, NULL, &err), REEF_INVALID, &err, "a file");
+    must_fail(reef_store_copy(store, c->to, NULL, &err), REEF_ERR_INVALID, &err, "a file");
     pool_check(store);
 }
 
@@ -234,7 +234,7 @@ static void on_a_full_disk_nothing_is_left(void **state) {
         reef_status status = reef_store_copy(c->pool->store, to, NULL, &err);
         size_t left = entries_of(c->to);
         small_disk_unmount(c->to);
-        if (status != REEF_FULL) fail_msg("%s: %s", sizes[i], status == 0 ? "" : err.message);
+        if (status != REEF_ERR_FULL) fail_msg("%s: %s", sizes[i], status == 0 ? "" : err.message);
         assert_true(strstr(err.message, "disk is full") || strstr(err.message, "No space left"));
         assert_int_equal(left, 0);
     }
@@ -263,7 +263,8 @@ static void what_does_not_have_its_root_is_no_copy(void **state) {
     c->pool->store = NULL;
     damage_sum(c->pool->path);
     c->pool->store = pool_open(c->pool->path, false, true);
-    must_fail(reef_store_copy(c->pool->store, c->to, NULL, &err), REEF_CORRUPT, &err, "root hash");
+    must_fail(reef_store_copy(c->pool->store, c->to, NULL, &err), REEF_ERR_CORRUPT, &err,
+              "root hash");
     assert_absent(c->to);
 }
 

@@ -70,7 +70,7 @@ static uint64_t assert_history(reef_store *store, uint8_t *payload) {
     reef_commit last = {0};
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
     reef_status status = reef_commit_read(txn, &last, &err);
-    if (status != REEF_NOT_FOUND) must(status, &err);
+    if (status != REEF_ERR_NOT_FOUND) must(status, &err);
     for (uint32_t i = 0; i < RECORDS; i++) {
         const reef_key key = history_key(i);
         reef_view view;
@@ -80,7 +80,7 @@ static uint64_t assert_history(reef_store *store, uint8_t *payload) {
         while (n > 0 && history_deed(n, i, &seed, &bytes) == NOTHING) n--;
         bool present = n > 0 && history_deed(n, i, &seed, &bytes) == WRITE;
         status = reef_record_view(txn, &key, &view, &err);
-        assert_int_equal(status, present ? REEF_OK : REEF_NOT_FOUND);
+        assert_int_equal(status, present ? REEF_OK : REEF_ERR_NOT_FOUND);
         if (!present) continue;
         fill(payload, bytes, seed);
         assert_int_equal(view.bytes, bytes);
@@ -102,7 +102,7 @@ static int child_commits(const char *path, int told) {
     if (reef_store_open(&store, path, &(reef_store_options){.write = true}, &err) != REEF_OK)
         return 1;
     if (reef_txn_begin(&txn, store, REEF_TXN_READ, &err) != REEF_OK) return 2;
-    if (reef_commit_read(txn, &last, &err) > REEF_NOT_FOUND) return 3;
+    if (reef_commit_read(txn, &last, &err) > REEF_ERR_NOT_FOUND) return 3;
     reef_txn_abort(txn);
     for (uint64_t n = last.number + 1;; n++) {
         if (history_commit(store, n, payload, &err) != REEF_OK) return 4;
@@ -222,9 +222,9 @@ static void a_pool_is_made_whole_or_not_at_all(void **state) {
             temp_dir_join(path, f->directory, name);
             reef_status status =
                 reef_store_open(&store, path, &(reef_store_options){.write = true}, &err);
-            if (status == REEF_NOT_FOUND) break;
+            if (status == REEF_ERR_NOT_FOUND) break;
             if (status != REEF_OK) {
-                must_fail(status, REEF_INVALID, &err, "has no data.mdb");
+                must_fail(status, REEF_ERR_INVALID, &err, "has no data.mdb");
                 continue;
             }
             whole++;
@@ -318,14 +318,14 @@ static void a_full_disk_loses_nothing_and_works_again_with_room(void **state) {
     for (uint64_t left = 0; left < 600000;
          left += 41000) { // ends in different places of the commit
         filler_write(f, left);
-        must_fail(large_commit(f->store, &err), REEF_FULL, &err, "the disk is full");
+        must_fail(large_commit(f->store, &err), REEF_ERR_FULL, &err, "the disk is full");
         assert_int_equal(assert_history(f->store, payload), n - 1);
         // A small one may find room in pages that are free inside the file.
         reef_status status = history_commit(f->store, n, payload, &err);
         if (status == REEF_OK) {
             n++;
         } else {
-            must_fail(status, REEF_FULL, &err, "the disk is full");
+            must_fail(status, REEF_ERR_FULL, &err, "the disk is full");
             full++;
         }
         assert_int_equal(assert_history(f->store, payload), n - 1); // readable while full
@@ -358,7 +358,7 @@ static void a_pool_on_a_full_disk_opens(void **state) {
     unlink(file);
     filler_write(f, 0);
     must_fail(reef_store_open(&f->store, f->path, &(reef_store_options){.write = true}, &err),
-              REEF_FULL, &err, "lock.mdb");
+              REEF_ERR_FULL, &err, "lock.mdb");
     filler_remove(f);
     f->store = pool_open(f->path, false, true);
     assert_int_equal(assert_history(f->store, payload), 1);
@@ -378,7 +378,7 @@ static void creating_on_a_full_disk_leaves_nothing_behind(void **state) {
         reef_status status = reef_store_open(&store, path, &options, &err);
         if (status == REEF_OK) break; // enough room at last
         refused++;
-        must_fail(status, REEF_FULL, &err, path);
+        must_fail(status, REEF_ERR_FULL, &err, path);
         assert_int_not_equal(access(path, F_OK), 0);
     }
     assert_non_null(store);

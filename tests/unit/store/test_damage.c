@@ -71,7 +71,7 @@ static void view_must_find(const char *path, const reef_key *key, const char *ex
     reef_view view;
     reef_store *store = pool_open(path, false, false);
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    must_fail(reef_record_view(txn, key, &view, &err), REEF_CORRUPT, &err, expected);
+    must_fail(reef_record_view(txn, key, &view, &err), REEF_ERR_CORRUPT, &err, expected);
     assert_null(view.data);
     reef_txn_abort(txn);
     reef_store_close(store);
@@ -298,7 +298,7 @@ static reef_status truncate_while_mapped(const char *path,
     char file[TEMP_DIR_BYTES];
     data_file_path(file, path);
     reef_status status = reef_store_open(&store, path, &(reef_store_options){0}, err);
-    if (status != REEF_OK || truncate(file, 3 * 4096) != 0) return REEF_IO;
+    if (status != REEF_OK || truncate(file, 3 * 4096) != 0) return REEF_ERR_IO;
     status = reef_store_check_with(store, options, report, err);
     reef_store_close(store);
     return status;
@@ -312,8 +312,8 @@ static void a_file_truncated_under_the_map_costs_the_child_only(void **state) {
     reef_store_close(f->store);
     f->store = NULL;
     must_fail(reef_verify_in_child(f->path, truncate_while_mapped, &plain, &report, &err),
-              REEF_CORRUPT, &err, "SIGBUS");
-    must_fail(reef_store_verify(f->path, NULL, NULL, &report, &err), REEF_CORRUPT, &err,
+              REEF_ERR_CORRUPT, &err, "SIGBUS");
+    must_fail(reef_store_verify(f->path, NULL, NULL, &report, &err), REEF_ERR_CORRUPT, &err,
               "truncated");
 }
 
@@ -334,10 +334,10 @@ static void what_a_child_said_before_its_end_is_not_lost(void **state) {
     damage_log log = {.expected = "one line before the end"};
     const reef_check_options options = {.on_damage = on_damage, .context = &log};
     must_fail(reef_verify_in_child("segv", stopped_by_signal, &options, &report, &err),
-              REEF_CORRUPT, &err, "SIGSEGV");
+              REEF_ERR_CORRUPT, &err, "SIGSEGV");
     assert_int_equal(log.matching, 1);
     assert_int_equal(report.damaged, 1);
-    must_fail(reef_verify_in_child("kill", stopped_by_signal, &options, &report, &err), REEF_IO,
+    must_fail(reef_verify_in_child("kill", stopped_by_signal, &options, &report, &err), REEF_ERR_IO,
               &err, "was stopped");
 }
 
@@ -355,7 +355,7 @@ static void a_pool_open_for_writing_can_be_verified(void **state) {
     pool_commit(txn, 2);
     // The child has not taken the lock with it.
     must_fail(reef_store_open(&second, f->path, &(reef_store_options){.write = true}, &err),
-              REEF_BUSY, &err, "already open for writing");
+              REEF_ERR_BUSY, &err, "already open for writing");
     pool_check(f->store);
 }
 
@@ -380,7 +380,7 @@ static void every_broken_page_gets_an_answer(void **state) {
         fill(broken.data + 4096 * page, count, draw_bits(&random));
         data_file_save(f->path, &broken, broken.bytes);
         reef_status status = reef_store_verify(f->path, NULL, NULL, &report, &err);
-        assert_true(status == REEF_OK || status == REEF_CORRUPT || status == REEF_INVALID);
+        assert_true(status == REEF_OK || status == REEF_ERR_CORRUPT || status == REEF_ERR_INVALID);
         if (status != REEF_OK || report.damaged > 0) answered++;
     }
     assert_true(answered > ROUNDS / 2);

@@ -86,7 +86,8 @@ static void generations_come_back_as_they_were_put(void **state) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_generation_count(txn, &count, &err), &err);
     assert_int_equal(count, 0);
-    must_fail(reef_generation_read(txn, 0, &back, &err), REEF_NOT_FOUND, &err, "no generation 0");
+    must_fail(reef_generation_read(txn, 0, &back, &err), REEF_ERR_NOT_FOUND, &err,
+              "no generation 0");
     must(reef_generation_put(txn, &generation, &err), &err);
     pool_commit(txn, 1);
     pool_reopen(f);
@@ -106,23 +107,23 @@ static void only_the_last_generation_may_be_open(void **state) {
     pool_fixture *f = *state;
     reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_INVALID,
+    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_ERR_INVALID,
               &err, "only generation 0 can be open");
     pool_open_generation(txn, 0);
     pool_open_generation(txn, 0); // changing the open one is fine
-    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_INVALID,
+    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_ERR_INVALID,
               &err, "only generation 0 can be open");
-    must_fail(reef_generation_put(txn, &(reef_generation){.sealed = true}, &err), REEF_INVALID,
+    must_fail(reef_generation_put(txn, &(reef_generation){.sealed = true}, &err), REEF_ERR_INVALID,
               &err, "as sealed");
     seal(txn, 0);
-    must_fail(reef_generation_put(txn, &(reef_generation){0}, &err), REEF_INVALID, &err,
+    must_fail(reef_generation_put(txn, &(reef_generation){0}, &err), REEF_ERR_INVALID, &err,
               "is sealed");
-    must_fail(reef_generation_seal(txn, 0, 1, 1, &err), REEF_INVALID, &err, "sealed already");
+    must_fail(reef_generation_seal(txn, 0, 1, 1, &err), REEF_ERR_INVALID, &err, "sealed already");
     must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1, .parent = 1}, &err),
-              REEF_INVALID, &err, "its parent is 1");
+              REEF_ERR_INVALID, &err, "its parent is 1");
     must_fail(
         reef_generation_put(txn, &(reef_generation){.generation = REEF_SNAPSHOT_GENERATION}, &err),
-        REEF_INVALID, &err, "at most 65536");
+        REEF_ERR_INVALID, &err, "at most 65536");
     pool_open_generation(txn, 1);
     pool_commit(txn, 1);
     assert_int_equal(pool_check(f->store).generations, 2);
@@ -141,9 +142,9 @@ static void sealed_records_refuse_writes(void **state) {
         for (size_t i = 0; i < 4; i++) {
             const reef_key key = {.db = sealed_dbs[i],
                                   .name = sealed_dbs[i] == REEF_DB_TENSORS ? "w_q" : NULL};
-            must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_INVALID, &err,
+            must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_ERR_INVALID, &err,
                       "generation 0 is sealed");
-            must_fail(reef_record_delete(txn, &key, &err), REEF_INVALID, &err,
+            must_fail(reef_record_delete(txn, &key, &err), REEF_ERR_INVALID, &err,
                       "generation 0 is sealed");
         }
         // Usage goes on being counted: experts of a sealed generation are still chosen.
@@ -386,8 +387,9 @@ static void a_replaced_generation_has_to_be_sealed_before_the_commit(void **stat
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_generations_replace(txn, 1, 3, &err), &err);
-    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_INVALID, &err, "not sealed again");
-    must_fail(reef_txn_commit(txn, &commit, &err), REEF_INVALID, &err, "not sealed again");
+    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_ERR_INVALID, &err,
+              "not sealed again");
+    must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_INVALID, &err, "not sealed again");
     txn = pool_begin(f->store, REEF_TXN_READ);
     for (uint32_t g = 0; g < 5; g++) assert_content(txn, g, g);
     reef_txn_abort(txn);
@@ -402,16 +404,16 @@ static void what_cannot_be_given_up_is_refused(void **state) {
     put_five(txn);
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generations_replace(txn, 0, 2, &err), REEF_INVALID, &err, "are 1 to 3");
-    must_fail(reef_generations_replace(txn, 2, 1, &err), REEF_INVALID, &err, "are 1 to 3");
-    must_fail(reef_generations_replace(txn, 2, 4, &err), REEF_INVALID, &err, "are 1 to 3");
+    must_fail(reef_generations_replace(txn, 0, 2, &err), REEF_ERR_INVALID, &err, "are 1 to 3");
+    must_fail(reef_generations_replace(txn, 2, 1, &err), REEF_ERR_INVALID, &err, "are 1 to 3");
+    must_fail(reef_generations_replace(txn, 2, 4, &err), REEF_ERR_INVALID, &err, "are 1 to 3");
     must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
-    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_INVALID, &err, "snapshot kept");
+    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_ERR_INVALID, &err, "snapshot kept");
     must(reef_snapshot_remove(txn, "kept", &err), &err);
     assert_int_equal(count_records(txn, REEF_DB_EXPERTS, snapshot.copy), 0);
     assert_int_equal(count_records(txn, REEF_DB_MOMENTS, snapshot.copy), 0);
-    must_fail(reef_snapshot_read(txn, "kept", &snapshot, &err), REEF_NOT_FOUND, &err, "kept");
-    must_fail(reef_snapshot_remove(txn, "kept", &err), REEF_NOT_FOUND, &err, "kept");
+    must_fail(reef_snapshot_read(txn, "kept", &snapshot, &err), REEF_ERR_NOT_FOUND, &err, "kept");
+    must_fail(reef_snapshot_remove(txn, "kept", &err), REEF_ERR_NOT_FOUND, &err, "kept");
     must(reef_generations_replace(txn, 1, 2, &err), &err);
     reef_txn_abort(txn);
     assert_int_equal(pool_check(f->store).snapshots, 0);
@@ -532,20 +534,20 @@ static void snapshot_names_follow_the_rules(void **state) {
     reef_error err;
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_snapshot_create(txn, "a", &snapshot, &err), REEF_NOT_FOUND, &err,
+    must_fail(reef_snapshot_create(txn, "a", &snapshot, &err), REEF_ERR_NOT_FOUND, &err,
               "no commit yet");
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        must_fail(reef_snapshot_create(txn, bad[i], &snapshot, &err), REEF_INVALID, &err,
+        must_fail(reef_snapshot_create(txn, bad[i], &snapshot, &err), REEF_ERR_INVALID, &err,
                   "is no name");
-        must_fail(reef_snapshot_read(txn, bad[i], &snapshot, &err), REEF_NOT_FOUND, &err,
+        must_fail(reef_snapshot_read(txn, bad[i], &snapshot, &err), REEF_ERR_NOT_FOUND, &err,
                   "no snapshot");
     }
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         must(reef_snapshot_create(txn, good[i], &snapshot, &err), &err);
         assert_int_equal(snapshot.copy, 0); // nothing was open
-        must_fail(reef_snapshot_create(txn, good[i], &snapshot, &err), REEF_INVALID, &err,
+        must_fail(reef_snapshot_create(txn, good[i], &snapshot, &err), REEF_ERR_INVALID, &err,
                   "already has");
     }
     pool_commit(txn, 1);
@@ -595,7 +597,7 @@ static reef_status collect_event(void *context,
     size_t used = strlen(text);
     snprintf(text + used, 100 - used, "%d%.*s", (int)key->sequence, (int)view->bytes,
              (const char *)view->data);
-    return view->dtype == REEF_JSON ? REEF_OK : REEF_INVALID;
+    return view->dtype == REEF_JSON ? REEF_OK : REEF_ERR_INVALID;
 }
 
 static void the_timeline_keeps_json_objects_in_order(void **state) {
@@ -603,9 +605,9 @@ static void the_timeline_keeps_json_objects_in_order(void **state) {
     reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_timeline_append(txn, "{\"a\":1}", &err), &err);
-    must_fail(reef_timeline_append(txn, "[1]", &err), REEF_INVALID, &err, "no JSON object");
-    must_fail(reef_timeline_append(txn, "{\"a\":", &err), REEF_INVALID, &err, "no JSON");
-    must_fail(reef_timeline_append(txn, NULL, &err), REEF_INVALID, &err, "no JSON");
+    must_fail(reef_timeline_append(txn, "[1]", &err), REEF_ERR_INVALID, &err, "no JSON object");
+    must_fail(reef_timeline_append(txn, "{\"a\":", &err), REEF_ERR_INVALID, &err, "no JSON");
+    must_fail(reef_timeline_append(txn, NULL, &err), REEF_ERR_INVALID, &err, "no JSON");
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_timeline_append(txn, "{\"b\":2}", &err), &err);
@@ -651,7 +653,7 @@ static void the_root_follows_from_the_records_alone(void **state) {
     assert_memory_equal(root, generation.root, sizeof(root));
     must_fail(reef_generation_hash_add(hash, &(reef_key){.db = REEF_DB_TENSORS}, REEF_BYTES,
                                        payload, 1, &err),
-              REEF_INVALID, &err, "name");
+              REEF_ERR_INVALID, &err, "name");
     reef_generation_hash_free(hash);
     pool_commit(txn, 1);
 }
@@ -674,8 +676,8 @@ static void only_the_open_generation_can_be_cleared(void **state) {
     pool_commit(txn, 1);
     pool_check(f->store);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generation_clear(txn, 0, &err), REEF_INVALID, &err, "not the open one");
-    must_fail(reef_generation_clear(txn, 2, &err), REEF_INVALID, &err, "not the open one");
+    must_fail(reef_generation_clear(txn, 0, &err), REEF_ERR_INVALID, &err, "not the open one");
+    must_fail(reef_generation_clear(txn, 2, &err), REEF_ERR_INVALID, &err, "not the open one");
     must(reef_generation_clear(txn, 1, &err), &err);
     must(reef_generation_read(txn, 1, &generation, &err), &err);
     assert_content(txn, 0, 1);

@@ -1,9 +1,9 @@
 // The journal of pushed bytes: what is acknowledged stays until it is trained, comes back in order, and is
 // known by its id when it is sent again.
 #include "journal.h"
+#include "reef_byte_order.h"
 #include "reef_fail_point.h"
 #include "reef_store.h"
-#include "reef_byte_order.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -249,8 +249,8 @@ static void an_id_of_other_bytes_is_refused(void **state) {
     reef_journal_batch batches[] = {batch_of("a", "other\n", 6), batch_of("a", "first\nmore\n", 11),
                                     batch_of("b", "first\n", 6)};
     append(f->store, batches, 3);
-    must_fail(batches[0].error.status, REEF_INVALID, &batches[0].error, "other bytes");
-    must_fail(batches[1].error.status, REEF_INVALID, &batches[1].error, "other bytes");
+    must_fail(batches[0].error.status, REEF_ERR_INVALID, &batches[0].error, "other bytes");
+    must_fail(batches[1].error.status, REEF_ERR_INVALID, &batches[1].error, "other bytes");
     must(batches[2].error.status, &batches[2].error);
     assert_waits(f->store, 0, "first\nfirst\n");
 }
@@ -311,13 +311,13 @@ static void what_is_too_much_is_refused_alone(void **state) {
     batches[5].source = "push:";
     batches[6].bytes_max = 10;
     append(f->store, batches, 7);
-    must_fail(batches[0].error.status, REEF_INVALID, &batches[0].error, "send several");
-    must_fail(batches[1].error.status, REEF_INVALID, &batches[1].error, "empty");
-    must_fail(batches[2].error.status, REEF_INVALID, &batches[2].error, "129 bytes");
+    must_fail(batches[0].error.status, REEF_ERR_INVALID, &batches[0].error, "send several");
+    must_fail(batches[1].error.status, REEF_ERR_INVALID, &batches[1].error, "empty");
+    must_fail(batches[2].error.status, REEF_ERR_INVALID, &batches[2].error, "129 bytes");
     must(batches[3].error.status, &batches[3].error);
-    must_fail(batches[4].error.status, REEF_INVALID, &batches[4].error, "no name");
-    must_fail(batches[5].error.status, REEF_INVALID, &batches[5].error, "no name");
-    must_fail(batches[6].error.status, REEF_INVALID, &batches[6].error, "may hold");
+    must_fail(batches[4].error.status, REEF_ERR_INVALID, &batches[4].error, "no name");
+    must_fail(batches[5].error.status, REEF_ERR_INVALID, &batches[5].error, "no name");
+    must_fail(batches[6].error.status, REEF_ERR_INVALID, &batches[6].error, "may hold");
     assert_int_equal(batches[3].position, sizeof(large) - 1);
     pool_check(f->store);
 }
@@ -332,16 +332,16 @@ static void a_full_journal_is_busy_until_training_has_taken_some(void **state) {
     }
     append(f->store, batches, 4);
     for (size_t i = 0; i < 3; i++) must(batches[i].error.status, &batches[i].error);
-    must_fail(batches[3].error.status, REEF_BUSY, &batches[3].error, "3000 bytes");
+    must_fail(batches[3].error.status, REEF_ERR_BUSY, &batches[3].error, "3000 bytes");
     trim(f->store, 999); // not one of them wholly
     append(f->store, batches + 3, 1);
-    must_fail(batches[3].error.status, REEF_BUSY, &batches[3].error, "3000 bytes");
+    must_fail(batches[3].error.status, REEF_ERR_BUSY, &batches[3].error, "3000 bytes");
     trim(f->store, 1000);
     append(f->store, batches + 3, 1);
     must(batches[3].error.status, &batches[3].error);
     assert_int_equal(batches[3].position, 4000);
     append(f->store, batches + 3, 1);
-    assert_int_equal(batches[3].error.status, REEF_BUSY);
+    assert_int_equal(batches[3].error.status, REEF_ERR_BUSY);
 }
 
 // What is refused then can be taken after a commit of training, and without one never.
@@ -355,11 +355,11 @@ static void a_journal_that_is_full_of_trained_bytes_says_so(void **state) {
     assert_false(first.trained);
     second.cursor = 999;
     append(f->store, &second, 1);
-    assert_int_equal(second.error.status, REEF_BUSY);
+    assert_int_equal(second.error.status, REEF_ERR_BUSY);
     assert_false(second.trained);
     second.cursor = 1000;
     append(f->store, &second, 1);
-    assert_int_equal(second.error.status, REEF_BUSY);
+    assert_int_equal(second.error.status, REEF_ERR_BUSY);
     assert_true(second.trained);
     trim(f->store, 1000);
     append(f->store, &second, 1);
@@ -376,7 +376,7 @@ static void small_batches_count_for_more_than_their_bytes(void **state) {
     }
     append(f->store, batches, 3);
     assert_int_equal(batches[1].error.status, REEF_OK);
-    assert_int_equal(batches[2].error.status, REEF_BUSY);
+    assert_int_equal(batches[2].error.status, REEF_ERR_BUSY);
 }
 
 // ---- trimming, crashes ---------------------------------------------------------------------------
@@ -393,8 +393,8 @@ static void what_lies_before_the_cursor_goes_with_its_commit_only(void **state) 
     trim(f->store, 8);
     uint8_t bytes[8];
     size_t count;
-    must_fail(reef_journal_read(f->store, SOURCE, 5, bytes, 8, &count, &err), REEF_CORRUPT, &err,
-              "later bytes only");
+    must_fail(reef_journal_read(f->store, SOURCE, 5, bytes, 8, &count, &err), REEF_ERR_CORRUPT,
+              &err, "later bytes only");
     assert_waits(f->store, 8, "cond\n");
     assert_waits(f->store, 6, "second\n"); // the entry in which the cursor lies is whole
     reef_journal_stat stat = survey(f->store);
@@ -411,8 +411,8 @@ static void a_cursor_beyond_the_journal_is_damage(void **state) {
     uint8_t bytes[8];
     size_t count;
     push(f->store, NULL, "abc");
-    must_fail(reef_journal_read(f->store, SOURCE, 4, bytes, 8, &count, &err), REEF_CORRUPT, &err,
-              "ends before");
+    must_fail(reef_journal_read(f->store, SOURCE, 4, bytes, 8, &count, &err), REEF_ERR_CORRUPT,
+              &err, "ends before");
 }
 
 static void a_process_that_dies_before_the_commit_has_journalled_nothing(void **state) {
@@ -529,7 +529,8 @@ static void going_where_nothing_was_is_damage(void **state) {
     reef_error err;
     push(f->store, NULL, "0123456789");
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_journal_move(txn, SOURCE, NULL, 4, 11, &err), REEF_CORRUPT, &err, "never read");
+    must_fail(reef_journal_move(txn, SOURCE, NULL, 4, 11, &err), REEF_ERR_CORRUPT, &err,
+              "never read");
     must(reef_journal_move(txn, "push:none", NULL, 4, 5, &err), &err);
     reef_txn_abort(txn);
 }
@@ -595,7 +596,7 @@ static void a_gap_is_never_read_over(void **state) {
     put_entry(f->store, 1, 0, "abc", false);
     put_entry(f->store, 2, 4, "efg", false);
     must_fail(reef_journal_read(f->store, SOURCE, 0, bytes, sizeof(bytes), &count, &err),
-              REEF_CORRUPT, &err, "has a gap");
+              REEF_ERR_CORRUPT, &err, "has a gap");
     assert_int_equal(count, 0);
     must(reef_journal_read(f->store, SOURCE, 0, bytes, 3, &count, &err), &err);
     assert_int_equal(count, 3);

@@ -30,10 +30,10 @@ static void a_pool_holds_all_generations_and_refuses_one_more(void **state) {
         must(reef_generation_seal(txn, g, g, g, &err), &err);
     }
     const reef_generation more = generation_of(REEF_GENERATION_COUNT_MAX, 4);
-    must_fail(reef_generation_put(txn, &more, &err), REEF_INVALID, &err,
+    must_fail(reef_generation_put(txn, &more, &err), REEF_ERR_INVALID, &err,
               "cannot write generation 65536: a pool has at most 65536");
     const reef_key key = {.db = REEF_DB_TENSORS, .generation = more.generation, .name = "w"};
-    must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_INVALID, &err,
+    must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_ERR_INVALID, &err,
               "a pool has at most 65536 generations");
     pool_commit(txn, 1);
     pool_reopen(f);
@@ -55,7 +55,7 @@ static void a_generation_has_ids_of_32_bits_and_no_more(void **state) {
     assert_true((uint64_t)REEF_GENERATION_SIDE_MAX * REEF_GENERATION_SIDE_MAX == UINT64_C(1) << 32);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     reef_generation generation = generation_of(0, REEF_GENERATION_SIDE_MAX + 1);
-    must_fail(reef_generation_put(txn, &generation, &err), REEF_INVALID, &err,
+    must_fail(reef_generation_put(txn, &generation, &err), REEF_ERR_INVALID, &err,
               "side 65537 is more than 65536");
     generation.side--;
     must(reef_generation_put(txn, &generation, &err), &err);

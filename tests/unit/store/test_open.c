@@ -2,8 +2,8 @@
 #define _DEFAULT_SOURCE // for usleep
 
 #include "record.h"
-#include "reef_store.h"
 #include "reef_byte_order.h"
+#include "reef_store.h"
 #include "verify_child.h"
 
 #include <lmdb.h>
@@ -60,36 +60,36 @@ static int directory_setup(void **state) {
 
 static void a_missing_pool_is_not_found(void **state) {
     pool_fixture *f = *state;
-    must_not_open(f->path, &reading, REEF_NOT_FOUND, f->path);
-    must_not_open(f->path, &writing, REEF_NOT_FOUND, f->path);
-    must_not_open("", &reading, REEF_INVALID, "empty");
+    must_not_open(f->path, &reading, REEF_ERR_NOT_FOUND, f->path);
+    must_not_open(f->path, &writing, REEF_ERR_NOT_FOUND, f->path);
+    must_not_open("", &reading, REEF_ERR_INVALID, "empty");
     char below[TEMP_DIR_BYTES];
     temp_dir_join(below, f->path, "deeper");
-    must_not_open(below, &creating, REEF_NOT_FOUND, below); // parents are not made
+    must_not_open(below, &creating, REEF_ERR_NOT_FOUND, below); // parents are not made
 }
 
 static void what_is_no_pool_is_invalid(void **state) {
     pool_fixture *f = *state;
     char file[TEMP_DIR_BYTES];
-    must_not_open(f->directory, &reading, REEF_INVALID, "has no data.mdb");
+    must_not_open(f->directory, &reading, REEF_ERR_INVALID, "has no data.mdb");
     write_file(f->path, "text", 4);
-    must_not_open(f->path, &reading, REEF_INVALID, "not a directory");
-    must_not_open(f->path, &creating, REEF_INVALID, f->path);
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "not a directory");
+    must_not_open(f->path, &creating, REEF_ERR_INVALID, f->path);
     unlink(f->path);
     assert_int_equal(mkdir(f->path, 0700), 0);
     temp_dir_join(file, f->path, "data.mdb");
     write_file(file, "", 0);
-    must_not_open(f->path, &reading, REEF_INVALID, "no LMDB file");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "no LMDB file");
     write_file(file, "short", 5);
-    must_not_open(f->path, &reading, REEF_INVALID, "no LMDB file");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "no LMDB file");
     uint8_t garbage[20000];
     fill(garbage, sizeof(garbage), 1);
     write_file(file, garbage, sizeof(garbage));
-    must_not_open(f->path, &reading, REEF_INVALID, "no LMDB file");
-    must_not_open(f->path, &writing, REEF_INVALID, "no LMDB file");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "no LMDB file");
+    must_not_open(f->path, &writing, REEF_ERR_INVALID, "no LMDB file");
     unlink(file);
     assert_int_equal(mkdir(file, 0700), 0);
-    must_not_open(f->path, &reading, REEF_INVALID, "no regular file");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "no regular file");
 }
 
 static void an_lmdb_environment_of_another_program_is_invalid(void **state) {
@@ -97,15 +97,15 @@ static void an_lmdb_environment_of_another_program_is_invalid(void **state) {
     assert_int_equal(mkdir(f->path, 0700), 0);
     MDB_env *env = raw_open(f->path);
     mdb_env_close(env);
-    must_not_open(f->path, &reading, REEF_INVALID, "no database meta");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "no database meta");
     env = raw_open(f->path);
     raw_put(env, "other", "k", 1, "v", 1);
     mdb_env_close(env);
-    must_not_open(f->path, &writing, REEF_INVALID, "no database meta");
+    must_not_open(f->path, &writing, REEF_ERR_INVALID, "no database meta");
     env = raw_open(f->path);
     raw_put(env, "meta", "k", 1, "v", 1);
     mdb_env_close(env);
-    must_not_open(f->path, &writing, REEF_CORRUPT, "database tensors is missing");
+    must_not_open(f->path, &writing, REEF_ERR_CORRUPT, "database tensors is missing");
 }
 
 // ---- what a process left that died while it made a pool ------------------------------------------
@@ -131,7 +131,7 @@ static void what_a_dead_creator_left_is_cleared(void **state) {
     pool_fixture *f = *state;
     char nursery[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
     leave_unfinished(f, nursery);
-    must_not_open(f->path, &reading, REEF_INVALID, "has no data.mdb");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "has no data.mdb");
     reef_store *store = pool_open(f->path, true, true);
     pool_check(store);
     reef_store_close(store);
@@ -156,13 +156,13 @@ static void what_is_not_of_a_creator_stays(void **state) {
     temp_dir_join(file, nursery, "letter");
     write_file(file, "dear", 4);
     must(reef_store_check_new(f->path, &err), &err);
-    must_not_open(f->path, &creating, REEF_INVALID, "choose another directory");
+    must_not_open(f->path, &creating, REEF_ERR_INVALID, "choose another directory");
     assert_true(exists(file));
     assert_true(exists(data));
     temp_dir_join(file, f->path, "letter");
     write_file(file, "dear", 4);
-    must_fail(reef_store_check_new(f->path, &err), REEF_INVALID, &err, "not empty");
-    must_not_open(f->path, &creating, REEF_INVALID, "not empty");
+    must_fail(reef_store_check_new(f->path, &err), REEF_ERR_INVALID, &err, "not empty");
+    must_not_open(f->path, &creating, REEF_ERR_INVALID, "not empty");
     assert_true(exists(file));
 }
 
@@ -188,7 +188,7 @@ static void a_link_of_the_name_of_what_is_left_is_not_followed(void **state) {
     assert_int_equal(unlink(file), 0);
     temp_dir_join(file, f->path, "lock.mdb");
     assert_int_equal(unlink(file), 0);
-    must_not_open(f->path, &creating, REEF_INVALID, "choose another directory");
+    must_not_open(f->path, &creating, REEF_ERR_INVALID, "choose another directory");
     store = pool_open(victim, false, false);
     pool_check(store);
     reef_store_close(store);
@@ -216,15 +216,15 @@ static void no_pool_is_made_inside_a_pool(void **state) {
     char inner[TEMP_DIR_BYTES], link[TEMP_DIR_BYTES], empty[TEMP_DIR_BYTES];
     reef_store_close(pool_open(f->path, true, true));
     temp_dir_join(inner, f->path, "unfinished");
-    must_not_open(inner, &creating, REEF_INVALID, "the directory above it is a pool");
-    must_fail(reef_store_check_new(inner, &err), REEF_INVALID, &err, "above it is a pool");
-    must_fail(reef_store_check_output(inner, &err), REEF_INVALID, &err, "is a pool");
+    must_not_open(inner, &creating, REEF_ERR_INVALID, "the directory above it is a pool");
+    must_fail(reef_store_check_new(inner, &err), REEF_ERR_INVALID, &err, "above it is a pool");
+    must_fail(reef_store_check_output(inner, &err), REEF_ERR_INVALID, &err, "is a pool");
     assert_false(exists(inner));
     temp_dir_join(link, f->directory, "link");
     temp_dir_join(empty, f->path, "empty");
     assert_int_equal(mkdir(empty, 0700), 0);
     assert_int_equal(symlink(empty, link), 0);
-    must_not_open(link, &creating, REEF_INVALID, "the directory above it is a pool");
+    must_not_open(link, &creating, REEF_ERR_INVALID, "the directory above it is a pool");
     assert_int_equal(rmdir(empty), 0);
 }
 
@@ -258,9 +258,9 @@ static void whether_a_pool_can_be_made_is_known_before(void **state) {
     char deeper[TEMP_DIR_BYTES];
     must(reef_store_check_new(f->path, &err), &err);
     temp_dir_join(deeper, f->path, "deeper");
-    must_fail(reef_store_check_new(deeper, &err), REEF_NOT_FOUND, &err, "No such file");
+    must_fail(reef_store_check_new(deeper, &err), REEF_ERR_NOT_FOUND, &err, "No such file");
     write_file(f->path, "", 0);
-    must_fail(reef_store_check_new(deeper, &err), REEF_NOT_FOUND, &err, "Not a directory");
+    must_fail(reef_store_check_new(deeper, &err), REEF_ERR_NOT_FOUND, &err, "Not a directory");
 }
 
 // Whoever may write to the directory could have us write to any file of ours.
@@ -272,23 +272,23 @@ static void files_of_a_pool_that_are_links_are_refused(void **state) {
     write_file(precious, "precious", 8);
     assert_int_equal(mkdir(f->path, 0700), 0);
     make_link(f, "writer.lock", precious);
-    must_not_open(f->path, &creating, REEF_INVALID, "is a link");
+    must_not_open(f->path, &creating, REEF_ERR_INVALID, "is a link");
     temp_dir_join(file, f->path, "writer.lock");
     (void)unlink(file);
     (void)rmdir(f->path);
     reef_store_close(pool_open(f->path, true, true));
     assert_int_equal(unlink(file), 0);
     make_link(f, "writer.lock", precious);
-    must_not_open(f->path, &writing, REEF_INVALID, "is a link");
+    must_not_open(f->path, &writing, REEF_ERR_INVALID, "is a link");
     assert_int_equal(unlink(file), 0);
     assert_int_equal(mkfifo(file, 0600), 0);
-    must_not_open(f->path, &writing, REEF_INVALID, "no regular file");
+    must_not_open(f->path, &writing, REEF_ERR_INVALID, "no regular file");
     assert_int_equal(unlink(file), 0);
     temp_dir_join(file, f->path, "lock.mdb");
     assert_int_equal(unlink(file), 0);
     make_link(f, "lock.mdb", precious);
-    must_not_open(f->path, &reading, REEF_INVALID, "is a link");
-    must_not_open(f->path, &writing, REEF_INVALID, "is a link");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "is a link");
+    must_not_open(f->path, &writing, REEF_ERR_INVALID, "is a link");
     assert_int_equal(stat(precious, &info), 0);
     assert_int_equal(info.st_size, 8);
 }
@@ -313,7 +313,7 @@ static void behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written(void
     reef_store *store = NULL;
     reef_error err = {0};
     reef_status status = REEF_OK;
-    for (int i = 0; i < 1000 && status != REEF_BUSY; i++) { // until it has the lock
+    for (int i = 0; i < 1000 && status != REEF_ERR_BUSY; i++) { // until it has the lock
         usleep(10000);
         status = reef_store_open(&store, view, &reading, &err);
         if (status == REEF_OK) reef_store_close(store);
@@ -324,7 +324,7 @@ static void behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written(void
     reef_store_close(store);
     (void)umount(view);
     assert_int_equal(code, 0);
-    assert_int_equal(status, REEF_BUSY);
+    assert_int_equal(status, REEF_ERR_BUSY);
     assert_non_null(strstr(err.message, "read-only mount"));
     assert_int_equal(after, REEF_OK);
 }
@@ -336,8 +336,8 @@ static void a_pool_of_the_name_of_what_is_left_stays(void **state) {
     temp_dir_join(inner, f->path, "unfinished");
     assert_int_equal(mkdir(f->path, 0700), 0);
     reef_store_close(pool_open(inner, true, true));
-    must_fail(reef_store_check_new(f->path, &err), REEF_INVALID, &err, "not empty");
-    must_not_open(f->path, &creating, REEF_INVALID, "not empty");
+    must_fail(reef_store_check_new(f->path, &err), REEF_ERR_INVALID, &err, "not empty");
+    must_not_open(f->path, &creating, REEF_ERR_INVALID, "not empty");
     reef_store *store = pool_open(inner, false, true);
     pool_check(store);
     reef_store_close(store);
@@ -349,11 +349,11 @@ static void another_format_version_is_refused_with_both_numbers(void **state) {
     pool_fixture *f = *state;
     reef_store_close(pool_open(f->path, true, true));
     put_format(f->path, 7, true);
-    must_not_open(f->path, &reading, REEF_VERSION,
+    must_not_open(f->path, &reading, REEF_ERR_VERSION,
                   "has format version 7, this program reads version 1");
-    must_not_open(f->path, &writing, REEF_VERSION, f->path);
+    must_not_open(f->path, &writing, REEF_ERR_VERSION, f->path);
     put_format(f->path, 7, false);
-    must_not_open(f->path, &reading, REEF_CORRUPT, "meta (name format)");
+    must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "meta (name format)");
     put_format(f->path, REEF_FORMAT_VERSION, true);
     reef_store *store = pool_open(f->path, false, true);
     pool_check(store);
@@ -366,11 +366,11 @@ static void another_lmdb_version_is_refused(void **state) {
     data_bytes file = data_file_load(f->path);
     file.data[20] = 9;
     data_file_save(f->path, &file, file.bytes);
-    must_not_open(f->path, &reading, REEF_CORRUPT,
+    must_not_open(f->path, &reading, REEF_ERR_CORRUPT,
                   "the first meta page"); // the other has another one
     file.data[4096 + 20] = 9;
     data_file_save(f->path, &file, file.bytes);
-    must_not_open(f->path, &reading, REEF_VERSION, "LMDB format 9");
+    must_not_open(f->path, &reading, REEF_ERR_VERSION, "LMDB format 9");
     free(file.data);
 }
 
@@ -393,7 +393,7 @@ static void a_tree_with_other_flags_is_corrupt(void **state) {
             size_t at = places[i] + (size_t)bit / 8;
             file.data[at] ^= (uint8_t)(1 << bit % 8);
             data_file_save(f->path, &file, file.bytes);
-            must_not_open(f->path, bit % 2 ? &reading : &writing, REEF_CORRUPT,
+            must_not_open(f->path, bit % 2 ? &reading : &writing, REEF_ERR_CORRUPT,
                           i < 2 ? "the newest meta page is damaged"
                                 : "what the list of databases says of flags is damaged");
             file.data[at] ^= (uint8_t)(1 << bit % 8);
@@ -419,8 +419,8 @@ static void a_damaged_record_of_the_last_commit_is_corrupt(void **state) {
         if (at + 7 + 60 < file.bytes && memcmp(file.data + at + 7, "REEF", 4) == 0)
             file.data[at + 7 + 56] ^= 4; // its step
     data_file_save(f->path, &file, file.bytes);
-    must_not_open(f->path, &reading, REEF_CORRUPT, "meta (name commit): the record's checksum");
-    must_not_open(f->path, &writing, REEF_CORRUPT, f->path);
+    must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "meta (name commit): the record's checksum");
+    must_not_open(f->path, &writing, REEF_ERR_CORRUPT, f->path);
     // The check looks all the same.
     must(reef_store_verify(f->path, NULL, NULL, &report, &err), &err);
     assert_true(report.damaged > 0 && report.records > 6);
@@ -440,7 +440,8 @@ static void a_record_of_the_last_commit_that_is_too_short_is_corrupt(void **stat
     MDB_env *env = raw_open(f->path);
     raw_put(env, "meta", encoded.data, encoded.bytes, record, sizeof(record));
     mdb_env_close(env);
-    must_not_open(f->path, &reading, REEF_CORRUPT, "meta (name commit) has 8 bytes instead of 56");
+    must_not_open(f->path, &reading, REEF_ERR_CORRUPT,
+                  "meta (name commit) has 8 bytes instead of 56");
 }
 
 // ---- creating ------------------------------------------------------------------------------------
@@ -452,12 +453,13 @@ static void create_accepts_only_nothing_or_an_empty_directory(void **state) {
     assert_int_equal(mkdir(f->path, 0755), 0);
     reef_store_close(
         pool_open(f->path, true, false)); // an empty one is fine; without keeping the lock
-    must_not_open(f->path, &creating, REEF_INVALID, f->path);
-    must_not_open(f->path, &creating, REEF_INVALID, "not empty");
+    must_not_open(f->path, &creating, REEF_ERR_INVALID, f->path);
+    must_not_open(f->path, &creating, REEF_ERR_INVALID, "not empty");
     reef_store *store = pool_open(f->path, false, true);
     assert_string_equal(reef_store_path(store), f->path);
     pool_check(store);
-    must_not_open(f->path, &creating, REEF_INVALID, "not empty"); // nor does it harm an open one
+    must_not_open(f->path, &creating, REEF_ERR_INVALID,
+                  "not empty"); // nor does it harm an open one
     reef_store_close(store);
 
     temp_dir_join(file, f->directory, "second");
@@ -512,12 +514,12 @@ static void a_truncated_file_is_corrupt_at_every_length(void **state) {
     data_bytes file = data_file_load(f->path);
     for (size_t pages = file.bytes / 4096; pages-- > 2;) {
         data_file_save(f->path, &file, 4096 * pages + 77);
-        must_not_open(f->path, pages % 2 ? &reading : &writing, REEF_CORRUPT, "pool");
+        must_not_open(f->path, pages % 2 ? &reading : &writing, REEF_ERR_CORRUPT, "pool");
     }
     data_file_save(f->path, &file, file.bytes - 1);
-    must_not_open(f->path, &reading, REEF_CORRUPT, "is truncated");
+    must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "is truncated");
     data_file_save(f->path, &file, 4096);
-    must_not_open(f->path, &reading, REEF_CORRUPT, "second meta page");
+    must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "second meta page");
     data_file_save(f->path, &file, file.bytes);
     reef_store *store = pool_open(f->path, false, true); // whole again
     pool_check(store);
@@ -550,7 +552,7 @@ static void unwritten_free_pages_at_the_end_are_no_truncation(void **state) {
     pool_check(store);
     reef_store_close(store);
     data_file_save(f->path, &file, file.bytes / 2); // without pages that are in use
-    must_not_open(f->path, &reading, REEF_CORRUPT, "is truncated");
+    must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "is truncated");
     free(file.data);
     free(payload);
 }

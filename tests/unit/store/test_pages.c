@@ -1,8 +1,8 @@
 // The structure of the data file: a sound one is never blamed, whatever was done to the pool; each kind of
 // damage to what holds records together is found, and its page, database and first record are named.
 #include "check.h"
-#include "reef_store.h"
 #include "reef_byte_order.h"
+#include "reef_store.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -247,8 +247,8 @@ static void must_be_refused(
     uint8_t before = file->data[at];
     file->data[at] = byte;
     data_file_save(f->path, file, file->bytes);
-    must_fail(reef_check_pages_of(f->path, &(reef_check_options){0}, &report, &err), REEF_CORRUPT,
-              &err, part);
+    must_fail(reef_check_pages_of(f->path, &(reef_check_options){0}, &report, &err),
+              REEF_ERR_CORRUPT, &err, part);
     file->data[at] = before;
 }
 

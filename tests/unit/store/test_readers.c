@@ -151,7 +151,8 @@ static void one_reader_too_many_is_told_so(void **state) {
         count += status == REEF_OK;
     }
     assert_int_equal(count, REEF_READERS_MAX);
-    must_fail(status, REEF_BUSY, &err, "all 1024 reader slots are taken by programs that read it");
+    must_fail(status, REEF_ERR_BUSY, &err,
+              "all 1024 reader slots are taken by programs that read it");
     write_both(f, 1); // no writer waits for readers
     reef_txn_abort(readers[0]);
     must(reef_txn_begin(&readers[0], f->store, REEF_TXN_READ, &err), &err);
@@ -257,7 +258,7 @@ static void without_a_table_nobody_is_counted(void **state) {
     reef_store_close(pool_open(path, true, true));
     int removed = unlink(table), remounted = mount(NULL, disk, NULL, MS_REMOUNT | MS_RDONLY, NULL);
     reef_store *store = NULL;
-    reef_status opened = reef_store_open(&store, path, NULL, &err), listed = REEF_INVALID;
+    reef_status opened = reef_store_open(&store, path, NULL, &err), listed = REEF_ERR_INVALID;
     if (opened == REEF_OK) listed = reef_store_readers(store, &readers, &err);
     reef_store_close(store);
     small_disk_unmount(disk);

@@ -56,7 +56,7 @@ static void keys_survive_encoding(void **state) {
         assert_same_key(&sample_keys[i], &back);
         for (size_t cut = 0; cut < bytes.bytes; cut++)
             assert_int_equal(reef_key_decode(sample_keys[i].db, bytes.data, cut, &back, name, NULL),
-                             REEF_CORRUPT);
+                             REEF_ERR_CORRUPT);
     }
 }
 
@@ -114,9 +114,10 @@ static void bad_keys_are_refused(void **state) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         reef_error err;
-        must_fail(reef_record_put(txn, &cases[i].key, REEF_BYTES, "x", 1, &err), REEF_INVALID, &err,
+        must_fail(reef_record_put(txn, &cases[i].key, REEF_BYTES, "x", 1, &err), REEF_ERR_INVALID,
+                  &err, cases[i].part);
+        must_fail(reef_record_delete(txn, &cases[i].key, &err), REEF_ERR_INVALID, &err,
                   cases[i].part);
-        must_fail(reef_record_delete(txn, &cases[i].key, &err), REEF_INVALID, &err, cases[i].part);
     }
     long_name[REEF_NAME_BYTES_MAX] = '\0'; // the longest that fits
     pool_put(txn, &(reef_key){.db = REEF_DB_META, .name = long_name}, "x", 1);
@@ -201,10 +202,10 @@ static void records_are_located_without_being_read(void **state) {
     must(reef_record_locate(txn, &key, sizeof payload, &at, &err), &err);
     assert_memory_equal(at, payload, sizeof payload);
     assert_int_equal((uintptr_t)at % 64, 0);
-    must_fail(reef_record_locate(txn, &key, sizeof payload - 1, &at, &err), REEF_CORRUPT, &err,
+    must_fail(reef_record_locate(txn, &key, sizeof payload - 1, &at, &err), REEF_ERR_CORRUPT, &err,
               "20000 bytes instead of 19999");
     assert_null(at);
-    must_fail(reef_record_locate(txn, &absent, 1, &at, &err), REEF_NOT_FOUND, &err, "block 4");
+    must_fail(reef_record_locate(txn, &absent, 1, &at, &err), REEF_ERR_NOT_FOUND, &err, "block 4");
     reef_txn_abort(txn);
 }
 
@@ -219,7 +220,7 @@ static void every_database_holds_records(void **state) {
         uint32_t back = UINT32_MAX;
         must(reef_record_read(txn, &sample_keys[i], &back, sizeof(back), &err), &err);
         assert_int_equal(back, i);
-        must_fail(reef_record_read(txn, &sample_keys[i], &back, 3, &err), REEF_CORRUPT, &err,
+        must_fail(reef_record_read(txn, &sample_keys[i], &back, 3, &err), REEF_ERR_CORRUPT, &err,
                   "has 4 bytes instead of 3");
     }
     reef_txn_abort(txn);
@@ -232,7 +233,7 @@ static void a_missing_record_is_not_found_and_named(void **state) {
     reef_view view;
     const reef_key key = {.db = REEF_DB_TENSORS, .generation = 4, .name = "w_q"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_record_view(txn, &key, &view, &err), REEF_NOT_FOUND, &err,
+    must_fail(reef_record_view(txn, &key, &view, &err), REEF_ERR_NOT_FOUND, &err,
               "tensors (generation 4, name w_q, block 0)");
     assert_null(view.data);
     reef_txn_abort(txn);
@@ -291,13 +292,14 @@ static void statuses_have_texts_and_exit_codes(void **state) {
     (void)state;
     reef_error err;
     assert_string_equal(reef_status_text(REEF_OK), "ok");
-    assert_string_equal(reef_status_text(REEF_NOT_FOUND), "not found");
+    assert_string_equal(reef_status_text(REEF_ERR_NOT_FOUND), "not found");
     assert_int_equal(reef_status_exit_code(REEF_OK), 0);
-    assert_int_equal(reef_status_exit_code(REEF_IO), 74);
-    assert_int_equal(reef_fail(NULL, REEF_FULL, "nobody listens"), REEF_FULL);
-    assert_int_equal(reef_fail(&err, REEF_FULL, "%d is %s", 7, "too much"), REEF_FULL);
+    assert_int_equal(reef_status_exit_code(REEF_ERR_IO), 74);
+    assert_int_equal(reef_fail(NULL, REEF_ERR_FULL, "nobody listens"), REEF_ERR_FULL);
+    assert_int_equal(reef_fail(&err, REEF_ERR_FULL, "%d is %s", 7, "too much"), REEF_ERR_FULL);
     assert_string_equal(err.message, "7 is too much");
-    assert_int_equal(reef_fail(&err, REEF_IO, "%0400d", 1), REEF_IO); // longer than the message
+    assert_int_equal(reef_fail(&err, REEF_ERR_IO, "%0400d", 1),
+                     REEF_ERR_IO); // longer than the message
     assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
 }
 

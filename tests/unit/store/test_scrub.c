@@ -1,8 +1,8 @@
 // Reading sealed records again, piece by piece: all of them are met, damage is named, and nothing is written.
 #include "page_reader.h"
 #include "record.h"
-#include "reef_store.h"
 #include "reef_byte_order.h"
+#include "reef_store.h"
 
 #include <lmdb.h>
 
@@ -313,7 +313,7 @@ static void a_record_of_scrubs_of_a_wrong_length_is_damaged(void **state) {
         pool_commit(txn, i);
         txn = pool_begin(f->store, REEF_TXN_READ);
         bool right = lengths[i] >= 72 && lengths[i] <= 72 + 96;
-        assert_int_equal(reef_scrub_read(txn, &scrub, &err), right ? REEF_OK : REEF_CORRUPT);
+        assert_int_equal(reef_scrub_read(txn, &scrub, &err), right ? REEF_OK : REEF_ERR_CORRUPT);
         reef_txn_abort(txn);
     }
 }

@@ -14,8 +14,8 @@
 
 #include "damaged_record.h"
 #include "pool.h"
-#include "small_disk.h"
 #include "reef_byte_order.h"
+#include "small_disk.h"
 #include "store_internal.h"
 
 #define BLOCKS 4
@@ -121,7 +121,7 @@ static void assert_early(reef_store *store, const reef_commit *early) {
     each_record(txn, 1, 20, true, compare);
     each_slot(txn, 20, compare);
     const reef_key slot = {.db = REEF_DB_RESERVOIR, .block = SLOTS};
-    assert_int_equal(reef_record_view(txn, &slot, &view, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_record_view(txn, &slot, &view, &err), REEF_ERR_NOT_FOUND);
     reef_txn_abort(txn);
     pool_check(store);
 }
@@ -165,7 +165,7 @@ static void a_copy_is_restored_to_the_root_of_the_snapshot(void **state) {
     reef_store_close(copy);
     assert_int_equal(pool_check(f->store).snapshots, 2); // nothing changed there
     assert_int_equal(pool_check(f->store).generations, 4);
-    must_fail(reef_store_copy_changed(f->store, to, restore, &r, &err), REEF_INVALID, &err,
+    must_fail(reef_store_copy_changed(f->store, to, restore, &r, &err), REEF_ERR_INVALID, &err,
               "not empty");
 }
 
@@ -249,7 +249,7 @@ static void assert_noted(reef_store *store,
     const reef_key key = {.db = REEF_DB_JOURNAL, .name = name, .sequence = sequence};
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
     reef_status status = reef_record_view(txn, &key, &view, &err);
-    assert_int_equal(status, where ? REEF_OK : REEF_NOT_FOUND);
+    assert_int_equal(status, where ? REEF_OK : REEF_ERR_NOT_FOUND);
     if (where) assert_int_equal(view.bytes, strlen(where));
     if (where) assert_memory_equal(view.data, where, view.bytes);
     reef_txn_abort(txn);
@@ -313,7 +313,7 @@ static void in_place_nothing_goes_that_another_snapshot_needs(void **state) {
     make_snapshot(f->store, "late", 9);
     uint64_t records = pool_check(f->store).records;
     restoring r = {.name = "early", .keep_as = "before"};
-    must_fail(restore(&r, f->store, &err), REEF_INVALID, &err, "snapshot late needs");
+    must_fail(restore(&r, f->store, &err), REEF_ERR_INVALID, &err, "snapshot late needs");
     assert_int_equal(pool_check(f->store).records, records);
     // The last state is no hindrance to itself.
     r = (restoring){.name = "late", .keep_as = "before"};
@@ -333,14 +333,14 @@ static void a_snapshot_that_is_not_what_it_was_is_not_restored(void **state) {
     pool_commit(txn, 9);
     uint64_t records = pool_check(f->store).records;
     restoring r = {.name = "early", .keep_as = "before"};
-    must_fail(restore(&r, f->store, &err), REEF_CORRUPT, &err, "not the state of commit 1");
+    must_fail(restore(&r, f->store, &err), REEF_ERR_CORRUPT, &err, "not the state of commit 1");
     assert_int_equal(pool_check(f->store).records, records);
 
     // Whoever ignores the failure cannot commit half of it.
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     reef_commit commit = {.step = 1};
-    assert_int_equal(reef_snapshot_restore(txn, "early", NULL, &r.plan, &err), REEF_CORRUPT);
-    must_fail(reef_txn_commit(txn, &commit, &err), REEF_CORRUPT, &err, "was not restored");
+    assert_int_equal(reef_snapshot_restore(txn, "early", NULL, &r.plan, &err), REEF_ERR_CORRUPT);
+    must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_CORRUPT, &err, "was not restored");
     assert_int_equal(pool_check(f->store).records, records);
 }
 
@@ -416,7 +416,7 @@ static void a_snapshot_of_the_first_kind_is_restored_without_moments(void **stat
     compare(txn, &experts, expected, sizeof(expected));
     assert_int_equal(moments_of(txn, 0), 0);
     const reef_key usage = {.db = REEF_DB_USAGE, .layer = 1};
-    assert_int_equal(reef_record_view(txn, &usage, &view, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_record_view(txn, &usage, &view, &err), REEF_ERR_NOT_FOUND);
     each_slot(txn, 30, compare); // what may stay of it, the store cannot know
     reef_txn_abort(txn);
     pool_check(f->store);
@@ -441,12 +441,13 @@ static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
         must(reef_snapshot_find(txn, good[i].given, &found, &err), &err);
         assert_string_equal(found.name, good[i].name);
     }
-    must_fail(reef_snapshot_find(txn, "day-", &found, &err), REEF_INVALID, &err, "day-1, day-2");
-    must_fail(reef_snapshot_find(txn, "da", &found, &err), REEF_INVALID, &err,
+    must_fail(reef_snapshot_find(txn, "day-", &found, &err), REEF_ERR_INVALID, &err,
+              "day-1, day-2");
+    must_fail(reef_snapshot_find(txn, "da", &found, &err), REEF_ERR_INVALID, &err,
               "any of 3 snapshots: day, day-1, day-2");
-    must_fail(reef_snapshot_find(txn, "nights", &found, &err), REEF_NOT_FOUND, &err, "nights");
-    must_fail(reef_snapshot_find(txn, "", &found, &err), REEF_NOT_FOUND, &err, "no snapshot");
-    must_fail(reef_snapshot_find(txn, NULL, &found, &err), REEF_NOT_FOUND, &err, "no snapshot");
+    must_fail(reef_snapshot_find(txn, "nights", &found, &err), REEF_ERR_NOT_FOUND, &err, "nights");
+    must_fail(reef_snapshot_find(txn, "", &found, &err), REEF_ERR_NOT_FOUND, &err, "no snapshot");
+    must_fail(reef_snapshot_find(txn, NULL, &found, &err), REEF_ERR_NOT_FOUND, &err, "no snapshot");
     reef_txn_abort(txn);
 
     // More candidates than a message has room for.
@@ -458,7 +459,7 @@ static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
         make_snapshot(f->store, name, 1);
     }
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_snapshot_find(txn, "xx", &found, &err), REEF_INVALID, &err, ", ...");
+    must_fail(reef_snapshot_find(txn, "xx", &found, &err), REEF_ERR_INVALID, &err, ", ...");
     reef_txn_abort(txn);
 }
 
@@ -476,7 +477,7 @@ static void several_go_in_one_transaction_or_none(void **state) {
     uint64_t records = pool_check(f->store).records;
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_snapshot_remove(txn, "a", &err), &err);
-    must_fail(reef_snapshot_remove(txn, "missing", &err), REEF_NOT_FOUND, &err, "missing");
+    must_fail(reef_snapshot_remove(txn, "missing", &err), REEF_ERR_NOT_FOUND, &err, "missing");
     reef_txn_abort(txn);
     assert_int_equal(pool_check(f->store).records, records);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -542,8 +543,8 @@ static void a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds(
     expect_scan(f->store, "a1! a2 b ");
     txn = pool_begin(f->store, REEF_TXN_READ);
     must(reef_snapshot_find(txn, "b", &found, &err), &err);
-    must_fail(reef_snapshot_find(txn, "a", &found, &err), REEF_INVALID, &err, "a1, a2");
-    must_fail(reef_snapshot_find(txn, "a1", &found, &err), REEF_CORRUPT, &err, "checksum");
+    must_fail(reef_snapshot_find(txn, "a", &found, &err), REEF_ERR_INVALID, &err, "a1, a2");
+    must_fail(reef_snapshot_find(txn, "a1", &found, &err), REEF_ERR_CORRUPT, &err, "checksum");
     reef_txn_abort(txn);
 
     // One that is made of the commit to come gets its number, though another cannot be read.
@@ -582,10 +583,10 @@ static void a_damaged_snapshot_is_in_the_way_of_what_it_may_need(void **state) {
     make_snapshot(f->store, "late", 9);
     damage_snapshot(f, "late");
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_INVALID, &err,
+    must_fail(reef_generations_replace(txn, 1, 2, &err), REEF_ERR_INVALID, &err,
               "snapshot late may need it");
     reef_txn_abort(txn);
-    must_fail(restore(&in_place, f->store, &err), REEF_INVALID, &err, "late may need");
+    must_fail(restore(&in_place, f->store, &err), REEF_ERR_INVALID, &err, "late may need");
 
     // What a new pool does not need is not in it.
     temp_dir_join(to, f->directory, "copy");
@@ -618,15 +619,15 @@ static void without_the_last_generations_record_only_a_restore_writes(void **sta
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     const reef_key slot = {.db = REEF_DB_RESERVOIR};
     reef_commit commit = {.step = 9};
-    must_fail(reef_record_put(txn, &slot, REEF_BYTES, "x", 1, &err), REEF_CORRUPT, &err,
+    must_fail(reef_record_put(txn, &slot, REEF_BYTES, "x", 1, &err), REEF_ERR_CORRUPT, &err,
               "generation 3");
-    must_fail(reef_snapshot_restore(txn, "missing", NULL, &missing.plan, &err), REEF_NOT_FOUND,
+    must_fail(reef_snapshot_restore(txn, "missing", NULL, &missing.plan, &err), REEF_ERR_NOT_FOUND,
               &err, "missing");
-    must_fail(reef_txn_commit(txn, &commit, &err), REEF_CORRUPT, &err, "generation 3");
-    must_fail(restore(&in_place, f->store, &err), REEF_CORRUPT, &err, "generation 3");
+    must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_CORRUPT, &err, "generation 3");
+    must_fail(restore(&in_place, f->store, &err), REEF_ERR_CORRUPT, &err, "generation 3");
 
     temp_dir_join(to, f->directory, "copy");
-    must_fail(reef_store_copy(f->store, to, NULL, &err), REEF_CORRUPT, &err, "generation 3");
+    must_fail(reef_store_copy(f->store, to, NULL, &err), REEF_ERR_CORRUPT, &err, "generation 3");
     must(reef_store_copy_changed(f->store, to, restore, &elsewhere, &err), &err);
     assert_int_equal(elsewhere.plan.sealed_gone, 2);
     reef_store *copy = pool_open(to, false, true);
@@ -713,7 +714,7 @@ static void killed_on_the_way_there_is_no_half_pool(void **state) {
             whole++;
             assert_early(copy, &early);
         } else {
-            assert_true(was && (status == REEF_NOT_FOUND || status == REEF_INVALID));
+            assert_true(was && (status == REEF_ERR_NOT_FOUND || status == REEF_ERR_INVALID));
         }
         reef_store_close(copy);
     }
@@ -788,7 +789,7 @@ static void on_a_full_disk_nothing_is_left(void **state) {
             reef_store_close(copy);
         } else {
             full++;
-            must_fail(status, REEF_FULL, &err, "");
+            must_fail(status, REEF_ERR_FULL, &err, "");
             assert_int_not_equal(access(to, F_OK), 0);
         }
         small_disk_unmount(disk);

@@ -109,7 +109,7 @@ static void assert_equals_model(reef_txn *txn, const model *m, uint8_t *payload)
         reef_error err;
         if (model_key_repeats(i)) continue;
         reef_status status = reef_record_view(txn, &key, &view, &err);
-        assert_int_equal(status, record->present ? REEF_OK : REEF_NOT_FOUND);
+        assert_int_equal(status, record->present ? REEF_OK : REEF_ERR_NOT_FOUND);
         if (!record->present) continue;
         fill(payload, record->bytes, record->seed);
         assert_int_equal(view.bytes, record->bytes);
@@ -199,7 +199,7 @@ static void a_commit_is_read_back_and_counted(void **state) {
     reef_error err;
     reef_commit back;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_commit_read(txn, &back, &err), REEF_NOT_FOUND, &err, "no commit yet");
+    must_fail(reef_commit_read(txn, &back, &err), REEF_ERR_NOT_FOUND, &err, "no commit yet");
     reef_txn_abort(txn);
     for (uint64_t i = 1; i < 4; i++) {
         txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -227,7 +227,7 @@ static void an_aborted_transaction_leaves_nothing(void **state) {
     reef_txn_abort(txn);
     reef_txn_abort(NULL);
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_record_view(txn, &key, &view, &err), REEF_NOT_FOUND, &err, "meta (name x)");
+    must_fail(reef_record_view(txn, &key, &view, &err), REEF_ERR_NOT_FOUND, &err, "meta (name x)");
     reef_txn_abort(txn);
     pool_check(f->store);
 }
@@ -239,16 +239,16 @@ static void read_transactions_and_readers_cannot_write(void **state) {
     reef_commit commit = {0};
     const reef_key key = {.db = REEF_DB_META, .name = "x"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_INVALID, &err,
+    must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_ERR_INVALID, &err,
               "cannot write");
-    must_fail(reef_record_delete(txn, &key, &err), REEF_INVALID, &err, "cannot write");
-    must_fail(reef_generation_put(txn, &(reef_generation){0}, &err), REEF_INVALID, &err,
+    must_fail(reef_record_delete(txn, &key, &err), REEF_ERR_INVALID, &err, "cannot write");
+    must_fail(reef_generation_put(txn, &(reef_generation){0}, &err), REEF_ERR_INVALID, &err,
               "cannot write");
-    must_fail(reef_timeline_append(txn, "{}", &err), REEF_INVALID, &err, "cannot write");
-    must_fail(reef_txn_commit(txn, &commit, &err), REEF_INVALID, &err,
+    must_fail(reef_timeline_append(txn, "{}", &err), REEF_ERR_INVALID, &err, "cannot write");
+    must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_INVALID, &err,
               "cannot write"); // uses it up
     reef_store *reader = pool_open(f->path, false, false);
-    must_fail(reef_txn_begin(&none, reader, REEF_TXN_WRITE, &err), REEF_INVALID, &err,
+    must_fail(reef_txn_begin(&none, reader, REEF_TXN_WRITE, &err), REEF_ERR_INVALID, &err,
               "reading only");
     assert_null(none);
     reef_store_close(reader);
@@ -263,7 +263,7 @@ static void a_second_writer_of_this_process_is_refused(void **state) {
     char pid[32];
     snprintf(pid, sizeof(pid), "by process %ld", (long)getpid());
     must_fail(reef_store_open(&second, f->path, &(reef_store_options){.write = true}, &err),
-              REEF_BUSY, &err, pid);
+              REEF_ERR_BUSY, &err, pid);
     assert_non_null(strstr(err.message, f->path));
     assert_null(second);
     pool_reopen(f); // the lock goes with the writer
@@ -275,7 +275,7 @@ static void a_second_write_transaction_is_refused(void **state) {
     reef_error err;
     reef_txn *second = NULL;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_txn_begin(&second, f->store, REEF_TXN_WRITE, &err), REEF_BUSY, &err,
+    must_fail(reef_txn_begin(&second, f->store, REEF_TXN_WRITE, &err), REEF_ERR_BUSY, &err,
               "already running");
     reef_txn_abort(txn);
     reef_txn_abort(pool_begin(f->store, REEF_TXN_WRITE));
@@ -286,7 +286,7 @@ static int child_opens_writer(const char *path, const char *pid) {
     reef_error err;
     reef_store *store = NULL;
     reef_status status = reef_store_open(&store, path, &(reef_store_options){.write = true}, &err);
-    if (status != REEF_BUSY) return 1;
+    if (status != REEF_ERR_BUSY) return 1;
     return strstr(err.message, pid) != NULL && strstr(err.message, path) != NULL ? 0 : 2;
 }
 
@@ -514,8 +514,8 @@ static void a_full_map_is_reported_and_larger_the_next_time(void **state) {
             pool_commit(txn, 2);
         } else {
             reef_commit commit = {0};
-            must_fail(status, REEF_FULL, &err, "the map is full");
-            must_fail(reef_txn_commit(txn, &commit, &err), REEF_FULL, &err, "the map is full");
+            must_fail(status, REEF_ERR_FULL, &err, "the map is full");
+            must_fail(reef_txn_commit(txn, &commit, &err), REEF_ERR_FULL, &err, "the map is full");
             pool_check(f->store); // nothing of it is there
         }
     }
@@ -610,9 +610,9 @@ static void a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time(void
              &err);
         reef_status status = put_pages(store, pages, &all_put, &err);
         // Of a record that did not fit the error says so.
-        met = all_put && status == REEF_FULL && strstr(err.message, "cannot commit") != NULL;
+        met = all_put && status == REEF_ERR_FULL && strstr(err.message, "cannot commit") != NULL;
         if (met) {
-            must_fail(status, REEF_FULL, &err, "the map is full");
+            must_fail(status, REEF_ERR_FULL, &err, "the map is full");
             must(put_pages(store, pages, &all_put, &err), &err);
             pool_check(store);
         } else if (all_put && status == REEF_OK) {

@@ -145,8 +145,8 @@ static void a_layer_that_grows_keeps_its_deltas(void **state) {
     assert_int_equal(sums[69][0], 4);
     assert_int_equal(sums[150][1], 8);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_usage_put(txn, 0, 0, BLOCK_ROWS, 70, t.of[0], START, &err), REEF_INVALID, &err,
-              "cannot become that of 6");
+    must_fail(reef_usage_put(txn, 0, 0, BLOCK_ROWS, 70, t.of[0], START, &err), REEF_ERR_INVALID,
+              &err, "cannot become that of 6");
     reef_txn_abort(txn);
 }
 
@@ -654,10 +654,10 @@ static void what_is_no_list_of_uses_is_named(void **state) {
         const reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS, .window = START};
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
         pool_put(txn, &key, payloads[i].bytes, payloads[i].count);
-        must_fail(reef_usage_sum(txn, 0, 0, EXPERTS, &range, sums[0], &err), REEF_CORRUPT, &err,
+        must_fail(reef_usage_sum(txn, 0, 0, EXPERTS, &range, sums[0], &err), REEF_ERR_CORRUPT, &err,
                   payloads[i].says);
         assert_non_null(strstr(err.message, "level 1"));
-        must_fail(reef_usage_last(txn, 0, 0, EXPERTS, sums[0], &err), REEF_CORRUPT, &err,
+        must_fail(reef_usage_last(txn, 0, 0, EXPERTS, sums[0], &err), REEF_ERR_CORRUPT, &err,
                   payloads[i].says);
         reef_txn_abort(txn);
     }
@@ -699,19 +699,19 @@ static void mistakes_are_refused(void **state) {
     put_totals(f->store, &t, START, 1);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     t.of[9][0] = 4;
-    must_fail(reef_usage_put(txn, 0, 0, BLOCK_ROWS, EXPERTS, t.of[0], START, &err), REEF_INVALID,
-              &err, "cannot fall from 5 to 4");
-    must_fail(reef_usage_put(txn, 0, 0, 48, EXPERTS, t.of[0], START, &err), REEF_INVALID, &err,
+    must_fail(reef_usage_put(txn, 0, 0, BLOCK_ROWS, EXPERTS, t.of[0], START, &err),
+              REEF_ERR_INVALID, &err, "cannot fall from 5 to 4");
+    must_fail(reef_usage_put(txn, 0, 0, 48, EXPERTS, t.of[0], START, &err), REEF_ERR_INVALID, &err,
               "48");
-    must_fail(reef_usage_put(txn, 0, 0, 0, EXPERTS, t.of[0], START, &err), REEF_INVALID, &err,
+    must_fail(reef_usage_put(txn, 0, 0, 0, EXPERTS, t.of[0], START, &err), REEF_ERR_INVALID, &err,
               "0 experts");
-    must_fail(reef_usage_put(txn, 0, 0, 64, EXPERTS, t.of[0], UINT64_MAX, &err), REEF_INVALID, &err,
-              "since 1970");
-    must_fail(reef_usage_add(txn, 0, 0, 2, backwards, START, &err), REEF_INVALID, &err,
+    must_fail(reef_usage_put(txn, 0, 0, 64, EXPERTS, t.of[0], UINT64_MAX, &err), REEF_ERR_INVALID,
+              &err, "since 1970");
+    must_fail(reef_usage_add(txn, 0, 0, 2, backwards, START, &err), REEF_ERR_INVALID, &err,
               "4 after 4");
     reef_txn_abort(txn);
     txn = pool_begin(f->store, REEF_TXN_READ);
-    must_fail(reef_usage_compact(txn, START, &done, &err), REEF_INVALID, &err, "cannot write");
+    must_fail(reef_usage_compact(txn, START, &done, &err), REEF_ERR_INVALID, &err, "cannot write");
     reef_txn_abort(txn);
 }
 

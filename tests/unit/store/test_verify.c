@@ -3,8 +3,8 @@
 #include "check.h"
 #include "page_reader.h"
 #include "record.h"
-#include "reef_store.h"
 #include "reef_byte_order.h"
+#include "reef_store.h"
 #include "store_internal.h"
 
 #include <lmdb.h>
@@ -381,7 +381,7 @@ static void *check_often(void *context) {
         reef_check_report report;
         reef_error err;
         reef_status status = reef_store_check(store, on_damage, &found, &report, &err);
-        if (status == REEF_BUSY) continue; // the writer never paused
+        if (status == REEF_ERR_BUSY) continue; // the writer never paused
         if (status != REEF_OK || found.damages > 0) {
             memcpy(c->damage, status != REEF_OK ? err.message : found.damage, sizeof(err.message));
             c->failed++;

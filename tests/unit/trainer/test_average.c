@@ -1,7 +1,7 @@
 // Averaged weights: what is averaged, that it is what readers evaluate and sealing keeps, and that training
 // moves the same weights as without.
-#include "trainer_internal.h"
 #include "lifelong.h"
+#include "trainer_internal.h"
 #include "warm_start.h"
 
 #include <setjmp.h>
@@ -364,7 +364,7 @@ static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
     memcpy(experts, gen->peers[1].experts, rows * sizeof *experts);
     gen->info.generation = REEF_GENERATION_COUNT_MAX - 1; // there can be no further one
     assert_int_equal(reef_growth_boundary(f->trainer, &opening, REEF_F32, &sealing, &err),
-                     REEF_FULL);
+                     REEF_ERR_FULL);
     gen->info.generation = 0;
     assert_ptr_equal(gen_of(f), gen);
     assert_true(same(values, gen->values, gen->value_count));

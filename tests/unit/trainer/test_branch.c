@@ -259,15 +259,15 @@ static void what_cannot_be_branched_is_refused(void **state) {
     lifelong *f = *state;
     reef_error err;
     make_sealed(f, 1);
-    refuse(f, 3, REEF_INVALID, "it is open; only a sealed one");
-    refuse(f, 9, REEF_NOT_FOUND, "the pool has 0 to 3");
+    refuse(f, 3, REEF_ERR_INVALID, "it is open; only a sealed one");
+    refuse(f, 9, REEF_ERR_NOT_FOUND, "the pool has 0 to 3");
     reef_branch plan;
     ok(reef_trainer_branch(f->trainer, 1, true, &plan, &err), &err); // changes nothing
     assert_int_equal(plan.side, 5);
     assert_int_equal(reef_open_generation(f->trainer)->info.side, 4);
     assert_int_equal(reef_open_generation(f->trainer)->info.parent, 2);
     feed_kind(f, 3, LIFELONG_BATCH + 1, 5);
-    refuse(f, 1, REEF_INVALID, "steps, which would be lost; seal it first");
+    refuse(f, 1, REEF_ERR_INVALID, "steps, which would be lost; seal it first");
     seal(f);
     branch(f, 1);
     assert_int_equal(reef_open_generation(f->trainer)->info.generation, 4);
@@ -277,7 +277,7 @@ static void a_branch_keeps_to_the_bound_on_experts(void **state) {
     lifelong *f = *state;
     choose(&f->config, "experts_max", "186"); // 2 * (36 + 25 + 16 + 16): not one more
     make_sealed(f, 1);
-    refuse(f, 1, REEF_FULL, "experts_max 186");
+    refuse(f, 1, REEF_ERR_FULL, "experts_max 186");
     branch(f, 2);
 }
 
@@ -285,7 +285,7 @@ static void a_pool_that_keeps_one_generation_has_none_to_branch(void **state) {
     lifelong *f = *state;
     choose(&f->config, "strategy", "finetune");
     make_pool(f, 1);
-    refuse(f, 0, REEF_INVALID, "keeps one generation");
+    refuse(f, 0, REEF_ERR_INVALID, "keeps one generation");
 }
 
 // ---- the stream alone decides --------------------------------------------------------------------

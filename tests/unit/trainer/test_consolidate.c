@@ -1,7 +1,7 @@
 // Consolidation on real pools: what was before the range stays to the bit, what was learned in it stays to
 // a bound, training goes on from it as from any commit, and whatever goes wrong leaves the pool as it was.
-#include "trainer_internal.h"
 #include "lifelong.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -227,7 +227,7 @@ static void numbers_in_between_are_given_up_and_say_so(void **state) {
     reef_model *model = NULL;
     start(f, 1);
     consolidate_only(f, range(1, 2));
-    assert_int_equal(reef_model_open(&model, f->store, "1", NULL, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_model_open(&model, f->store, "1", NULL, &err), REEF_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "consolidated into generation 2"));
     assert_null(model);
     assert_true(isfinite(bits_of(f, "2", 1, NULL)));
@@ -241,7 +241,7 @@ static void what_is_consolidated_can_be_consolidated_again(void **state) {
     start(f, 1);
     consolidate_only(f, range(1, 2));
     reef_consolidation_options gone = range(1, 1);
-    assert_int_equal(reef_trainer_consolidate(f->trainer, &gone, &report, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_consolidate(f->trainer, &gone, &report, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "consolidated into generation 2 already"));
     reef_consolidation_release(&report);
     consolidate(f, range(2, 3), &report);
@@ -352,7 +352,7 @@ static void refused(lifelong *f, reef_consolidation_options options, const char 
     for (int dry = 0; dry < 2; dry++) {
         options.dry_run = dry == 1;
         assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err),
-                         REEF_INVALID);
+                         REEF_ERR_INVALID);
         if (strstr(err.message, words) == NULL)
             fail_msg("expected '%s' in: %s", words, err.message);
         reef_consolidation_release(&report);
@@ -413,7 +413,8 @@ static void a_snapshot_is_in_the_way_until_it_may_go(void **state) {
     ok(reef_trainer_snapshot(f->trainer, "kept", NULL, &err), &err);
     reef_commit before = last_commit(f);
     reef_consolidation_options options = range(1, 2);
-    assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err),
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "snapshot kept needs"));
     reef_consolidation_release(&report);
     assert_memory_equal(last_commit(f).root, before.root, REEF_HASH_BYTES);
@@ -421,7 +422,7 @@ static void a_snapshot_is_in_the_way_until_it_may_go(void **state) {
     options.drop_snapshots = true;
     consolidate_only(f, options);
     reef_model *model = NULL;
-    assert_int_equal(reef_model_open(&model, f->store, "kept", NULL, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_model_open(&model, f->store, "kept", NULL, &err), REEF_ERR_NOT_FOUND);
     assert_sound(f);
 }
 
@@ -502,7 +503,7 @@ static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **stat
     reef_status status = reef_trainer_consolidate(f->trainer, &options, &report, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     reef_consolidation_release(&report);
-    assert_true(status == REEF_IO || status == REEF_FULL);
+    assert_true(status == REEF_ERR_IO || status == REEF_ERR_FULL);
     assert_true(strlen(err.message) > 0);
     assert_false(reef_generation_is_empty(&f->trainer->net.gens[1]->info));
     assert_int_equal(f->trainer->event_count, 0);

@@ -1,7 +1,7 @@
 // Gates inside the trainer: without a gate a generation takes part everywhere, memories and priors are
 // stored with each gate, margins that are read are those that decide, and the stream alone decides the bits.
-#include "trainer_internal.h"
 #include "lifelong.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,9 +142,11 @@ static void margins_that_are_read_are_those_that_decide(void **state) {
     assert_true(fabs(shares[1] - (double)fired / (LIFELONG_PROBE_BYTES - 1)) < 1e-12);
 
     reef_gate_facts facts;
-    assert_int_equal(reef_model_gate_margins(model, 0, probe, 1, &facts, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_model_gate_margins(model, 0, probe, 1, &facts, NULL, &err),
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "no gate of generation 0"));
-    assert_int_equal(reef_model_gate_margins(model, 2, probe, 1, &facts, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_model_gate_margins(model, 2, probe, 1, &facts, NULL, &err),
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "generations 1 to 1"));
     ok(reef_model_gate_margins(model, 1, NULL, 0, &facts, NULL, &err), &err); // facts alone
     reef_model_close(model);
@@ -199,18 +201,18 @@ static void a_gate_that_was_stored_without_a_prior_has_the_first_one(void **stat
 
     put_gate(f, values, 5);
     reef_model *model = NULL;
-    assert_int_equal(reef_model_open(&model, f->store, "now", NULL, &err), REEF_CORRUPT);
+    assert_int_equal(reef_model_open(&model, f->store, "now", NULL, &err), REEF_ERR_CORRUPT);
     assert_non_null(strstr(err.message, "gate"));
 }
 
 static void settings_of_gates_have_bounds(void **state) {
     lifelong *f = *state;
     reef_error err;
-    assert_int_equal(reef_config_set(&f->config, "gate", "on", &err), REEF_INVALID);
+    assert_int_equal(reef_config_set(&f->config, "gate", "on", &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "must be ngram, loss or off"));
-    assert_int_equal(reef_config_set(&f->config, "gate-negatives", "65", &err), REEF_INVALID);
+    assert_int_equal(reef_config_set(&f->config, "gate-negatives", "65", &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "0 to 64"));
-    assert_int_equal(reef_config_set(&f->config, "gate-decay", "1", &err), REEF_INVALID);
+    assert_int_equal(reef_config_set(&f->config, "gate-decay", "1", &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "gate_decay"));
 }
 

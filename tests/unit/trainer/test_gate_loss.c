@@ -1,8 +1,8 @@
 // Gates that read the loss of the model before them (gate = loss). Texts of one alphabet in which every letter
 // repeats the one `lag` letters before it: 1- to 4-grams are the same for every lag above 4, and only a model
 // that has learned its own lag finds another one surprising.
-#include "trainer_internal.h"
 #include "lifelong.h"
+#include "trainer_internal.h"
 
 #include <math.h>
 
@@ -419,7 +419,7 @@ static void a_gate_that_was_stored_without_a_loss_reads_none(void **state) {
     assert_true(facts.loss_weight == 0 && facts.loss_reference == 0 && facts.prior == values[6]);
     put_gate(f, values, 8);
     reef_model *model = NULL;
-    assert_int_equal(reef_model_open(&model, f->store, "now", NULL, &err), REEF_CORRUPT);
+    assert_int_equal(reef_model_open(&model, f->store, "now", NULL, &err), REEF_ERR_CORRUPT);
     assert_non_null(strstr(err.message, "gate"));
 }
 

@@ -24,29 +24,29 @@ static void assert_refused(lifelong *f, const char *path, reef_status expected, 
 static void a_file_of_another_pool_is_refused(void **state) {
     pair *p = *state;
     start(p);
-    assert_refused(p->b, p->other, REEF_NOT_FOUND, "No such file");
-    assert_refused(p->b, p->a->dir, REEF_INVALID, "no file");
+    assert_refused(p->b, p->other, REEF_ERR_NOT_FOUND, "No such file");
+    assert_refused(p->b, p->a->dir, REEF_ERR_INVALID, "no file");
     export_one(p->a, 0, p->other);
-    assert_refused(p->b, p->other, REEF_INVALID, "copy the whole pool");
+    assert_refused(p->b, p->other, REEF_ERR_INVALID, "copy the whole pool");
 
     feed_kind(p->b, 2, 1000, 1); // it has trained
     commit(p->b);
-    assert_refused(p->b, p->file, REEF_INVALID, "seal it first");
+    assert_refused(p->b, p->file, REEF_ERR_INVALID, "seal it first");
     close_pool(p->b);
     temp_dir_remove(p->b->pool);
 
     p->b->config = p->a->config;
     make_pool(p->b, 1);
-    assert_refused(p->b, p->file, REEF_INVALID, "generation 0 of the pool is still open");
+    assert_refused(p->b, p->file, REEF_ERR_INVALID, "generation 0 of the pool is still open");
     learn(p->b, 4); // the same configuration, another backbone
-    assert_refused(p->b, p->file, REEF_INVALID, "does not have: only pools that were one");
+    assert_refused(p->b, p->file, REEF_ERR_INVALID, "does not have: only pools that were one");
     close_pool(p->b);
     temp_dir_remove(p->b->pool);
 
     choose(&p->b->config, "topk", "3");
     make_pool(p->b, 1);
     learn(p->b, 0);
-    assert_refused(p->b, p->file, REEF_INVALID, "topk 2, this one was made with 3");
+    assert_refused(p->b, p->file, REEF_ERR_INVALID, "topk 2, this one was made with 3");
 }
 
 static void no_more_than_there_is_room_for(void **state) {
@@ -54,7 +54,7 @@ static void no_more_than_there_is_room_for(void **state) {
     p->a->config.experts_max = 2 * (36 + 25 + 25);
     start(p);
     learn(p->b, 2);
-    assert_refused(p->b, p->file, REEF_FULL, "experts_max 172");
+    assert_refused(p->b, p->file, REEF_ERR_FULL, "experts_max 172");
 }
 
 static void other_strategies_import_nothing(void **state) {
@@ -65,7 +65,7 @@ static void other_strategies_import_nothing(void **state) {
     p->b->config = p->a->config;
     choose(&p->b->config, "strategy", "finetune");
     make_pool(p->b, 1);
-    assert_refused(p->b, p->file, REEF_INVALID, "keeps one generation");
+    assert_refused(p->b, p->file, REEF_ERR_INVALID, "keeps one generation");
 }
 
 static void vectors_stay_where_they_are(void **state) {
@@ -83,10 +83,10 @@ static void vectors_stay_where_they_are(void **state) {
     p->b->config = config;
     make_pool(p->b, 1);
     assert_int_equal(reef_generation_export(p->b->store, 0, p->other, NULL, NULL, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "vector model"));
     assert_int_equal(reef_trainer_import(p->b->trainer, p->file, NULL, &import, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "vector model"));
 }
 
@@ -104,12 +104,12 @@ static void cut_and_flipped_files_are_refused(void **state) {
     const size_t cuts[] = {0, 1, 7, 8, 9, header - 1, header, header + 1, bytes / 2, bytes - 1};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         whole_file_write(p->other, data, cuts[i]);
-        assert_refused(p->b, p->other, REEF_CORRUPT, "safetensors");
+        assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "safetensors");
     }
     uint8_t *longer = calloc(bytes + 1, 1);
     memcpy(longer, data, bytes);
     whole_file_write(p->other, longer, bytes + 1);
-    assert_refused(p->b, p->other, REEF_CORRUPT, "longer than its tensors");
+    assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "longer than its tensors");
     free(longer);
     // One bit anywhere: in a length, a name, a digit, a root, a weight. Spaces and member order have some play.
     uint64_t draw = 5;
@@ -164,59 +164,59 @@ static void headers_that_lie_are_refused(void **state) {
         reef_status status;
         const char *words;
     } lies[] = {
-        {"gate", "data_offsets", "[0, 28]", REEF_CORRUPT, "overlaps"},
-        {"gate", "data_offsets", "[-28, 0]", REEF_CORRUPT, "outside"},
-        {"gate", "data_offsets", "[28, 0]", REEF_CORRUPT, "outside"},
-        {"gate", "data_offsets", "[0, 99999999999]", REEF_CORRUPT, "outside"},
-        {"gate", "data_offsets", "[0]", REEF_CORRUPT, "more or less"},
-        {"gate", "data_offsets", "[0, 28, 3]", REEF_CORRUPT, "more or less"},
-        {"gate", "dtype", "\"F64\"", REEF_CORRUPT, "none of F32"},
-        {"gate", "dtype", "7", REEF_CORRUPT, "more or less"},
-        {"gate", "shape", "[8]", REEF_CORRUPT, "another size"},
-        {"gate", "shape", "[-7]", REEF_CORRUPT, "no known shape"},
-        {"gate", "shape", "7", REEF_CORRUPT, "no known shape"},
-        {"gate", "shape", "[1, 1, 1, 1, 7]", REEF_CORRUPT, "no known shape"},
-        {"gate", "shape", "[4294967296, 4294967296]", REEF_CORRUPT, "another size"},
-        {"gate", "shape", "[7, 1]", REEF_CORRUPT, "another type or shape"},
-        {"gate", "more", "1", REEF_CORRUPT, "more or less"},
-        {"gate", "shape", NULL, REEF_CORRUPT, "more or less"},
-        {"block0.flags", "dtype", "\"F32\"", REEF_CORRUPT, "another size"},
-        {"block1.experts", "shape", "[32, 25]", REEF_CORRUPT, "another type or shape"},
-        {NULL, "gate", NULL, REEF_CORRUPT, "gap"},
-        {NULL, "block1.flags", NULL, REEF_CORRUPT, "longer than its tensors"},
+        {"gate", "data_offsets", "[0, 28]", REEF_ERR_CORRUPT, "overlaps"},
+        {"gate", "data_offsets", "[-28, 0]", REEF_ERR_CORRUPT, "outside"},
+        {"gate", "data_offsets", "[28, 0]", REEF_ERR_CORRUPT, "outside"},
+        {"gate", "data_offsets", "[0, 99999999999]", REEF_ERR_CORRUPT, "outside"},
+        {"gate", "data_offsets", "[0]", REEF_ERR_CORRUPT, "more or less"},
+        {"gate", "data_offsets", "[0, 28, 3]", REEF_ERR_CORRUPT, "more or less"},
+        {"gate", "dtype", "\"F64\"", REEF_ERR_CORRUPT, "none of F32"},
+        {"gate", "dtype", "7", REEF_ERR_CORRUPT, "more or less"},
+        {"gate", "shape", "[8]", REEF_ERR_CORRUPT, "another size"},
+        {"gate", "shape", "[-7]", REEF_ERR_CORRUPT, "no known shape"},
+        {"gate", "shape", "7", REEF_ERR_CORRUPT, "no known shape"},
+        {"gate", "shape", "[1, 1, 1, 1, 7]", REEF_ERR_CORRUPT, "no known shape"},
+        {"gate", "shape", "[4294967296, 4294967296]", REEF_ERR_CORRUPT, "another size"},
+        {"gate", "shape", "[7, 1]", REEF_ERR_CORRUPT, "another type or shape"},
+        {"gate", "more", "1", REEF_ERR_CORRUPT, "more or less"},
+        {"gate", "shape", NULL, REEF_ERR_CORRUPT, "more or less"},
+        {"block0.flags", "dtype", "\"F32\"", REEF_ERR_CORRUPT, "another size"},
+        {"block1.experts", "shape", "[32, 25]", REEF_ERR_CORRUPT, "another type or shape"},
+        {NULL, "gate", NULL, REEF_ERR_CORRUPT, "gap"},
+        {NULL, "block1.flags", NULL, REEF_ERR_CORRUPT, "longer than its tensors"},
         {NULL, "extra", "{\"dtype\": \"U8\", \"shape\": [0], \"data_offsets\": [0, 0]}",
-         REEF_CORRUPT, "tensors, such a generation has"},
-        {NULL, "", "{\"dtype\": \"U8\", \"shape\": [0], \"data_offsets\": [0, 0]}", REEF_CORRUPT,
-         "no name"},
-        {NULL, "gate", "[]", REEF_CORRUPT, "more or less"},
-        {NULL, "__metadata__", "[]", REEF_CORRUPT, "no object of texts"},
-        {NULL, "__metadata__", "{\"a\": 1}", REEF_CORRUPT, "no object of texts"},
-        {NULL, "__metadata__", NULL, REEF_INVALID, "not of a generation"},
-        {"__metadata__", "format", "\"pt\"", REEF_INVALID, "not of a generation"},
-        {"__metadata__", "format_version", "\"2\"", REEF_VERSION, "format version 2"},
-        {"__metadata__", "format_version", "\"x\"", REEF_CORRUPT, "lacks format_version"},
-        {"__metadata__", "generation", "\"0\"", REEF_CORRUPT, "builds_on"},
-        {"__metadata__", "generation", "\"2\"", REEF_CORRUPT, "another root"},
-        {"__metadata__", "generation", "\"65536\"", REEF_CORRUPT, "lacks generation"},
-        {"__metadata__", "generation", "\"-1\"", REEF_CORRUPT, "lacks generation"},
-        {"__metadata__", "side", "\"0\"", REEF_CORRUPT, "lacks side"},
-        {"__metadata__", "side", "\"1\"", REEF_CORRUPT, "no room"},
-        {"__metadata__", "side", "\"6\"", REEF_CORRUPT, "another type or shape"},
-        {"__metadata__", "side", "\"65535\"", REEF_CORRUPT, "no room"},
-        {"__metadata__", "side", "\"99999999999999999999999\"", REEF_CORRUPT, "lacks side"},
-        {"__metadata__", "dtype", "\"f16\"", REEF_CORRUPT, "lacks dtype"},
-        {"__metadata__", "dtype", "\"bf16\"", REEF_CORRUPT, "another type or shape"},
-        {"__metadata__", "sealed_at", NULL, REEF_CORRUPT, "lacks sealed_at"},
-        {"__metadata__", "root", "\"00\"", REEF_CORRUPT, "lacks root"},
-        {"__metadata__", "root", "\"00000000000000000000000000000000\"", REEF_CORRUPT,
+         REEF_ERR_CORRUPT, "tensors, such a generation has"},
+        {NULL, "", "{\"dtype\": \"U8\", \"shape\": [0], \"data_offsets\": [0, 0]}",
+         REEF_ERR_CORRUPT, "no name"},
+        {NULL, "gate", "[]", REEF_ERR_CORRUPT, "more or less"},
+        {NULL, "__metadata__", "[]", REEF_ERR_CORRUPT, "no object of texts"},
+        {NULL, "__metadata__", "{\"a\": 1}", REEF_ERR_CORRUPT, "no object of texts"},
+        {NULL, "__metadata__", NULL, REEF_ERR_INVALID, "not of a generation"},
+        {"__metadata__", "format", "\"pt\"", REEF_ERR_INVALID, "not of a generation"},
+        {"__metadata__", "format_version", "\"2\"", REEF_ERR_VERSION, "format version 2"},
+        {"__metadata__", "format_version", "\"x\"", REEF_ERR_CORRUPT, "lacks format_version"},
+        {"__metadata__", "generation", "\"0\"", REEF_ERR_CORRUPT, "builds_on"},
+        {"__metadata__", "generation", "\"2\"", REEF_ERR_CORRUPT, "another root"},
+        {"__metadata__", "generation", "\"65536\"", REEF_ERR_CORRUPT, "lacks generation"},
+        {"__metadata__", "generation", "\"-1\"", REEF_ERR_CORRUPT, "lacks generation"},
+        {"__metadata__", "side", "\"0\"", REEF_ERR_CORRUPT, "lacks side"},
+        {"__metadata__", "side", "\"1\"", REEF_ERR_CORRUPT, "no room"},
+        {"__metadata__", "side", "\"6\"", REEF_ERR_CORRUPT, "another type or shape"},
+        {"__metadata__", "side", "\"65535\"", REEF_ERR_CORRUPT, "no room"},
+        {"__metadata__", "side", "\"99999999999999999999999\"", REEF_ERR_CORRUPT, "lacks side"},
+        {"__metadata__", "dtype", "\"f16\"", REEF_ERR_CORRUPT, "lacks dtype"},
+        {"__metadata__", "dtype", "\"bf16\"", REEF_ERR_CORRUPT, "another type or shape"},
+        {"__metadata__", "sealed_at", NULL, REEF_ERR_CORRUPT, "lacks sealed_at"},
+        {"__metadata__", "root", "\"00\"", REEF_ERR_CORRUPT, "lacks root"},
+        {"__metadata__", "root", "\"00000000000000000000000000000000\"", REEF_ERR_CORRUPT,
          "another root"},
-        {"__metadata__", "builds_on", "\"[]\"", REEF_CORRUPT, "builds_on"},
-        {"__metadata__", "builds_on", "\"[1]\"", REEF_CORRUPT, "builds_on"},
-        {"__metadata__", "builds_on", "\"no\"", REEF_CORRUPT, "builds_on"},
+        {"__metadata__", "builds_on", "\"[]\"", REEF_ERR_CORRUPT, "builds_on"},
+        {"__metadata__", "builds_on", "\"[1]\"", REEF_ERR_CORRUPT, "builds_on"},
+        {"__metadata__", "builds_on", "\"no\"", REEF_ERR_CORRUPT, "builds_on"},
         {"__metadata__", "builds_on", "\"[\\\"00000000000000000000000000000000\\\"]\"",
-         REEF_INVALID, "does not have"},
-        {"__metadata__", "configuration", "\"{}\"", REEF_CORRUPT, "configuration"},
-        {"__metadata__", "configuration", NULL, REEF_CORRUPT, "lacks configuration"},
+         REEF_ERR_INVALID, "does not have"},
+        {"__metadata__", "configuration", "\"{}\"", REEF_ERR_CORRUPT, "configuration"},
+        {"__metadata__", "configuration", NULL, REEF_ERR_CORRUPT, "lacks configuration"},
     };
     start(p);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
@@ -237,13 +237,13 @@ static void headers_that_lie_are_refused(void **state) {
         assert_refused(p->b, p->other, lies[i].status, lies[i].words);
     }
     write_header(p, "no json");
-    assert_refused(p->b, p->other, REEF_CORRUPT, "no JSON");
+    assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "no JSON");
     write_header(p, "[]");
-    assert_refused(p->b, p->other, REEF_CORRUPT, "no JSON object");
+    assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "no JSON object");
     write_header(p, "{\"a\": {}, \"a\": {}}");
-    assert_refused(p->b, p->other, REEF_CORRUPT, "duplicate");
+    assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "duplicate");
     whole_file_write(p->other, "\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10);
-    assert_refused(p->b, p->other, REEF_CORRUPT, "larger than");
+    assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "larger than");
     import_one(p->b, p->file); // as it is, it is taken
 }
 
@@ -309,7 +309,7 @@ static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     reef_status status = reef_trainer_import(p->b->trainer, p->file, NULL, &import, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-    if (status != REEF_IO && status != REEF_FULL)
+    if (status != REEF_ERR_IO && status != REEF_ERR_FULL)
         fail_msg("%s: %s", reef_status_text(status), err.message);
     assert_int_equal(status_of(p->b).generation, 1);
     assert_int_equal(p->b->trainer->event_count, 0);

@@ -1,7 +1,7 @@
 // Pools with layers of every kind: the same bits however training is cut, sealed generations that stay, going
 // back, moving to another pool, and everything that a boundary, a command or a rival of generations does.
-#include "trainer_internal.h"
 #include "lifelong_process.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -283,13 +283,14 @@ static void values_grow_and_what_has_none_says_so(void **state) {
     make_pool(mixtures, 1);
     feed_kind(mixtures, 0, 1000, 1);
     reef_commit kept = commit(mixtures);
-    assert_int_equal(reef_trainer_grow(mixtures->trainer, 8, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_grow(mixtures->trainer, 8, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "only those of kind p and k have experts that grow"));
     reef_commit same = commit(mixtures);
     assert_roots_are(&kept, &same);
     reef_freeze freeze = {.layer = 0, .last = 5};
     uint64_t changed;
-    assert_int_equal(reef_trainer_freeze(mixtures->trainer, &freeze, &changed, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_freeze(mixtures->trainer, &freeze, &changed, &err),
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "layer 0 is of kind moe"));
     done_with(mixtures);
 }
@@ -305,7 +306,7 @@ static void settings_that_would_do_nothing_are_refused_in_a_new_pool(void **stat
         lifelong *own = fresh(f, 1);
         choose(&own->config, SETTINGS[i][0], SETTINGS[i][1]);
         ok(reef_config_check(&own->config, &err), &err); // a pool that has them still opens
-        assert_int_equal(reef_pool_init(own->pool, &own->config, &err), REEF_INVALID);
+        assert_int_equal(reef_pool_init(own->pool, &own->config, &err), REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, "give a block the letter p or k"));
         choose(&own->config, "ffw", "km");
         ok(reef_pool_init(own->pool, &own->config, &err), &err);

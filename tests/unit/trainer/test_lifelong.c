@@ -1,8 +1,8 @@
 // The promises of the lifelong loop, on real pools: as-of is exact to the bit for ever, the stream alone
 // decides the bits (not threads, cuts, commits or restarts), boundaries are found, a domain that comes
 // back is recognised, frozen experts stand still.
-#include "trainer_internal.h"
 #include "lifelong_process.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,7 +96,7 @@ static void a_model_that_is_reopened_has_the_bits_of_one_that_is_opened(void **s
     static const char *const STATES[] = {"0", "1", "one", "2", "two", "now"};
     for (size_t i = 0; i < sizeof STATES / sizeof *STATES; i++)
         assert_reopens_to(&model, f, STATES[i]);
-    assert_int_equal(reef_model_reopen(&model, f->store, "9", NULL, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_model_reopen(&model, f->store, "9", NULL, &err), REEF_ERR_NOT_FOUND);
     assert_null(model);
     assert_reopens_to(&model, f, "now");
     // A pool that went another way from "one" on has other generations after the first.
@@ -296,10 +296,10 @@ static void a_generation_without_training_is_not_sealed(void **state) {
     lifelong *f = *state;
     reef_error err;
     make_pool(f, 1);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_INVALID);
     feed_kind(f, 0, 4000, 3);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_INVALID);
     assert_int_equal(status_of(f).generation, 1);
 }
 
@@ -475,7 +475,7 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
     assert_memory_not_equal(before + 10 * row, after + 10 * row, 26 * row * sizeof *before);
     freeze.first = 40;
     freeze.last = 50;
-    assert_int_equal(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), REEF_ERR_INVALID);
     free(before);
     free(after);
 }
@@ -511,7 +511,7 @@ static void a_grown_generation_goes_on_learning(void **state) {
     reef_error err;
     make_pool(f, 2);
     feed_kind(f, 0, 6000, 3);
-    assert_int_equal(reef_trainer_grow(f->trainer, 6, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_grow(f->trainer, 6, &err), REEF_ERR_INVALID);
     ok(reef_trainer_grow(f->trainer, 9, &err), &err);
     assert_int_equal(status_of(f).experts_open, 2 * 81);
     double before = status_of(f).bits_per_byte;
@@ -591,10 +591,10 @@ static void a_snapshot_keeps_its_state(void **state) {
     reef_model *model;
     assert_int_equal(
         reef_model_open(&model, f->store, "tuesday", &(reef_model_options){.threads = 1}, &err),
-        REEF_NOT_FOUND);
+        REEF_ERR_NOT_FOUND);
     assert_int_equal(
         reef_model_open(&model, f->store, "2", &(reef_model_options){.threads = 1}, &err),
-        REEF_NOT_FOUND);
+        REEF_ERR_NOT_FOUND);
     free(then);
     free(later);
 }
@@ -625,7 +625,7 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     assert_true(fabs(total - score.bits) < 1e-2);
     assert_int_equal(score.bytes, sizeof probe - 1);
     assert_int_equal(reef_model_score(model, probe, 1, NULL, &score, NULL, NULL, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
 
     reef_sampling greedy = {.temperature = 0.0f};
     ok(reef_model_generate(model, probe, 12, sizeof out, &greedy, out, &err), &err);
@@ -657,7 +657,7 @@ static void a_name_that_is_not_utf8_is_no_source(void **state) {
     lifelong_text(text, sizeof text, 0, 2);
     assert_int_equal(
         reef_trainer_feed(f->trainer, "caf\xe9", text, sizeof text, &taken, NULL, &err),
-        REEF_INVALID);
+        REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "UTF-8"));
     assert_int_equal(taken, 0);
     commit(f); // and nothing was spoilt
@@ -689,14 +689,14 @@ static void check_divergence(lifelong *f, const char *ffw) {
     reef_trainer_status now = status_of(f);
     char step[64];
     snprintf(step, sizeof step, "training diverged at step %llu", (unsigned long long)now.step);
-    assert_int_equal(status, REEF_INVALID);
+    assert_int_equal(status, REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, step));
     assert_non_null(strstr(err.message, "learning_rate"));
     assert_true(isfinite(now.last_bits_per_byte)); // it does not count
     assert_int_equal(reef_trainer_feed(f->trainer, "test", text, 1, NULL, NULL, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, step));
-    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, step));
     close_pool(f);
     open_pool(f, 1);

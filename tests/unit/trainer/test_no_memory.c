@@ -1,7 +1,7 @@
 // Memory that runs out while a trainer learns: every place that allocates fails once. What comes after is either as if
 // nothing had happened, or refused until the pool is opened again, and then as if nothing had happened.
-#include "trainer_internal.h"
 #include "lifelong.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -117,15 +117,15 @@ static void fail_one(world *w, size_t number) {
     counting = false;
     assert_true(failed);
     if (status != REEF_OK) {
-        assert_int_equal(status, REEF_NO_MEMORY);
+        assert_int_equal(status, REEF_ERR_NO_MEMORY);
         status = read_on(w, &again);
     }
     if (status != REEF_OK) { // it says so, and keeps nothing
-        assert_int_equal(status, REEF_NO_MEMORY);
+        assert_int_equal(status, REEF_ERR_NO_MEMORY);
         assert_non_null(strstr(again.message, "close the pool and open it again"));
-        assert_int_equal(reef_trainer_commit(w->f->trainer, NULL, &again), REEF_NO_MEMORY);
-        assert_int_equal(reef_trainer_learn_rest(w->f->trainer, &again), REEF_NO_MEMORY);
-        assert_int_equal(reef_trainer_seal(w->f->trainer, NULL, NULL, &again), REEF_NO_MEMORY);
+        assert_int_equal(reef_trainer_commit(w->f->trainer, NULL, &again), REEF_ERR_NO_MEMORY);
+        assert_int_equal(reef_trainer_learn_rest(w->f->trainer, &again), REEF_ERR_NO_MEMORY);
+        assert_int_equal(reef_trainer_seal(w->f->trainer, NULL, NULL, &again), REEF_ERR_NO_MEMORY);
         close_pool(w->f);
         open_pool(w->f, 1);
         ok(read_on(w, &err), &err);
@@ -214,7 +214,7 @@ static void a_pass_that_could_not_be_prepared_is_prepared_again(void **state) {
         reef_status status = reef_pass_prepare_generation(pass, gen, 0, &err);
         counting = false;
         if (!failed) break;
-        assert_int_equal(status, REEF_NO_MEMORY);
+        assert_int_equal(status, REEF_ERR_NO_MEMORY);
         ok(reef_pass_prepare_generation(pass, gen, 0, &err), &err);
         assert_non_null(pass->pairs.sorted);
         assert_int_equal(pass->pairs.expert_count, gen->info.side * gen->info.side);

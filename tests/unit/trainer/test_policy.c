@@ -1,8 +1,8 @@
 // When and how a pool grows, policy by policy: boundaries stand at the byte where they should, whatever
 // the cuts, commits and restarts; what a new generation begins with changes no output; budgets hold.
-#include "trainer_internal.h"
-#include "lifelong.h"
 #include "growth_policy.h"
+#include "lifelong.h"
+#include "trainer_internal.h"
 #include "warm_start.h"
 
 #include <setjmp.h>
@@ -474,9 +474,9 @@ static void no_more_experts_are_made_than_the_budget_allows(void **state) {
     open_pool(f, 1);
     feed_kind(f, 0, 20 * BATCH, 4);
     assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_FULL);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_FULL);
     assert_non_null(strstr(err.message, "120 experts"));
-    assert_int_equal(reef_trainer_grow(f->trainer, 3, &err), REEF_FULL);
+    assert_int_equal(reef_trainer_grow(f->trainer, 3, &err), REEF_ERR_FULL);
     assert_non_null(strstr(err.message, "experts_max 125"));
     assert_int_equal(status_of(f).experts, 120);
 }

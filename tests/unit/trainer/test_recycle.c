@@ -1,8 +1,8 @@
 // Experts that nothing chooses begin anew: which ones, what becomes of them and their optimiser, that they are
 // chosen again, and that the stream alone decides.
-#include "trainer_internal.h"
-#include "lifelong.h"
 #include "expert_recycling.h"
+#include "lifelong.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -259,7 +259,7 @@ static void sealed_generations_are_not_touched(void **state) {
     reef_view view;
     const reef_key key = {.db = REEF_DB_TENSORS, .generation = 0, .name = "block0.used"};
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    assert_int_equal(reef_record_view(txn, &key, &view, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_record_view(txn, &key, &view, &err), REEF_ERR_NOT_FOUND);
     reef_txn_abort(txn);
 }
 
@@ -341,7 +341,7 @@ static void recycling_is_refused_where_experts_are_kept(void **state) {
     choose(&f->config, "recycle_after", "1000");
     for (size_t i = 0; i < sizeof KEEPERS / sizeof *KEEPERS; i++) {
         choose(&f->config, "strategy", KEEPERS[i]);
-        assert_int_equal(reef_config_check(&f->config, &err), REEF_INVALID);
+        assert_int_equal(reef_config_check(&f->config, &err), REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, "recycle_after 1000 does not go with strategy"));
     }
     choose(&f->config, "strategy", "finetune");

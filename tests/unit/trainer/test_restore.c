@@ -346,7 +346,7 @@ static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **
     go_back(f, "three");
     assert_int_equal(points_after(f->store, 0), 0);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    fails(reef_descent_read(&descent, txn, &err), REEF_CORRUPT, &err, "timeline");
+    fails(reef_descent_read(&descent, txn, &err), REEF_ERR_CORRUPT, &err, "timeline");
     assert_null(descent.restores);
     reef_txn_abort(txn);
     feed_steps(f, 2, 2); // it learns on
@@ -409,8 +409,8 @@ static void a_vector_model_needs_its_sums_and_has_them(void **state) {
     is_sound(f->store);
 
     make_first_kind(f->store, "kept");
-    fails(reef_pool_restore(f->store, "kept", beside(f, "none"), &done, &err), REEF_INVALID, &err,
-          "sums of a vector model");
+    fails(reef_pool_restore(f->store, "kept", beside(f, "none"), &done, &err), REEF_ERR_INVALID,
+          &err, "sums of a vector model");
     assert_int_not_equal(access(beside(f, "none"), F_OK), 0);
     assert_int_equal(snapshot.open_generation, 1);
 }
@@ -511,7 +511,7 @@ static void sealing_in_bf16_alone_changes_no_expert(void **state) {
     assert_true(change.sealed_gone && change.sealed_count == 1 && change.sealed_before);
     for (size_t l = 0; l < 2; l++) assert_int_equal(change.layers[l].changed, 0);
     reef_state_change_release(&change);
-    fails(reef_state_diff(f->store, "a", "none", &change, &err), REEF_NOT_FOUND, &err, "none");
+    fails(reef_state_diff(f->store, "a", "none", &change, &err), REEF_ERR_NOT_FOUND, &err, "none");
     reef_state_change_release(&change);
 }
 
@@ -528,14 +528,14 @@ static void snapshots_are_removed_together_or_not_at_all(void **state) {
     take(f, "a");
     take(f, "b");
     take(f, "c");
-    fails(reef_trainer_snapshots_remove(f->trainer, names, 3, &err), REEF_NOT_FOUND, &err,
+    fails(reef_trainer_snapshots_remove(f->trainer, names, 3, &err), REEF_ERR_NOT_FOUND, &err,
           "missing");
     ok(reef_trainer_snapshots_remove(f->trainer, names, 2, &err), &err);
     assert_int_equal(times_said(f, "\"snapshot_remove\""), 2);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_snapshot_read(txn, "b", &snapshot, &err), &err);
-    assert_int_equal(reef_snapshot_read(txn, "a", &snapshot, &err), REEF_NOT_FOUND);
-    assert_int_equal(reef_snapshot_read(txn, "c", &snapshot, &err), REEF_NOT_FOUND);
+    assert_int_equal(reef_snapshot_read(txn, "a", &snapshot, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_snapshot_read(txn, "c", &snapshot, &err), REEF_ERR_NOT_FOUND);
     reef_txn_abort(txn);
     feed_kind(f, 0, 5 * STEP_BYTES, 2); // and training goes on
     commit(f);

@@ -1,7 +1,7 @@
 // Sealing: what rounding a generation's rows does and costs, what is measured and told of it, and that what
 // was sealed is exact from then on.
-#include "trainer_internal.h"
 #include "lifelong_process.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -239,14 +239,14 @@ static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
     reef_commit before = commit(f);
     uint64_t step = status_of(f).step;
     feed_kind(f, 0, 500, 2);
-    reef_trainer_break(f->trainer, REEF_NO_MEMORY);
+    reef_trainer_break(f->trainer, REEF_ERR_NO_MEMORY);
     lifelong_text(text, sizeof text, 0, 3);
     assert_int_equal(reef_trainer_feed(f->trainer, "test", text, sizeof text, &taken, NULL, &err),
-                     REEF_NO_MEMORY);
+                     REEF_ERR_NO_MEMORY);
     assert_non_null(strstr(err.message, "close the pool and open it again"));
-    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_NO_MEMORY);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_NO_MEMORY);
-    assert_int_equal(reef_trainer_snapshot(f->trainer, "half", NULL, &err), REEF_NO_MEMORY);
+    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_ERR_NO_MEMORY);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_NO_MEMORY);
+    assert_int_equal(reef_trainer_snapshot(f->trainer, "half", NULL, &err), REEF_ERR_NO_MEMORY);
     close_pool(f);
     open_pool(f, 1);
     assert_int_equal(status_of(f).step, step);
@@ -260,7 +260,7 @@ static void an_unknown_type_of_rows_is_refused(void **state) {
     reef_error err;
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
-    assert_int_equal(reef_trainer_seal(f->trainer, "f16", NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_seal(f->trainer, "f16", NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "must be f32 or bf16"));
     assert_int_equal(status_of(f).generation, 0);
 }

@@ -1,8 +1,8 @@
 // What each strategy promises, on real pools: what trains and what stands still, what a step reads, that
 // penalties have the gradients they say, and that the stream alone decides the bits of all of them.
 #include "gradcheck.h"
-#include "trainer_internal.h"
 #include "lifelong.h"
+#include "trainer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,7 +144,7 @@ static void joint_looks_for_no_boundary_and_rehearses_the_whole_past(void **stat
     feed_kind(f, 1, 12000, 1);
     assert_int_equal(status_of(f).task, 0);
     assert_int_equal(f->trainer->net.gen_count, 1);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "joint, which has no boundaries"));
 }
 
@@ -696,7 +696,7 @@ static void grid_that_cannot_grow_says_so(void **state) {
     make_rival(f, "grid", "given");
     feed_kind(f, 0, 641, 1);
     f->trainer->net.config.side_new = REEF_SIDE_MAX;
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "more than the"));
     assert_int_equal(status_of(f).task, 0);
 }
@@ -708,7 +708,7 @@ static void grid_keeps_within_the_bound_on_experts(void **state) {
     first_task(f, "grid");
     assert_int_equal(gen_of(f)->info.side, 7);
     feed_kind(f, 1, TASK_BYTES, 2);
-    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_FULL);
+    assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_FULL);
     assert_non_null(strstr(err.message, "experts_max 100"));
     assert_int_equal(status_of(f).task, 1);
     assert_int_equal(status_of(f).experts, 2 * 49);
@@ -823,7 +823,7 @@ static void what_keeps_the_models_size_refuses_to_grow(void **state) {
     lifelong *f = *state;
     reef_error err;
     make_rival(f, "lwf", "given");
-    assert_int_equal(reef_trainer_grow(f->trainer, 8, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_grow(f->trainer, 8, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "the pool's strategy is lwf"));
     assert_non_null(strstr(err.message, "can grow"));
 }
@@ -836,7 +836,7 @@ static void windows_that_a_strategy_cannot_read_are_refused(void **state) {
         reef_config config = tiny_config();
         ok(reef_config_set(&config, "strategy", readers[i], &err), &err);
         config.batch = 1;
-        assert_int_equal(reef_config_check(&config, &err), REEF_INVALID);
+        assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, readers[i]));
         assert_non_null(strstr(err.message, "batch to 2 or more"));
         config.batch = 2;

@@ -1,8 +1,8 @@
 // Streams of token ids: the gradients of a vocabulary larger than a byte, the lifelong loop on ids of two bytes each,
 // and what is refused because it is no id.
-#include "trainer_internal.h"
 #include "lifelong.h"
 #include "small_model.h"
+#include "trainer_internal.h"
 
 #include <math.h>
 
@@ -63,7 +63,7 @@ static double bits_of(const lifelong *f, const char *as_of, int kind) {
 }
 
 static void assert_refused(reef_status status, const reef_error *err, const char *words) {
-    assert_int_equal(status, REEF_INVALID);
+    assert_int_equal(status, REEF_ERR_INVALID);
     if (strstr(err->message, words) == NULL) fail_msg("no '%s' in: %s", words, err->message);
 }
 
@@ -187,7 +187,8 @@ static void lessons_of_ids_are_counted_in_tokens(void **state) {
         ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     }
     const reef_consolidation_options options = {.first = 1, .last = 2, .steps = 2};
-    assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err), REEF_INVALID);
+    assert_int_equal(reef_trainer_consolidate(f->trainer, &options, &report, &err),
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "a larger reservoir_window"));
     reef_consolidation_release(&report);
 }
@@ -368,7 +369,7 @@ static void a_bad_id_is_named_and_nothing_is_lost(void **state) {
     ids[2 * 1500 + 1] = 0xff;
     assert_int_equal(
         reef_trainer_feed(f->trainer, "test", ids, 2 * (size_t)PART, &taken, NULL, &err),
-        REEF_INVALID);
+        REEF_ERR_INVALID);
     ids[2 * 1500] = low;
     ids[2 * 1500 + 1] = high;
     feed(f, ids + taken, 2 * (size_t)PART - taken); // as if nothing had been
@@ -461,7 +462,7 @@ static void stored_ids_outside_the_vocabulary_are_damage(void **state) {
                 reef_trainer_close(trainer);
                 continue;
             }
-            assert_int_equal(status, REEF_CORRUPT);
+            assert_int_equal(status, REEF_ERR_CORRUPT);
             if (!strstr(err.message, records[i].words)) fail_msg("%s", err.message);
         }
     }

@@ -110,7 +110,7 @@ static void under_another_number_it_is_the_same_generation(void **state) {
     // And so it comes home again: to the pool that it was made in, as another one.
     reef_error err;
     assert_int_equal(reef_trainer_import(p->a->trainer, p->file, &DRY, &import, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "of this very pool"));
 }
 
@@ -181,7 +181,7 @@ static void where_several_fire_all_older_ones_must_be_there(void **state) {
     learn(p->a, 2);
     export_one(p->a, 2, p->other);
     assert_int_equal(reef_trainer_import(p->b->trainer, p->other, NULL, &import, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "does not have"));
     assert_int_equal(import_one(p->b, p->file).file.builds_on, 1);
     assert_int_equal(import_one(p->b, p->other).file.builds_on, 2);
@@ -201,7 +201,7 @@ static void one_in_between_is_refused_where_it_would_count(void **state) {
     import_one(p->b, p->file);
     learn(p->b, 3);
     assert_int_equal(reef_trainer_import(p->b->trainer, p->other, NULL, &import, &err),
-                     REEF_INVALID);
+                     REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "directly on top of generation 1"));
 }
 

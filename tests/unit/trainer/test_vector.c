@@ -384,7 +384,7 @@ static void examples_without_a_label_teach_nothing(void **state) {
     answers a = ask(&r, NULL, 0, 3, 0);
     assert_int_equal(a.class_count, 0);
     assert_int_equal(a.labels[0], -1);
-    must_fail(reef_trainer_seal(r.trainer, NULL, NULL, &err), REEF_INVALID, &err,
+    must_fail(reef_trainer_seal(r.trainer, NULL, NULL, &err), REEF_ERR_INVALID, &err,
               "no labelled example");
     run_end(&r);
     free(s.bytes);
@@ -606,7 +606,8 @@ static double old_accuracy(const char *strategy, double *fresh) {
     double accuracy = ask(&r, NULL, 0, 2, 0).accuracy;
     *fresh = ask(&r, NULL, 3, 5, 0).accuracy;
     assert_int_equal(status_of(&r).generation, 0);
-    must_fail(reef_trainer_seal(r.trainer, NULL, NULL, &err), REEF_INVALID, &err, "one generation");
+    must_fail(reef_trainer_seal(r.trainer, NULL, NULL, &err), REEF_ERR_INVALID, &err,
+              "one generation");
     run_end(&r);
     free(s.bytes);
     return accuracy;
@@ -629,7 +630,7 @@ static void refuse_config(const char *name, const char *value, const char *part)
     reef_config config = small_config();
     reef_error err;
     must(reef_config_set(&config, name, value, &err), &err);
-    must_fail(reef_config_check(&config, &err), REEF_INVALID, &err, part);
+    must_fail(reef_config_check(&config, &err), REEF_ERR_INVALID, &err, part);
 }
 
 static void configurations_that_do_not_fit_are_refused(void **state) {
@@ -643,8 +644,8 @@ static void configurations_that_do_not_fit_are_refused(void **state) {
     reef_config config = small_config();
     must(reef_config_set(&config, "strategy", "replay", &err), &err);
     config.memory = 0;
-    must_fail(reef_config_check(&config, &err), REEF_INVALID, &err, "memory to replay from");
-    must_fail(reef_config_set(&config, "vector_gate", "maybe", &err), REEF_INVALID, &err,
+    must_fail(reef_config_check(&config, &err), REEF_ERR_INVALID, &err, "memory to replay from");
+    must_fail(reef_config_set(&config, "vector_gate", "maybe", &err), REEF_ERR_INVALID, &err,
               "must be ridge or off");
 }
 
@@ -661,12 +662,12 @@ static void bad_examples_are_refused_and_good_ones_go_on(void **state) {
     run r = run_new(&config, 1);
     run_feed(&r, s.bytes, 3 * RECORD);
     size_t taken = 77;
-    must_fail(reef_trainer_feed(r.trainer, "s", bad, RECORD, &taken, NULL, &err), REEF_INVALID,
+    must_fail(reef_trainer_feed(r.trainer, "s", bad, RECORD, &taken, NULL, &err), REEF_ERR_INVALID,
               &err, "example 3 of the stream has nan in column 5");
     assert_int_equal(taken, 0);
     memcpy(bad, s.bytes, RECORD);
     memcpy(bad, &(int32_t){-2}, sizeof(int32_t));
-    must_fail(reef_trainer_feed(r.trainer, "s", bad, RECORD, &taken, NULL, &err), REEF_INVALID,
+    must_fail(reef_trainer_feed(r.trainer, "s", bad, RECORD, &taken, NULL, &err), REEF_ERR_INVALID,
               &err, "has the label -2");
     run_feed(&r, s.bytes + 3 * RECORD, 37 * RECORD);
     assert_int_equal(reef_trainer_cursor(r.trainer, "s"), 40 * RECORD);
@@ -690,7 +691,7 @@ static void a_class_too_many_is_given_back_and_the_pool_goes_on(void **state) {
     run_feed(&r, s.bytes, REEF_CLASS_COUNT_MAX * RECORD);
     for (int again = 0; again < 2; again++) {
         size_t taken = 77;
-        must_fail(reef_trainer_feed(r.trainer, "s", bad, RECORD, &taken, NULL, &err), REEF_FULL,
+        must_fail(reef_trainer_feed(r.trainer, "s", bad, RECORD, &taken, NULL, &err), REEF_ERR_FULL,
                   &err, "label 5000 would be the pool's class number 1025, and 1024 is the most");
         assert_int_equal(taken, 0);
         run_commit(&r);
@@ -716,20 +717,20 @@ static void what_a_vector_model_cannot_do_is_refused(void **state) {
     int32_t label;
     uint64_t changed;
     run r = run_new(&config, 1);
-    must_fail(reef_trainer_grow(r.trainer, 20, &err), REEF_INVALID, &err, "cannot be added");
+    must_fail(reef_trainer_grow(r.trainer, 20, &err), REEF_ERR_INVALID, &err, "cannot be added");
     must_fail(reef_trainer_freeze(r.trainer, &(reef_freeze){.layer = -1}, &changed, &err),
-              REEF_INVALID, &err, "cannot be frozen");
-    must_fail(reef_trainer_seal(r.trainer, "bf16", NULL, &err), REEF_INVALID, &err, "stay f32");
+              REEF_ERR_INVALID, &err, "cannot be frozen");
+    must_fail(reef_trainer_seal(r.trainer, "bf16", NULL, &err), REEF_ERR_INVALID, &err, "stay f32");
     must(reef_model_open(&model, r.store, NULL, NULL, &err), &err);
-    must_fail(reef_model_score(model, text, 4, NULL, &score, NULL, NULL, &err), REEF_INVALID, &err,
-              "holds a vector model");
-    must_fail(reef_model_logits(model, text, 4, logits, &err), REEF_INVALID, &err,
-              "holds a vector model");
-    must_fail(reef_model_generate(model, text, 4, 1, &(reef_sampling){0}, text, &err), REEF_INVALID,
+    must_fail(reef_model_score(model, text, 4, NULL, &score, NULL, NULL, &err), REEF_ERR_INVALID,
               &err, "holds a vector model");
+    must_fail(reef_model_logits(model, text, 4, logits, &err), REEF_ERR_INVALID, &err,
+              "holds a vector model");
+    must_fail(reef_model_generate(model, text, 4, 1, &(reef_sampling){0}, text, &err),
+              REEF_ERR_INVALID, &err, "holds a vector model");
     vector[7] = INFINITY;
-    must_fail(reef_model_predict(model, 1, vector, &label, NULL, NULL, &err), REEF_INVALID, &err,
-              "vector 0 has inf in column 7");
+    must_fail(reef_model_predict(model, 1, vector, &label, NULL, NULL, &err), REEF_ERR_INVALID,
+              &err, "vector 0 has inf in column 7");
     reef_model_close(model);
     run_end(&r);
 }
@@ -747,8 +748,8 @@ static void a_language_model_predicts_no_vectors(void **state) {
     run r = run_new(&config, 1);
     must(reef_model_open(&model, r.store, NULL, NULL, &err), &err);
     assert_int_equal(reef_model_class_count(model), 0);
-    must_fail(reef_model_predict(model, 1, vector, &label, NULL, NULL, &err), REEF_INVALID, &err,
-              "holds a language model");
+    must_fail(reef_model_predict(model, 1, vector, &label, NULL, NULL, &err), REEF_ERR_INVALID,
+              &err, "holds a language model");
     reef_model_close(model);
     run_end(&r);
 }

@@ -82,15 +82,15 @@ static const char *last_line(char *text) {
 
 static reef_status failure(const char *script, int end, char *text, reef_error *err) {
     if (strstr(text, "No module named 'torch'"))
-        return reef_fail(err, REEF_IO,
+        return reef_fail(err, REEF_ERR_IO,
                          PYTHON " has no torch, which %.100s needs (Debian: python3-torch)",
                          script);
     if (WIFSIGNALED(end))
-        return reef_fail(err, REEF_IO, "%.100s was ended by signal %d", script, WTERMSIG(end));
+        return reef_fail(err, REEF_ERR_IO, "%.100s was ended by signal %d", script, WTERMSIG(end));
     char *line = cli_printable((const uint8_t *)last_line(text), strlen(last_line(text)), false);
-    reef_fail(err, REEF_IO, "%.80s ended with code %d: %.120s", script, WEXITSTATUS(end), line);
+    reef_fail(err, REEF_ERR_IO, "%.80s ended with code %d: %.120s", script, WEXITSTATUS(end), line);
     free(line);
-    return REEF_IO;
+    return REEF_ERR_IO;
 }
 
 // Run the script with `arguments`, of which the first two are Python and the script itself and the last is
@@ -99,15 +99,16 @@ static reef_status run_python(char **text, char **arguments, reef_error *err) {
     const char *script = arguments[1];
     *text = NULL;
     if (access(script, R_OK) != 0)
-        return reef_fail(err, REEF_NOT_FOUND, "cannot read %.160s", script);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read %.160s", script);
     int fds[2];
-    if (pipe(fds) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
+    if (pipe(fds) != 0)
+        return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     pid_t child;
     int error = spawn(&child, arguments, fds);
     close(fds[1]);
     if (error) {
         close(fds[0]);
-        return reef_fail(err, REEF_IO, "cannot run " PYTHON ": %s", strerror(error));
+        return reef_fail(err, REEF_ERR_IO, "cannot run " PYTHON ": %s", strerror(error));
     }
     char *output = cli_alloc(OUTPUT_BYTES_MAX, 1);
     bool in_time = collect(fds[0], output);
@@ -116,7 +117,7 @@ static reef_status run_python(char **text, char **arguments, reef_error *err) {
     int end = wait_for(child);
     reef_status status = REEF_OK;
     if (!in_time)
-        status = reef_fail(err, REEF_IO, "%.120s took more than %.0f s and was stopped", script,
+        status = reef_fail(err, REEF_ERR_IO, "%.120s took more than %.0f s and was stopped", script,
                            SECONDS_MAX);
     else if (!WIFEXITED(end) || WEXITSTATUS(end) != 0)
         status = failure(script, end, output, err);
@@ -155,7 +156,7 @@ static reef_status parse_rows(const char *script,
             if (parse_row(line, NAMES[row], &out->tokens_per_s[row])) break;
     for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
         if (!(out->tokens_per_s[row] > 0))
-            return reef_fail(err, REEF_IO, "%.120s printed no line '%s  SECONDS s  RATE tok/s'",
+            return reef_fail(err, REEF_ERR_IO, "%.120s printed no line '%s  SECONDS s  RATE tok/s'",
                              script, NAMES[row]);
     return REEF_OK;
 }
@@ -209,7 +210,7 @@ static reef_status parse_step(const char *script,
         *out = (bench_rival_step){.seconds = seconds, .parameters = (uint64_t)parameters};
         snprintf(out->torch, sizeof(out->torch), "%s", torch);
     } else {
-        status = reef_fail(err, REEF_IO,
+        status = reef_fail(err, REEF_ERR_IO,
                            "%.120s printed no line of JSON with step_seconds, parameters and torch",
                            script);
     }

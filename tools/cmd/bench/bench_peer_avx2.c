@@ -79,14 +79,14 @@ static json_t *answer_of(char **arguments, reef_error *why) {
     FILE *out = tmpfile();
     int error = out ? spawn(&child, arguments, fileno(out)) : errno;
     if (error) {
-        reef_fail(why, REEF_IO, "cannot run this program again: %s", strerror(error));
+        reef_fail(why, REEF_ERR_IO, "cannot run this program again: %s", strerror(error));
     } else if (!wait_for(child)) {
-        reef_fail(why, REEF_IO, "this program failed with the kernels of avx2");
+        reef_fail(why, REEF_ERR_IO, "this program failed with the kernels of avx2");
     } else {
         rewind(out);
         document = json_loadf(out, 0, &mistake);
         if (!document)
-            reef_fail(why, REEF_IO, "this program answered no JSON: %.100s", mistake.text);
+            reef_fail(why, REEF_ERR_IO, "this program answered no JSON: %.100s", mistake.text);
     }
     if (out) fclose(out);
     return document;
@@ -121,7 +121,7 @@ static json_t *run(const peer_plan *plan, reef_error *why) {
 void peer_avx2_measure(const peer_plan *plan, peer_avx2 *out) {
     *out = (peer_avx2){0};
     if (strcmp(reef_kernels_name(), "avx512") != 0) {
-        reef_fail(&out->missing, REEF_INVALID,
+        reef_fail(&out->missing, REEF_ERR_INVALID,
                   "the kernels in use are %s, not avx512: nothing to compare", reef_kernels_name());
         return;
     }
@@ -135,6 +135,6 @@ void peer_avx2_measure(const peer_plan *plan, peer_avx2 *out) {
     snprintf(out->blas, sizeof(out->blas), "%s", blas ? blas : "");
     if (!kernels || strcmp(kernels, "avx2") != 0 || !(out->forward_tokens_per_s > 0) ||
         !(out->step_tokens_per_s > 0))
-        reef_fail(&out->missing, REEF_IO, "this program answered without figures of avx2");
+        reef_fail(&out->missing, REEF_ERR_IO, "this program answered without figures of avx2");
     json_decref(document);
 }

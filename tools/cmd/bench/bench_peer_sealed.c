@@ -44,11 +44,11 @@ static reef_status check(const peer_plan *plan, const reef_router_shape *shape, 
     char need[CLI_WORD_BYTES], there[CLI_WORD_BYTES];
     double wanted = bytes_wanted(plan, shape), have = bench_available_bytes();
     if (shape->side < shape->topk)
-        return reef_fail(why, REEF_INVALID,
+        return reef_fail(why, REEF_ERR_INVALID,
                          "a tenth of the experts is %zu x %zu, too few to choose %zu from",
                          shape->side, shape->side, shape->topk);
     if (have > 0 && wanted > MEMORY_SHARE_MAX * have)
-        return reef_fail(why, REEF_NO_MEMORY,
+        return reef_fail(why, REEF_ERR_NO_MEMORY,
                          "ten generations of %zu x %zu experts that learn take %s, and %s are free",
                          shape->side, shape->side, cli_bytes((uint64_t)wanted, need),
                          cli_bytes((uint64_t)have, there));

@@ -90,7 +90,7 @@ static reef_status add_rows(bench_limits *limits, const void *rows, reef_error *
     limits->rows = rows;
     limits->small_rows = small_pages_new(limits->row_count * limits->row_bytes);
     if (!limits->small_rows)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a second table of %zu rows",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a second table of %zu rows",
                          limits->row_count);
     return choose(limits, err);
 }

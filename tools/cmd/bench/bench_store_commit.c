@@ -1,9 +1,9 @@
 // A commit against the disk: the same bytes as blocks of a pool and as a plain file; and what commits
 // take of a training's time.
-#include "scratch_pool.h"
 #include "bench_layer.h"
 #include "bench_store.h"
 #include "cli.h"
+#include "scratch_pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,11 +28,11 @@ static reef_status write_raw(
     for (size_t at = 0; at < count;) {
         ssize_t wrote = pwrite(fd, bytes + at, count - at, (off_t)at);
         if (wrote < 0 && errno != EINTR)
-            return reef_fail(err, REEF_IO, "cannot write %s: %s", path, strerror(errno));
+            return reef_fail(err, REEF_ERR_IO, "cannot write %s: %s", path, strerror(errno));
         if (wrote > 0) at += (size_t)wrote;
     }
     if (fdatasync(fd) == 0) return REEF_OK;
-    return reef_fail(err, REEF_IO, "cannot sync %s: %s", path, strerror(errno));
+    return reef_fail(err, REEF_ERR_IO, "cannot sync %s: %s", path, strerror(errno));
 }
 
 static reef_status put_blocks(reef_txn *txn, const uint8_t *bytes, size_t count, reef_error *err) {
@@ -102,7 +102,7 @@ reef_status bench_store_commit(const store_plan *plan, store_commit *out, reef_e
         reef_store_open(&store, path, &(reef_store_options){.create = true, .write = true}, err);
     int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (status == REEF_OK && fd < 0)
-        status = reef_fail(err, REEF_IO, "cannot make %s: %s", file, strerror(errno));
+        status = reef_fail(err, REEF_ERR_IO, "cannot make %s: %s", file, strerror(errno));
     if (status == REEF_OK) status = run_rounds(plan, store, fd, file, &r, err);
     if (status == REEF_OK)
         *out = (store_commit){.commit_ms = 1e3 * bench_median(r.commit, count, 1),

@@ -1,9 +1,9 @@
 // A large sealed generation beside a small open one: what a snapshot and opening cost then; and the file
 // after many commits while readers come and go.
-#include "scratch_pool.h"
 #include "bench_layer.h"
 #include "bench_store.h"
 #include "cli.h"
+#include "scratch_pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -218,7 +218,8 @@ static reef_status turn_over(reef_store *store,
         status = reef_txn_begin(&readers[i], store, REEF_TXN_READ, err);
         if (status == REEF_OK) status = reef_commit_read(readers[i], &seen, err);
         if (status == REEF_OK && seen.step != round)
-            status = reef_fail(err, REEF_CORRUPT, "a reader sees a commit that is not the last");
+            status =
+                reef_fail(err, REEF_ERR_CORRUPT, "a reader sees a commit that is not the last");
         ++*reads;
     }
     return status;

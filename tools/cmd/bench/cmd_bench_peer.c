@@ -90,14 +90,14 @@ static reef_status read_parts(const char *words, unsigned *parts, reef_error *er
         size_t length = strcspn(words, ",");
         unsigned part = part_named(words, length);
         if (part == 0)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "--only has '%.*s'; choose of layer,sealed90,bf16,avx2",
                              (int)(length < 64 ? length : 64), words);
         *parts |= part;
         words = words[length] == ',' ? words + length + 1 : NULL;
     }
     if ((*parts & PEER_AVX2) && !(*parts & PEER_LAYER))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--only avx2 has nothing to compare with without layer");
     return REEF_OK;
 }
@@ -111,7 +111,7 @@ static reef_status check_memory(const peer_plan *plan, reef_error *err) {
     char need[CLI_WORD_BYTES], there[CLI_WORD_BYTES];
     if (have > 0 && wanted > have)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "--side %zu and --d-model %zu take %s, and this machine has %s; choose less",
             plan->shape.side, plan->shape.d_model, cli_bytes((uint64_t)wanted, need),
             cli_bytes((uint64_t)have, there));

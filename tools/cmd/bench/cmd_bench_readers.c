@@ -6,8 +6,8 @@
 // for each other. Therefore each also reports what it waited: time in which it neither ran nor stood in
 // line for a processor, but was blocked by a lock, the disk or anything else. That is exact with one
 // thread each; with more, a process also waits for its own threads.
-#include "scratch_pool.h"
 #include "commands.h"
+#include "scratch_pool.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -177,7 +177,7 @@ static reef_status warm_up(reef_trainer *trainer,
 
 static void tell(int fd, const message *m) {
     // Less than PIPE_BUF: whole or not at all. A parent that is gone needs no answer.
-    if (write(fd, m, sizeof(*m)) != (ssize_t)sizeof(*m)) _exit(REEF_IO);
+    if (write(fd, m, sizeof(*m)) != (ssize_t)sizeof(*m)) _exit(REEF_ERR_IO);
 }
 
 static reef_status train(const plan *p, int fd, message *m) {
@@ -219,7 +219,7 @@ static reef_status hear(int fd, message *m, reef_error *err) {
         count = read(fd, m, sizeof(*m));
     } while (count < 0 && errno == EINTR);
     if (count != (ssize_t)sizeof(*m))
-        return reef_fail(err, REEF_IO, "the training process ended without an answer");
+        return reef_fail(err, REEF_ERR_IO, "the training process ended without an answer");
     if (m->error.status != REEF_OK) *err = m->error;
     return m->error.status;
 }
@@ -310,7 +310,8 @@ static reef_status watch(const plan *p, int fd, findings *out, reef_error *err) 
 
 static reef_status measure(const plan *p, findings *out, reef_error *err) {
     int ends[2];
-    if (pipe(ends) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
+    if (pipe(ends) != 0)
+        return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     fflush(NULL); // or the child would print what is buffered again
     pid_t child = fork();
     if (child == 0) {
@@ -319,9 +320,9 @@ static reef_status measure(const plan *p, findings *out, reef_error *err) {
         _exit(0);
     }
     close(ends[1]);
-    reef_status status =
-        child < 0 ? reef_fail(err, REEF_NO_MEMORY, "cannot start a process: %s", strerror(errno))
-                  : watch(p, ends[0], out, err);
+    reef_status status = child < 0 ? reef_fail(err, REEF_ERR_NO_MEMORY,
+                                               "cannot start a process: %s", strerror(errno))
+                                   : watch(p, ends[0], out, err);
     close(ends[0]); // a child that is still at it ends with SIGPIPE
     if (child > 0) (void)waitpid(child, NULL, 0);
     return status;

@@ -62,14 +62,14 @@ static reef_status read_list(const char *text, scale_plan *plan, reef_error *err
         unsigned long side = isdigit((unsigned char)*at) ? strtoul(at, &end, 10) : 0;
         size_t before = plan->side_count > 0 ? plan->sides[plan->side_count - 1] : 0;
         if (!end || (*end != ',' && *end != '\0') || side == 0 || side > BENCH_SIDE_MAX)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "--sides is '%.64s'; choose numbers from 1 to %d with commas between",
                              text, BENCH_SIDE_MAX);
         if (side <= before)
-            return reef_fail(err, REEF_INVALID, "--sides is '%.64s', and %lu does not rise", text,
-                             side);
+            return reef_fail(err, REEF_ERR_INVALID, "--sides is '%.64s', and %lu does not rise",
+                             text, side);
         if (plan->side_count == SCALE_SIDES_MAX)
-            return reef_fail(err, REEF_INVALID, "--sides has more than %d numbers",
+            return reef_fail(err, REEF_ERR_INVALID, "--sides has more than %d numbers",
                              SCALE_SIDES_MAX);
         plan->sides[plan->side_count++] = side;
         if (*end == '\0') return REEF_OK;
@@ -81,7 +81,7 @@ static reef_status read_sides(const cli_call *cli, scale_plan *plan, reef_error 
     const char *list = cli_text(cli, "sides");
     uint64_t last = 4096;
     if (list && cli_text(cli, "side-max"))
-        return reef_fail(err, REEF_INVALID, "--sides and --side-max exclude each other");
+        return reef_fail(err, REEF_ERR_INVALID, "--sides and --side-max exclude each other");
     if (list) return read_list(list, plan, err);
     reef_status status = cli_integer(cli, "side-max", 1, BENCH_SIDE_MAX, &last, err);
     if (status != REEF_OK) return status;

@@ -2,11 +2,11 @@
 //
 // The pool is a temporary one, removed at the end, on success and on failure. A rival takes turns with
 // ours, and every figure of either is a median, so that other load on the machine meets both alike.
-#include "scratch_pool.h"
+#include "bench_baseline.h"
 #include "bench_layer.h"
 #include "bench_machine.h"
-#include "bench_baseline.h"
 #include "commands.h"
+#include "scratch_pool.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -93,7 +93,7 @@ static reef_status train(reef_trainer *trainer,
         *run += ran;
         cli_progress_show(progress, *run);
         if (ran == 0 && (taken == 0 || *at == count))
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "the generated text ended after %" PRIu64 " of %" PRIu64 " steps",
                              *run, steps);
     }
@@ -221,7 +221,7 @@ cleanup:
 static void judge_rival(const measurement *m, rival *r) {
     for (size_t i = 0; i < r->count; i++) {
         if (r->results[i].parameters == m->parameters) continue;
-        reef_fail(&r->error, REEF_INVALID,
+        reef_fail(&r->error, REEF_ERR_INVALID,
                   "%.120s is no copy of this model: it has %" PRIu64 " parameters, ours %" PRIu64,
                   r->script, r->results[i].parameters, m->parameters);
         r->count = 0;
@@ -351,13 +351,13 @@ static reef_status settle_config(const cli_call *cli, reef_config *config, reef_
     if (!cli_text(cli, "rival")) return REEF_OK;
     if (!cli_text(cli, "rehearse")) config->rehearse = 0;
     if (strpbrk(config->ffw, "mk") != NULL || strcmp(config->subkeys, "shared") != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--rival knows --ffw with letters p and d, and --subkeys shared only");
     if (cli_peer_layers(config) == 0) return REEF_OK;
     if (strcmp(config->expert, "gelu") == 0 && strcmp(config->score, "softmax") == 0 &&
         config->batch_norm)
         return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "--rival knows PEER layers with --expert gelu, --score softmax and "
                      "--batch-norm true only");
 }

@@ -1,8 +1,8 @@
 // reef bench store: what commits, snapshots, opening and readers cost, beside what the disk allows.
-#include "scratch_pool.h"
 #include "bench_store.h"
 #include "bench_usage.h"
 #include "commands.h"
+#include "scratch_pool.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static reef_status read_plan(const cli_call *cli,
     reef_status status = bytes ? reef_memory_parse(bytes, &plan->commit_bytes, err) : REEF_OK;
     if (status == REEF_OK &&
         (plan->commit_bytes % 8 != 0 || plan->commit_bytes > (uint64_t)4 << 30))
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "--commit-bytes is %.40s: give a multiple of 8, at most 4G", bytes);
     if (status == REEF_OK) status = cli_integer(cli, "rounds", 1, 1000, &plan->rounds, err);
     if (status == REEF_OK) status = cli_number(cli, "seconds", 0.1, 86400, &plan->seconds, err);
@@ -79,8 +79,8 @@ static reef_status measure(const store_plan *plan,
     if (status == REEF_OK) status = bench_store_growth(plan, &out->growth, err);
     if (status == REEF_OK) status = bench_usage_run(usage, &out->usage, err);
     if (status == REEF_OK && out->usage.wrong > 0)
-        status = reef_fail(err, REEF_CORRUPT, "%" PRIu64 " sums of the simulated usage are wrong",
-                           out->usage.wrong);
+        status = reef_fail(err, REEF_ERR_CORRUPT,
+                           "%" PRIu64 " sums of the simulated usage are wrong", out->usage.wrong);
     return status;
 }
 

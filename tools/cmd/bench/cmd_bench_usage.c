@@ -115,7 +115,7 @@ reef_status cmd_bench_usage(cli_call *cli, reef_error *err) {
     else if (status == REEF_OK)
         print_findings(&p, &f);
     if (status == REEF_OK && f.wrong > 0)
-        return reef_fail(err, REEF_CORRUPT, "%" PRIu64 " sums of the simulated year are wrong",
+        return reef_fail(err, REEF_ERR_CORRUPT, "%" PRIu64 " sums of the simulated year are wrong",
                          f.wrong);
     return status;
 }

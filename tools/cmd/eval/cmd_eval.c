@@ -212,7 +212,7 @@ static reef_status eval_once(cli_call *cli,
                              const cli_file *files,
                              reef_error *err) {
     if (cli_text(cli, "learned"))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--learned is about forgetting: it needs --matrix or --gates");
     const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
     reef_model *model = NULL;
@@ -286,8 +286,8 @@ static reef_status eval_matrix(cli_call *cli,
     static const char *const ONE_STATE[] = {"as-of", "last-word", "logits"};
     for (size_t i = 0; i < sizeof ONE_STATE / sizeof *ONE_STATE; i++)
         if (cli_text(cli, ONE_STATE[i]))
-            return reef_fail(err, REEF_INVALID, "--matrix evaluates every state: it takes no --%s",
-                             ONE_STATE[i]);
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "--matrix evaluates every state: it takes no --%s", ONE_STATE[i]);
     size_t *learned = cli_alloc(cli->operand_count, sizeof(*learned));
     cli_matrix matrix = {0};
     reef_status status =
@@ -334,7 +334,7 @@ reef_status cmd_eval(cli_call *cli, reef_error *err) {
         goto cleanup;
     }
     if (status == REEF_OK && cli_text(cli, "svg"))
-        status = reef_fail(err, REEF_INVALID, "--svg is a picture of gates: it needs --gates");
+        status = reef_fail(err, REEF_ERR_INVALID, "--svg is a picture of gates: it needs --gates");
     if (status == REEF_OK) status = read_files(cli, &pool.config, files, err);
     if (status == REEF_OK)
         status = cli_text(cli, "matrix") ? eval_matrix(cli, &pool, files, err)

@@ -254,7 +254,7 @@ static reef_status write_svg(const gate_curve *curves,
                              const char *path,
                              reef_error *err) {
     if (!any_known(curves, count))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "nothing to draw in %.160s: --learned must say which texts are a gate's "
                          "own and which are older",
                          path);
@@ -281,14 +281,16 @@ static reef_status show(cli_call *cli,
 reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err) {
     const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
     if (cli_text(cli, "matrix"))
-        return reef_fail(err, REEF_INVALID, "--gates and --matrix are two answers: ask for one");
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--gates and --matrix are two answers: ask for one");
     static const char *const OF_LOSS[] = {"last-word", "logits"};
     for (size_t i = 0; i < sizeof OF_LOSS / sizeof *OF_LOSS; i++)
         if (cli_text(cli, OF_LOSS[i]))
-            return reef_fail(err, REEF_INVALID, "--gates asks about gates alone: it takes no --%s",
-                             OF_LOSS[i]);
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "--gates asks about gates alone: it takes no --%s", OF_LOSS[i]);
     if (reef_config_is_vector(&pool->config))
-        return reef_fail(err, REEF_INVALID, "--gates is about text: a model of vectors has none");
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--gates is about text: a model of vectors has none");
     reef_model *model = NULL;
     gate_texts texts = {0};
     gate_curve *curves = NULL;
@@ -299,7 +301,7 @@ reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err) {
     if (status != REEF_OK) return status;
     size_t generations = reef_model_generation_count(model);
     if (generations == 1) {
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "the pool as of %.64s has no gate: generation 0 takes part everywhere",
                            as_of);
         goto cleanup;

@@ -13,11 +13,11 @@ static reef_status check(const cli_call *cli,
                          reef_error *err) {
     size_t most = LOGITS_MAX / config->vocab * reef_token_bytes(config);
     if (cli->operand_count != 1)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--logits is of one text, and %zu were given; name one of them",
                          cli->operand_count);
     if (files[0].count <= most) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "%.120s has %zu bytes, and --logits is of at most %zu; take its beginning",
                      files[0].path, files[0].count, most);
 }

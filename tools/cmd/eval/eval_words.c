@@ -100,7 +100,7 @@ reef_status eval_last_words_measure(reef_model *model,
     progress->done_before += file->count;
     free(logits);
     if (status == REEF_OK && out->passages == 0)
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "%.160s has no passage whose last word could be asked for: --last-word "
                            "wants one passage a line, of two words or more",
                            file->path);

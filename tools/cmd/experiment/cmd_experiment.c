@@ -184,7 +184,7 @@ static reef_status run_cell(run *r, reef_error *err) {
     for (size_t i = 0; i < r->cells.count; i++)
         if (strcmp(r->cells.items[i].id, id) == 0)
             return experiment_cell_leave(&r->e, &r->work, &r->cells.items[i], err);
-    return reef_fail(err, REEF_NOT_FOUND, "no model '%.40s' is wanted; see --plan --json", id);
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "no model '%.40s' is wanted; see --plan --json", id);
 }
 
 // What is wanted follows from what is known, so it is asked again after every stage.

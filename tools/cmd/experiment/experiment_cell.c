@@ -26,7 +26,7 @@ static reef_status open_patiently(reef_store **store, const char *path, reef_err
     for (;;) {
         reef_status status =
             reef_store_open(store, path, &(reef_store_options){.write = true}, err);
-        if (status != REEF_BUSY || cli_clock() - began > BUSY_SECONDS_MAX) return status;
+        if (status != REEF_ERR_BUSY || cli_clock() - began > BUSY_SECONDS_MAX) return status;
         (void)nanosleep(&(struct timespec){.tv_nsec = BUSY_NAP_NS}, NULL);
     }
 }
@@ -178,7 +178,7 @@ reef_status experiment_cell_run(const experiment *e,
     if (status == REEF_OK) status = train(e, work, cell, store, &spent, err);
     if (status == REEF_OK && spent.finished) {
         *row = row_json(cell, &spent);
-        if (!*row) status = reef_fail(err, REEF_NO_MEMORY, "no memory for a row of results");
+        if (!*row) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a row of results");
     }
     if (status == REEF_OK && *row) status = measure(e, work, cell, store, *row, err);
     if (status != REEF_OK) {

@@ -87,19 +87,20 @@ static reef_status read_list(
         bool whole = key->kind == KEY_LIST || is_whole(number);
         if (end == at || !ends || errno != 0 || !isfinite(number) || number <= 0 || !whole)
             return reef_fail(
-                err, REEF_INVALID,
+                err, REEF_ERR_INVALID,
                 "%.120s:%u: %s is '%.64s', but must be %s above 0, with blanks between "
                 "them",
                 r->e->path, line, key->name, value,
                 key->kind == KEY_LIST ? "numbers" : "whole numbers");
         if (list->count == LIST_COUNT_MAX)
-            return reef_fail(err, REEF_INVALID, "%.120s:%u: %s has more than %d numbers",
+            return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s has more than %d numbers",
                              r->e->path, line, key->name, LIST_COUNT_MAX);
         list->values[list->count++] = number;
         at = end + strspn(end, " \t");
     }
     if (list->count > 0) return REEF_OK;
-    return reef_fail(err, REEF_INVALID, "%.120s:%u: %s has no number", r->e->path, line, key->name);
+    return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s has no number", r->e->path, line,
+                     key->name);
 }
 
 static reef_status read_key(
@@ -108,12 +109,13 @@ static reef_status read_key(
     if (key->kind == KEY_LIST || key->kind == KEY_WHOLE_LIST)
         return read_list(r, key, value, line, err);
     if (value[0] == '\0')
-        return reef_fail(err, REEF_INVALID, "%.120s:%u: %s is empty", r->e->path, line, key->name);
+        return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s is empty", r->e->path, line,
+                         key->name);
     if (key->kind == KEY_BYTES) {
         reef_error reason;
         if (reef_memory_parse(value, (uint64_t *)(void *)place, &reason) == REEF_OK) return REEF_OK;
-        return reef_fail(err, REEF_INVALID, "%.120s:%u: %s is '%.64s': %.100s", r->e->path, line,
-                         key->name, value, reason.message);
+        return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s is '%.64s': %.100s", r->e->path,
+                         line, key->name, value, reason.message);
     }
     char **text = (char **)(void *)place;
     free(*text);
@@ -152,7 +154,7 @@ static reef_status unknown_key(
         nearest = distance;
         guess = name;
     }
-    return reef_fail(err, REEF_INVALID, "%.120s:%u: [%.40s] knows no '%.64s'%s%s%s", r->e->path,
+    return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: [%.40s] knows no '%.64s'%s%s%s", r->e->path,
                      line, section, key, guess ? "; did you mean " : "", guess ? guess : "",
                      guess ? "?" : "");
 }
@@ -170,7 +172,8 @@ static reef_status add_setting(const reading *r,
     reef_error reason;
     reef_config_default(&scratch);
     if (reef_config_set(&scratch, key, value, &reason) != REEF_OK)
-        return reef_fail(err, REEF_INVALID, "%.100s:%u: %.140s", r->e->path, line, reason.message);
+        return reef_fail(err, REEF_ERR_INVALID, "%.100s:%u: %.140s", r->e->path, line,
+                         reason.message);
     experiment_setting *grown = cli_alloc(group->count + 1, sizeof(*grown));
     if (group->count > 0) memcpy(grown, group->settings, group->count * sizeof(*grown));
     free(group->settings);
@@ -184,7 +187,7 @@ static reef_status read_middle(
     const reading *r, experiment_group *system, const char *value, unsigned line, reef_error *err) {
     if (strlen(value) != 1 || !strchr("pkmd", value[0]))
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "%.120s:%u: middle is '%.20s', but must be p, k, m or d, the letter of the "
             "middle block",
             r->e->path, line, value);
@@ -197,8 +200,8 @@ static reef_status add_set(
     experiment *e = r->e;
     for (size_t i = 0; i < e->set_count; i++)
         if (strcmp(e->sets[i].name, name) == 0)
-            return reef_fail(err, REEF_INVALID, "%.120s:%u: %.64s is given twice", e->path, line,
-                             name);
+            return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %.64s is given twice", e->path,
+                             line, name);
     experiment_set *grown = cli_alloc(e->set_count + 1, sizeof(*grown));
     if (e->set_count > 0) memcpy(grown, e->sets, e->set_count * sizeof(*grown));
     free(e->sets);
@@ -222,8 +225,8 @@ static const char *named(const char *section, const char *word) {
 static reef_status check_name(const reading *r, const char *name, unsigned line, reef_error *err) {
     json_t *text = json_string(name);
     if (text == NULL)
-        return reef_fail(err, REEF_INVALID, "%.120s:%u: the name '%.64s' is no UTF-8", r->e->path,
-                         line, name);
+        return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: the name '%.64s' is no UTF-8",
+                         r->e->path, line, name);
     json_decref(text);
     return REEF_OK;
 }
@@ -262,7 +265,7 @@ static reef_status on_key(void *context,
         if (strcmp(key, "middle") == 0) return read_middle(r, system, value, line, err);
         return add_setting(r, system, section, key, value, line, err);
     }
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "%.120s:%u: there is no section [%.40s]; there are [experiment], [model], "
                      "[size NAME], [system NAME], [datasets] and [quick]",
                      e->path, line, section);
@@ -271,7 +274,7 @@ static reef_status on_key(void *context,
 // ---- as a whole ----------------------------------------------------------------------------------
 
 static reef_status missing(const experiment *e, const char *what, reef_error *err) {
-    return reef_fail(err, REEF_INVALID, "%.120s: there is no %s", e->path, what);
+    return reef_fail(err, REEF_ERR_INVALID, "%.120s: there is no %s", e->path, what);
 }
 
 static void set_default(experiment_list *list, double value) {
@@ -295,7 +298,7 @@ static reef_status check_whole(experiment *e, reef_error *err) {
     set_default(&e->learning_rates, (double)standard.learning_rate);
     if (!e->tune_size) e->tune_size = cli_format("%s", e->sizes[0].name);
     if (experiment_size(e, e->tune_size)) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "%.120s: tune_size is '%.40s', but there is no [size %.40s]", e->path,
                      e->tune_size, e->tune_size);
 }
@@ -408,8 +411,8 @@ reef_status experiment_config(const experiment *e,
     if (system->middle) set_middle(out, system->middle);
     reef_error reason;
     if (reef_config_check(out, &reason) == REEF_OK) return REEF_OK;
-    return reef_fail(err, REEF_INVALID, "%.100s:%u: system %.30s in size %.30s: %.120s", e->path,
-                     size->line, system->name, size->name, reason.message);
+    return reef_fail(err, REEF_ERR_INVALID, "%.100s:%u: system %.30s in size %.30s: %.120s",
+                     e->path, size->line, system->name, size->name, reason.message);
 }
 
 reef_status experiment_check(const experiment *e, experiment_kind kind, reef_error *err) {
@@ -429,7 +432,7 @@ reef_status experiment_check(const experiment *e, experiment_kind kind, reef_err
             reef_config config;
             status = experiment_config(e, &e->systems[i], &e->sizes[z], &config, err);
             if (status == REEF_OK && config.vocab != e->first.vocab)
-                status = reef_fail(err, REEF_INVALID,
+                status = reef_fail(err, REEF_ERR_INVALID,
                                    "%.120s: all systems and sizes read the same texts: vocab "
                                    "belongs in [model]",
                                    e->path);

@@ -29,7 +29,7 @@ static void hash_text(const char *text, char out[EXPERIMENT_ID_BYTES]) {
 // Everything that decides the row: the configuration with seed and rate, the budget, the texts.
 static reef_status name_cell(const experiment *e, experiment_cell *cell, reef_error *err) {
     char *config = reef_config_format(&cell->config);
-    if (!config) return reef_fail(err, REEF_NO_MEMORY, "no memory for a configuration");
+    if (!config) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a configuration");
     uint64_t valid = XXH3_64bits(e->valid_file.bytes, e->valid_file.count), sets = 0;
     char *trained = cli_format("%s %.17g %016" PRIx64, config, cell->budget, e->train_hash);
     for (size_t i = 0; cell->sets && i < e->set_count; i++) {
@@ -56,7 +56,7 @@ static reef_status add(plan *p, experiment_cell cell, experiment_cell *out, reef
     reef_error reason;
     cell.config.side_new = cell.config.side; // there is no later generation
     if (reef_config_check(&cell.config, &reason) != REEF_OK)
-        return reef_fail(err, REEF_INVALID, "%.100s: system %.30s in size %.30s: %.120s",
+        return reef_fail(err, REEF_ERR_INVALID, "%.100s: system %.30s in size %.30s: %.120s",
                          p->e->path, cell.system, cell.size, reason.message);
     reef_status status = name_cell(p->e, &cell, err);
     if (status != REEF_OK) return status;

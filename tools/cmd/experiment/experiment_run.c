@@ -64,7 +64,7 @@ static reef_status read_line(json_t *results,
     bool failed = !id || json_object_set(results, id, row) != 0;
     json_decref(row);
     if (!failed) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "%.160s:%zu: no row of results; remove that line", path,
+    return reef_fail(err, REEF_ERR_CORRUPT, "%.160s:%zu: no row of results; remove that line", path,
                      number);
 }
 
@@ -118,7 +118,7 @@ static reef_status write_results(const char *directory, const json_t *results, r
     }
     if (out && fclose(out) != 0) ok = false;
     reef_status status = ok ? write_whole(path, text, bytes, err)
-                            : reef_fail(err, REEF_NO_MEMORY, "no memory for the results");
+                            : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the results");
     free(text);
     free(path);
     return status;
@@ -132,9 +132,9 @@ reef_status experiment_lock(const char *directory, int *lock, reef_error *err) {
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (*lock < 0)
-        status = reef_fail(err, REEF_IO, "cannot open %.160s: %s", path, strerror(errno));
+        status = reef_fail(err, REEF_ERR_IO, "cannot open %.160s: %s", path, strerror(errno));
     else if (fcntl(*lock, F_SETLK, &whole) != 0)
-        status = reef_fail(err, REEF_BUSY,
+        status = reef_fail(err, REEF_ERR_BUSY,
                            "another experiment is at work in %.160s: wait for it, or choose "
                            "another --work",
                            directory);
@@ -161,8 +161,9 @@ static reef_status leave_row(const experiment_work *work,
                              reef_error *err) {
     char *path = row_path(work, cell);
     char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    reef_status status = text ? write_whole(path, text, strlen(text), err)
-                              : reef_fail(err, REEF_NO_MEMORY, "no memory for a row of results");
+    reef_status status = text
+                             ? write_whole(path, text, strlen(text), err)
+                             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a row of results");
     free(text);
     free(path);
     return status;
@@ -233,13 +234,14 @@ static reef_status start(runner *r, job *j, const experiment_cell *cell, reef_er
     char *stale = row_path(r->work, cell); // of a run that was killed before it took it
     (void)unlink(stale);
     free(stale);
-    if (pipe(fds) != 0) return reef_fail(err, REEF_IO, "cannot make a pipe: %s", strerror(errno));
+    if (pipe(fds) != 0)
+        return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     pid_t pid = fork();
     if (pid == 0) become(r->work, cell, parent, fds[1]);
     (void)close(fds[1]);
     if (pid < 0) {
         (void)close(fds[0]);
-        return reef_fail(err, REEF_IO, "cannot start a process: %s", strerror(errno));
+        return reef_fail(err, REEF_ERR_IO, "cannot start a process: %s", strerror(errno));
     }
     (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
     *j = (job){.pid = pid, .fd = fds[0], .cell = cell};
@@ -293,7 +295,7 @@ static reef_status take_row(runner *r, const experiment_cell *cell, reef_error *
     } else {
         json_int_t kind = json_integer_value(json_object_get(row, "status"));
         char *pool = experiment_pool_path(r->work, cell);
-        status = reef_fail(err, said ? (reef_status)kind : REEF_IO,
+        status = reef_fail(err, said ? (reef_status)kind : REEF_ERR_IO,
                            "system %.24s, size %.24s, %.3g FLOPs, pool %.60s: %.120s", cell->system,
                            cell->size, cell->budget, pool,
                            said ? said : "its process ended without a word; run it again");

@@ -21,7 +21,7 @@
 
 static reef_status failed(const follow_input *input, const char *doing, reef_error *err) {
     bool missing = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EISDIR;
-    return reef_fail(err, missing ? REEF_NOT_FOUND : REEF_IO, "cannot %s %.160s: %s", doing,
+    return reef_fail(err, missing ? REEF_ERR_NOT_FOUND : REEF_ERR_IO, "cannot %s %.160s: %s", doing,
                      input->path ? input->path : "standard input", strerror(errno));
 }
 

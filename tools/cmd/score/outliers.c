@@ -53,7 +53,7 @@ static reef_status score_text(follow_scorer *scorer, reef_error *err) {
     }
     reef_status status = reef_model_score(scorer->model, scorer->text, scorer->used, scorer->bits,
                                           &score, NULL, NULL, err);
-    if (status != REEF_BUSY) return status;
+    if (status != REEF_ERR_BUSY) return status;
     reef_model_close(scorer->model);
     scorer->model = NULL;
     status = open_model(scorer, err);

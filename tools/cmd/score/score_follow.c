@@ -53,11 +53,11 @@ reef_status score_follow_check(const cli_call *cli, reef_error *err) {
     static const char *const FOLLOWING[] = {"last", "window", "threshold", "outliers"};
     bool follow = cli_text(cli, "follow") != NULL;
     if (follow && cli_text(cli, "top"))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "--top wants a text that has an end; --follow shows --outliers");
     for (size_t i = 0; !follow && i < sizeof(FOLLOWING) / sizeof(*FOLLOWING); i++)
         if (cli_text(cli, FOLLOWING[i]))
-            return reef_fail(err, REEF_INVALID, "--%s goes with --follow", FOLLOWING[i]);
+            return reef_fail(err, REEF_ERR_INVALID, "--%s goes with --follow", FOLLOWING[i]);
     return REEF_OK;
 }
 
@@ -98,7 +98,7 @@ static reef_status put_json(cli_call *cli, json_t *object, reef_error *err) {
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
     cli->answered = true; // an error later on is a message only
-    if (!text) return reef_fail(err, REEF_NO_MEMORY, "no memory for a line of JSON");
+    if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a line of JSON");
     puts(text);
     free(text);
     return REEF_OK;
@@ -118,7 +118,7 @@ static void put_line(
 
 static reef_status flush(reef_error *err) {
     if (fflush(stdout) == 0) return REEF_OK;
-    return reef_fail(err, REEF_IO, "cannot write standard output: %s", strerror(errno));
+    return reef_fail(err, REEF_ERR_IO, "cannot write standard output: %s", strerror(errno));
 }
 
 static reef_status summary(watch *w, reef_error *err) {

@@ -379,7 +379,8 @@ static reef_status show_once(top *t, reef_error *err) {
 
 static reef_status show_live(top *t, reef_error *err) {
     if (isatty(STDOUT_FILENO) != 1 || isatty(STDIN_FILENO) != 1)
-        return reef_fail(err, REEF_INVALID, "a live view wants a terminal; elsewhere use --once");
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a live view wants a terminal; elsewhere use --once");
     reef_status status =
         look_at_pool(t, err); // a pool that is none is told before the screen is taken
     if (status != REEF_OK) return status;

@@ -122,11 +122,11 @@ static reef_status read_offsets(train *t, reef_error *err) {
     while (status == REEF_OK && text && (word = strtok_r(rest, ",", &rest))) {
         uint64_t offset = 0;
         if (t->offset_count == OFFSET_COUNT_MAX)
-            status = reef_fail(err, REEF_INVALID, "--eval-at has more than %d positions",
+            status = reef_fail(err, REEF_ERR_INVALID, "--eval-at has more than %d positions",
                                OFFSET_COUNT_MAX);
         else if (reef_memory_parse(word, &offset, NULL) != REEF_OK ||
                  (t->offset_count > 0 && offset <= t->offsets[t->offset_count - 1]))
-            status = reef_fail(err, REEF_INVALID,
+            status = reef_fail(err, REEF_ERR_INVALID,
                                "--eval-at is '%.80s', but must be rising numbers of bytes such as "
                                "8K,16K,32K",
                                text);
@@ -134,7 +134,7 @@ static reef_status read_offsets(train *t, reef_error *err) {
             t->offsets[t->offset_count++] = offset;
     }
     if (status == REEF_OK && text && t->offset_count == 0)
-        status = reef_fail(err, REEF_INVALID, "--eval-at names no position; try 8K,16K,32K");
+        status = reef_fail(err, REEF_ERR_INVALID, "--eval-at names no position; try 8K,16K,32K");
     free(copy);
     return status;
 }
@@ -153,7 +153,7 @@ static reef_status open_pool(train *t, reef_error *err) {
     reef_error reason;
     reef_status status = reef_store_open(&t->pool.store, t->cli->pool,
                                          &(reef_store_options){.write = !t->cli->dry_run}, &reason);
-    if (status == REEF_BUSY)
+    if (status == REEF_ERR_BUSY)
         return reef_fail(err, status, "%.180s; stop it first, or push to it with reef ingest",
                          reason.message);
     if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
@@ -219,11 +219,11 @@ static reef_status restore_results(train *t, reef_error *err) {
     t->results = json_load_file(path, 0, &reason);
     json_t *plan = train_plan_json(&t->stream, &t->set, &t->record);
     if (!t->results)
-        status =
-            reef_fail(err, REEF_INVALID, "%.120s holds no results of reef train: line %d: %.80s",
-                      path, reason.line, reason.text);
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "%.120s holds no results of reef train: line %d: %.80s", path,
+                           reason.line, reason.text);
     else if (!json_equal(plan, json_object_get(t->results, "plan")))
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "%.160s is of other files, domains or --eval-at than these; choose "
                            "another --results, or remove it",
                            path);
@@ -250,12 +250,12 @@ static bool results_are_of_this_pool(const train *t) {
 static reef_status check_results(const train *t, reef_error *err) {
     const char *path = cli_text(t->cli, "results");
     if (t->results && !results_are_of_this_pool(t))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%.160s was measured on another pool; choose another --results", path);
     for (size_t i = 0; i < t->record.point_count; i++) {
         const train_point *point = &t->record.points[i];
         if (point->done && point->at > t->stream.at)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "%.120s has a measurement at byte %" PRIu64
                              ", and this pool has read %" PRIu64
                              ": it is of another pool; choose another --results",
@@ -505,7 +505,7 @@ static reef_status document(train *t, json_t **out, reef_error *err) {
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         t->outcome.peak_memory_bytes = (uint64_t)usage.ru_maxrss * 1024;
     *out = train_document(&t->record, &t->stream, &t->set, &t->pool, &t->outcome);
-    return *out ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "the document could not be built");
+    return *out ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "the document could not be built");
 }
 
 static reef_status keep_results(train *t, reef_error *err) {

@@ -100,28 +100,28 @@ static reef_status check(const reef_config *config,
                          const reef_generation *first,
                          reef_error *err) {
     if (reef_config_is_vector(config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "FLOPs are counted for language models; the pool has a vector model");
     if (reef_config_is_layer(config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "FLOPs are counted for language models; the pool holds a layer by itself");
     bool joint = strcmp(config->strategy, "joint") == 0;
     bool given =
         strcmp(config->strategy, "generations") == 0 && strcmp(config->boundaries, "given") == 0;
     if ((!joint && !given) || config->boundary_mark[0] != '\0')
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "with boundaries %s, strategy %s%s batches may be held back, skipped or "
             "cost more, so FLOPs are no budget: make the pool with --boundaries given, "
             "or --strategy joint, and without a mark",
             config->boundaries, config->strategy, config->boundary_mark[0] ? " and a mark" : "");
     if (generation_count > 1)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool has %" PRIu32
                          " generations, but FLOPs are counted for the first one alone",
                          generation_count);
     if (first->side != config->side)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool has grown from side %" PRIu32 " to %" PRIu32
                          ", but FLOPs are counted for the side that it was made with",
                          config->side, first->side);
@@ -328,7 +328,7 @@ reef_status train_budget_command(cli_call *cli, bool (*stopped)(void), reef_erro
     static const char *const OTHER[] = {"eval-at", "results", "commit-steps", "cost-repeats"};
     for (size_t i = 0; i < sizeof OTHER / sizeof *OTHER; i++)
         if (cli_text(cli, OTHER[i]))
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "--%s is of a stream that is read once: it does not go with --flops",
                              OTHER[i]);
     cli_pool pool = {0};

@@ -138,7 +138,7 @@ reef_status train_record_restore(train_record *record, const json_t *measured, r
         const json_t *values = json_object_get(object, "values");
         const json_t *shares = json_object_get(object, "fire_share");
         if (!point || json_array_size(values) != record->domain_count)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "measurement %zu is of no point of this run; choose another --results",
                              index);
         for (size_t j = 0; j < record->domain_count; j++)

@@ -29,11 +29,11 @@ static reef_status open_one(train_stream *stream,
                             const reef_config *config,
                             reef_error *err) {
     if (strcmp(spec, "-") == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "standard input cannot be read again after a restart: train on files, or "
                          "use reefd --source -");
     if (strncmp(spec, "glob:", 5) == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.100s' is a pattern that reefd expands; for reef train the shell does: "
                          "give %.100s without quotes",
                          spec, spec + 5);
@@ -41,7 +41,7 @@ static reef_status open_one(train_stream *stream,
     reef_status status = reef_input_open(file, spec, err);
     // Of its words the kind alone: the rest of them may be a password.
     if (file->kind && !file->kind->read_now)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a source %.*s: has no end: give files, or let reefd read it (reefd "
                          "--source)",
                          (int)strcspn(spec, ":"), spec);
@@ -50,7 +50,7 @@ static reef_status open_one(train_stream *stream,
     if (status != REEF_OK) return status;
     for (size_t i = 0; i + 1 < stream->count; i++)
         if (strcmp(file->name, stream->files[i].name) == 0)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "the file '%.160s' is given twice; each is read once", spec);
     stream->starts[stream->count] = stream->starts[stream->count - 1] + file->bytes;
     return REEF_OK;
@@ -65,8 +65,9 @@ reef_status train_stream_open(
     for (size_t i = 0; i < count && status == REEF_OK; i++)
         status = open_one(stream, specs[i], config, err);
     if (status == REEF_OK && train_stream_bytes(stream) == 0)
-        status = reef_fail(err, REEF_NOT_FOUND, "the stream is empty: %s%.160s has not one byte",
-                           count > 1 ? "none of the files from " : "", specs[0]);
+        status =
+            reef_fail(err, REEF_ERR_NOT_FOUND, "the stream is empty: %s%.160s has not one byte",
+                      count > 1 ? "none of the files from " : "", specs[0]);
     return status;
 }
 
@@ -78,7 +79,7 @@ reef_status train_stream_repeat(train_stream *stream, reef_error *err) {
         if (fits) strcpy(file->name, name);
         free(name);
         if (!fits)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "the name '%.120s' is too long to be read again and again: give a "
                              "shorter path",
                              file->name);
@@ -106,7 +107,7 @@ static reef_status check_order(const train_stream *stream,
         if (before &&
             reef_trainer_source_place(trainer, name) < reef_trainer_source_place(trainer, before))
             return reef_fail(
-                err, REEF_INVALID,
+                err, REEF_ERR_INVALID,
                 "the pool has read '%.70s' before '%.70s': give the files in the order "
                 "in which they were trained",
                 name, before);
@@ -123,7 +124,7 @@ static reef_status seek_repeated(train_stream *stream,
     for (size_t i = 0; i < stream->count; i++)
         if (reef_trainer_cursor(trainer, stream->files[i].name) != read_of(stream, i, stream->at))
             return reef_fail(
-                err, REEF_INVALID,
+                err, REEF_ERR_INVALID,
                 "the pool has read '%.120s' otherwise: give the same files, unchanged, "
                 "in the order in which they were trained",
                 stream->files[i].name);
@@ -137,7 +138,7 @@ static reef_status seek_once(train_stream *stream, const reef_trainer *trainer, 
             reef_input_seek(&stream->files[i], &(reef_input_place){.cursor = cursor}, err);
         if (status != REEF_OK) return status;
         if (cursor > 0 && stream->at != stream->starts[i])
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "the pool has read '%.120s', but not all of the files before it: give "
                              "the files in the order in which they were trained",
                              stream->files[i].name);
@@ -193,7 +194,7 @@ reef_status train_stream_read(train_stream *stream,
     *name = file->name;
     *bytes = stream->buffer;
     if (*count > 0) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "reading '%.160s' at byte %" PRIu64 ": the file shrank while it was read",
                      file->label, offset);
 }

@@ -28,12 +28,12 @@ static reef_status check_present(reef_txn *txn,
         if (status != REEF_OK) return status;
         if (reef_generation_is_empty(&info)) continue;
         if (g == generation) return REEF_OK;
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "no state as of generation %u: it was consolidated into generation %u and "
                          "given up; --as-of %u is the nearest",
                          generation, g, g);
     }
-    return reef_fail(err, REEF_CORRUPT, "generation %u is empty, and none after it has content",
+    return reef_fail(err, REEF_ERR_CORRUPT, "generation %u is empty, and none after it has content",
                      generation);
 }
 
@@ -42,7 +42,7 @@ reef_status reef_as_of_find(reef_as_of *out, reef_txn *txn, const char *as_of, r
     *out = (reef_as_of){0};
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
-    if (count == 0) return reef_fail(err, REEF_CORRUPT, "the pool has no generation");
+    if (count == 0) return reef_fail(err, REEF_ERR_CORRUPT, "the pool has no generation");
     unsigned long generation = count - 1;
     if (as_of != NULL && strcmp(as_of, "now") != 0 && !parse_generation(as_of, &generation)) {
         status = reef_snapshot_find(txn, as_of, &out->snapshot, err);
@@ -52,8 +52,8 @@ reef_status reef_as_of_find(reef_as_of *out, reef_txn *txn, const char *as_of, r
         return status;
     }
     if (generation >= count)
-        return reef_fail(err, REEF_NOT_FOUND, "no generation %lu: the pool has 0 to %u", generation,
-                         count - 1);
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "no generation %lu: the pool has 0 to %u",
+                         generation, count - 1);
     out->last = out->own = (uint32_t)generation;
     return check_present(txn, (uint32_t)generation, count, err);
 }

@@ -124,7 +124,7 @@ reef_status reef_persist_load(reef_gen **out,
     reef_status status = reef_generation_read(txn, records, &info, err);
     if (status != REEF_OK) return status;
     if (info.dtype != REEF_F32 && !(info.dtype == REEF_BF16 && info.sealed))
-        return reef_fail(err, REEF_CORRUPT, "generation %u has rows of dtype %d", generation,
+        return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has rows of dtype %d", generation,
                          (int)info.dtype);
     info.generation = generation; // a snapshot's copy carries its own number
     training = training && !info.sealed;

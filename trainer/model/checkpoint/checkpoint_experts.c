@@ -142,7 +142,7 @@ static reef_status put_used(
     if (peer->used_before == NULL) return REEF_OK;
     uint8_t *bits = calloc(bytes, 1);
     if (bits == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the use of %zu experts",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the use of %zu experts",
                          peer->expert_count);
     for (size_t n = 0; n < peer->expert_count; n++)
         if (peer->usage[n].count != peer->used_before[n]) bits[n / 8] |= (uint8_t)(1u << n % 8);
@@ -161,7 +161,7 @@ static reef_status read_used(
     if (peer->used_before == NULL) return REEF_OK;
     uint8_t *bits = calloc(bytes, 1);
     if (bits == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the use of %zu experts",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the use of %zu experts",
                          peer->expert_count);
     used_name(layer, name);
     reef_status status = reef_persist_read_tensor(txn, records, name, bits, bytes, err);
@@ -208,8 +208,8 @@ static reef_status take_turn(reef_txn *txn,
     if (status != REEF_OK || !turned) return status;
     status = reef_generation_read(txn, records, &now, err);
     if (status == REEF_OK && memcmp(now.root, info->root, sizeof now.root) == 0) return REEF_OK;
-    if (status != REEF_OK && status != REEF_NOT_FOUND) return status;
-    return reef_fail(err, REEF_BUSY,
+    if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
+    return reef_fail(err, REEF_ERR_BUSY,
                      "generation %u of the state was given up while it was being read; try again",
                      info->generation);
 }
@@ -256,7 +256,7 @@ reef_status reef_persist_moments_buffer(float **out,
     size_t tensor = REEF_MOMENT_PLANES_MAX * tensor_count_max(gen);
     *out = malloc((floats > tensor ? floats : tensor) * sizeof **out);
     if (*out == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for moments of generation %u",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for moments of generation %u",
                          gen->info.generation);
     return REEF_OK;
 }

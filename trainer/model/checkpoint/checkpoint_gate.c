@@ -33,8 +33,8 @@ reef_status reef_persist_parse_gate(const void *stored,
     size_t count = bytes / sizeof *values;
     if (bytes % sizeof *values != 0 ||
         (count != REEF_GATE_VALUES && count != GATE_FLOATS_NGRAM && count != GATE_FLOATS_FIRST))
-        return reef_fail(err, REEF_CORRUPT, "a gate has %zu bytes, which is none of its lengths",
-                         bytes);
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "a gate has %zu bytes, which is none of its lengths", bytes);
     memset(values, 0, REEF_GATE_VALUES * sizeof *values);
     values[GATE_FLOATS_FIRST] = GATE_PRIOR_FIRST;
     memcpy(values, stored, bytes);
@@ -81,7 +81,7 @@ reef_status reef_gate_leak_read(reef_txn *txn, uint32_t generation, double *out,
     reef_view view;
     *out = (double)NAN;
     reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK;
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status == REEF_OK) status = reef_persist_parse_gate(view.data, view.bytes, values, err);
     if (status == REEF_OK) *out = (double)values[4];
     return status;

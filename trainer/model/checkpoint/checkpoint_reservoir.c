@@ -21,11 +21,12 @@ static reef_status visit_window(void *context,
     const uint8_t *payload = view->data;
     uint32_t generation, size;
     if (view->bytes < SLOT_HEADER_BYTES)
-        return reef_fail(err, REEF_CORRUPT, "slot %u of the reservoir has no header", key->block);
+        return reef_fail(err, REEF_ERR_CORRUPT, "slot %u of the reservoir has no header",
+                         key->block);
     memcpy(&generation, payload, 4);
     memcpy(&size, payload + 4, 4);
     if (size > view->bytes - SLOT_HEADER_BYTES)
-        return reef_fail(err, REEF_CORRUPT, "slot %u of the reservoir is cut", key->block);
+        return reef_fail(err, REEF_ERR_CORRUPT, "slot %u of the reservoir is cut", key->block);
     return to->visit(to->context, generation, payload + SLOT_HEADER_BYTES, size, err);
 }
 
@@ -43,7 +44,7 @@ reef_status reef_persist_reservoir(reef_txn *txn,
     reef_status status = REEF_OK;
     uint8_t *payload = malloc(SLOT_HEADER_BYTES + reservoir->window_bytes);
     if (payload == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a window of the reservoir");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a window of the reservoir");
     for (size_t slot = 0; status == REEF_OK && slot < reservoir->slots; slot++) {
         if (!reservoir->dirty[slot]) continue;
         reef_key key = {.db = REEF_DB_RESERVOIR, .block = (uint32_t)slot};
@@ -74,7 +75,7 @@ static reef_status load_slot(void *context,
     if (view->bytes >= SLOT_HEADER_BYTES) memcpy(&size, payload + 4, 4);
     if (slot >= reservoir->slots || size == 0 || size > reservoir->window_bytes ||
         view->bytes != SLOT_HEADER_BYTES + size)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "reservoir slot %zu holds %zu bytes, which is no window of this pool",
                          slot, view->bytes);
     reservoir->sizes[slot] = size;

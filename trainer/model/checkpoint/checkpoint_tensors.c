@@ -71,7 +71,7 @@ reef_status reef_persist_read_tensors(reef_txn *txn,
 reef_status reef_persist_read_or_zero(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
     reef_status status = reef_record_read(txn, key, out, bytes, err);
-    if (status != REEF_NOT_FOUND) return status;
+    if (status != REEF_ERR_NOT_FOUND) return status;
     memset(out, 0, bytes);
     return REEF_OK;
 }
@@ -85,7 +85,7 @@ reef_status reef_persist_read_moments(reef_txn *txn,
                                       bool averaged,
                                       reef_error *err) {
     reef_status status = reef_record_read(txn, key, buffer, bytes, err);
-    if (status != REEF_NOT_FOUND) return status;
+    if (status != REEF_ERR_NOT_FOUND) return status;
     memset(buffer, 0, bytes);
     if (averaged) memcpy(buffer + 2 * floats, weights, floats * sizeof(float));
     return REEF_OK;

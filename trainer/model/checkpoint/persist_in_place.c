@@ -9,7 +9,7 @@ static reef_status copy_last_block(
     reef_key key = reef_persist_block_key(b, REEF_DB_EXPERTS);
     peer->last_block = malloc(bytes);
     if (peer->last_block == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a block of %zu bytes", bytes);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a block of %zu bytes", bytes);
     peer->blocks[b->index] = peer->last_block;
     return reef_record_read(txn, &key, peer->last_block, bytes, err);
 }
@@ -22,7 +22,7 @@ static reef_status locate_layer(reef_peer *peer,
     peer->block_count = (peer->expert_count + all->block_rows - 1) / all->block_rows;
     peer->blocks = calloc(peer->block_count, sizeof *peer->blocks);
     if (peer->blocks == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the places of %zu blocks",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the places of %zu blocks",
                          peer->block_count);
     for (reef_persist_block b; reef_persist_block_next(all, &b);) {
         reef_key key = reef_persist_block_key(&b, REEF_DB_EXPERTS);

@@ -43,8 +43,8 @@ reef_status reef_reservoir_init(reef_reservoir *reservoir,
         reservoir->dirty)
         return REEF_OK;
     reef_reservoir_release(reservoir);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for a reservoir of %zu windows of %zu bytes",
-                     slots, window);
+    return reef_fail(err, REEF_ERR_NO_MEMORY,
+                     "no memory for a reservoir of %zu windows of %zu bytes", slots, window);
 }
 
 reef_status reef_reservoir_check(const reef_reservoir *reservoir,
@@ -55,7 +55,7 @@ reef_status reef_reservoir_check(const reef_reservoir *reservoir,
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         if (reef_tokens_check(config, "a window of the reservoir", 0, bytes, reservoir->sizes[slot],
                               &found) != REEF_OK)
-            return reef_fail(err, REEF_CORRUPT, "%s", found.message);
+            return reef_fail(err, REEF_ERR_CORRUPT, "%s", found.message);
     }
     return REEF_OK;
 }
@@ -126,7 +126,7 @@ reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
     };
     if (lists->bytes == NULL || lists->sizes == NULL) {
         reef_reservoir_lists_release(lists);
-        return reef_fail(err, REEF_NO_MEMORY, "no memory to list %zu windows", slots);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to list %zu windows", slots);
     }
     reef_gate_windows *list[] = {&lists->old_fit, &lists->old_calibrate, &lists->young};
     for (size_t i = 0; i < 3; i++)

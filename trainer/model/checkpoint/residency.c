@@ -39,7 +39,7 @@ reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err
     bool good = text[0] >= '0' && text[0] <= '9' && errno == 0 && value > 0 &&
                 end[unit != NULL] == '\0' && value <= UINT64_MAX >> shift;
     if (!good)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "'%.64s' is no amount of memory: a whole number of bytes, or with K, M, G "
                          "or T, such as 2G",
                          text);
@@ -119,7 +119,7 @@ static reef_status check_same(const reef_residency *residency,
         reef_status status = reef_generation_read(residency->txn, info->generation, &now, err);
         if (status != REEF_OK) return status;
         if (memcmp(now.root, info->root, sizeof now.root) != 0)
-            return reef_fail(err, REEF_BUSY,
+            return reef_fail(err, REEF_ERR_BUSY,
                              "generation %u was given up while the model was in use; open it again",
                              info->generation);
     }

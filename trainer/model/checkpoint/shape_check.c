@@ -27,7 +27,7 @@ typedef struct part {
 
 static bool is_there(const sizes *s, const reef_key *key) {
     reef_view view;
-    return reef_record_view(s->txn, key, &view, NULL) != REEF_NOT_FOUND;
+    return reef_record_view(s->txn, key, &view, NULL) != REEF_ERR_NOT_FOUND;
 }
 
 static void check_blocks(const sizes *s,

@@ -24,7 +24,7 @@ static reef_status bounds_check(const reef_config *config, reef_error *err) {
 static reef_status vocab_check(const reef_config *c, reef_error *err) {
     double bytes = 3.0 * sizeof(float) * (1.0 + c->previous_bytes) * c->vocab * c->d_model;
     if (bytes > (double)RECORD_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "vocab %" PRIu32 " * d_model %" PRIu32 " * (1 + previous_bytes %" PRIu32
                          ") are more values than a pool keeps of one embedding, %d; lower "
                          "previous_bytes or d_model",
@@ -32,12 +32,12 @@ static reef_status vocab_check(const reef_config *c, reef_error *err) {
                          (int)(RECORD_BYTES_MAX / (3 * sizeof(float))));
     if (reef_token_bytes(c) == 1) return REEF_OK;
     if (c->boundary_mark[0] != '\0')
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "boundary_mark is a line of text, but with vocab %" PRIu32
                          " the stream is token ids; leave it out",
                          c->vocab);
     if (c->reservoir_window % 2 != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "reservoir_window %" PRIu32 " is odd, but with vocab %" PRIu32
                          " a token takes two bytes; make it even",
                          c->reservoir_window, c->vocab);
@@ -46,20 +46,20 @@ static reef_status vocab_check(const reef_config *c, reef_error *err) {
 
 static reef_status model_check(const reef_config *c, reef_error *err) {
     if (c->d_model % c->attention_heads != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "d_model %" PRIu32 " is not a multiple of attention_heads %" PRIu32
                          "; make each head's width a whole number",
                          c->d_model, c->attention_heads);
     size_t letters = strlen(c->ffw);
     if (letters != 1 && letters != c->layers)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "ffw '%s' has %zu letters for %" PRIu32
                          " layers; give one letter for all or one per layer",
                          c->ffw, letters, c->layers);
     // One record of the store holds the moments of a tensor, and with `average` what training moves.
     double bytes = 3.0 * sizeof(float) * c->moe_experts * c->d_model * c->d_ffw;
     if (strchr(c->ffw, 'm') != NULL && bytes > (double)RECORD_BYTES_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "moe_experts %" PRIu32 " * d_model %" PRIu32 " * d_ffw %" PRIu32
                          " are more values than a pool keeps of one mixture, %d; make the experts "
                          "fewer or narrower",
@@ -73,7 +73,7 @@ static reef_status side_check(const reef_config *c,
                               uint32_t side,
                               reef_error *err) {
     if (c->topk > side)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "topk %" PRIu32 " is more than the %" PRIu32
                          " sub-keys of %s; lower topk or raise %s",
                          c->topk, side, name, name);
@@ -89,7 +89,7 @@ static reef_status side_check(const reef_config *c,
 
 static reef_status peer_check(const reef_config *c, reef_error *err) {
     if (c->d_key % 2 != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "d_key %" PRIu32 " is odd; each half of a query meets one table of "
                          "sub-keys, so make it even",
                          c->d_key);
@@ -100,7 +100,7 @@ static reef_status peer_check(const reef_config *c, reef_error *err) {
     // The update pass numbers (token, expert) pairs with 32 bits.
     double pairs = (double)c->batch * c->context * c->heads * c->topk;
     if (pairs > (double)UINT32_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "batch %" PRIu32 " * context %" PRIu32 " * heads %" PRIu32
                          " * topk %" PRIu32 " is more than 2^32; make the batch smaller",
                          c->batch, c->context, c->heads, c->topk);
@@ -110,7 +110,7 @@ static reef_status peer_check(const reef_config *c, reef_error *err) {
 static reef_status first_check(const reef_config *c, uint32_t layers, reef_error *err) {
     uint64_t first = (uint64_t)layers * c->side * c->side;
     if (c->experts_max == 0 || c->experts_max >= first) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "experts_max %" PRIu64 " is less than the %" PRIu64
                      " experts of the first generation; raise it, or lower side",
                      c->experts_max, first);
@@ -119,7 +119,7 @@ static reef_status first_check(const reef_config *c, uint32_t layers, reef_error
 static reef_status policy_check(const reef_config *c, reef_error *err) {
     size_t window = reef_reservoir_window_bytes(c);
     if (c->reservoir_bytes / window < 2)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "reservoir_bytes %" PRIu32 " holds fewer than two windows of %zu bytes: "
                          "one fits gates, one calibrates them",
                          c->reservoir_bytes, window);
@@ -135,7 +135,7 @@ typedef struct policy {
 static reef_status refuse_policies(const policy *policies, size_t count, reef_error *err) {
     for (size_t i = 0; i < count; i++)
         if (policies[i].set)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "%s is for language models; leave it out with vectors",
                              policies[i].name);
     return REEF_OK;
@@ -145,20 +145,20 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
     static const char *const STRATEGIES[] = {"generations", "finetune", "replay", "joint"};
     bool known = false;
     if (c->inputs == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a vector model needs inputs, the width of a vector; it is 0");
     for (size_t i = 0; i < sizeof(STRATEGIES) / sizeof(STRATEGIES[0]); i++)
         known |= strcmp(c->strategy, STRATEGIES[i]) == 0;
     if (!known)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "strategy %s is for language models; with vectors choose generations, "
                          "finetune, replay or joint",
                          c->strategy);
     if (strcmp(c->strategy, "replay") == 0 && c->memory == 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "strategy replay needs a memory to replay from; it is 0");
     if (strcmp(c->boundaries, "drift") != 0 && strcmp(c->boundaries, "given") != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "boundaries %s is for language models; with vectors choose drift or given",
                          c->boundaries);
     const policy policies[] = {
@@ -174,7 +174,7 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
     };
     reef_status status = refuse_policies(policies, sizeof(policies) / sizeof(policies[0]), err);
     if (status == REEF_OK && c->side > REEF_VECTOR_SIDE_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "side %" PRIu32 " is too large for a vector model, which solves for all "
                          "side * side experts at once; choose at most %d",
                          c->side, REEF_VECTOR_SIDE_MAX);
@@ -184,7 +184,7 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
 // The fields that reef_config_reduce sets may be anything.
 static reef_status layer_check(const reef_config *c, reef_error *err) {
     if (strcmp(c->strategy, "generations") != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "strategy %s is for language models; a layer by itself has generations",
                          c->strategy);
     reef_status status = peer_check(c, err);
@@ -196,7 +196,7 @@ static reef_status strategy_check(const reef_config *c, reef_error *err) {
     const char *const keepers[] = {"ewc", "lwf", "sparse-memory", "grid"};
     for (size_t i = 0; i < sizeof(keepers) / sizeof(keepers[0]); i++)
         if (strcmp(c->strategy, keepers[i]) == 0 && c->recycle_after > 0)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "recycle_after %" PRIu64 " does not go with strategy %s, which keeps "
                              "what experts were at a boundary; leave it at 0",
                              c->recycle_after, c->strategy);
@@ -204,7 +204,7 @@ static reef_status strategy_check(const reef_config *c, reef_error *err) {
     size_t window = reef_reservoir_window_bytes(c);
     for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
         if (strcmp(c->strategy, readers[i]) == 0 && window <= c->context * reef_token_bytes(c))
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "strategy %s reads %" PRIu32
                              " tokens and the next one out of the reservoir's windows of %zu "
                              "bytes; raise reservoir_window above context, and batch to 2 or more",
@@ -223,14 +223,14 @@ static bool fits_gates(const reef_config *c) {
 static reef_status reservoir_check(const reef_config *c, reef_error *err) {
     size_t window = reef_reservoir_window_bytes(c);
     if (fits_gates(c) && c->reservoir_bytes / window < REEF_RESERVOIR_WINDOWS_MIN)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "reservoir_bytes %" PRIu32 " holds %zu windows of %zu bytes, and gates of "
                          "later generations are fitted on %d or more; raise it to %zu, or lower "
                          "reservoir_window",
                          c->reservoir_bytes, c->reservoir_bytes / window, window,
                          REEF_RESERVOIR_WINDOWS_MIN, REEF_RESERVOIR_WINDOWS_MIN * window);
     if (reef_config_rehearsed(c) < c->rehearse)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "rehearse %" PRIu32 " reads %" PRIu32
                          " tokens and the next one out of the reservoir's windows of %zu bytes; "
                          "raise reservoir_window above context, and batch to 2 or more, or set "
@@ -281,7 +281,7 @@ reef_status reef_config_check(const reef_config *config, reef_error *err) {
     // The fields of the other kind of model are not looked at: their bounds are all that they have to meet.
     if (status == REEF_OK && reef_config_is_vector(config)) return vector_check(config, err);
     if (status == REEF_OK && config->inputs != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "inputs %" PRIu32 " is for vector models; with lm it must be 0",
                          config->inputs);
     if (status == REEF_OK && reef_config_is_layer(config)) return layer_check(config, err);

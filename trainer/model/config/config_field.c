@@ -47,7 +47,7 @@ reef_status reef_config_field_set_integer(reef_config *config,
                                           reef_error *err) {
     // The upper bound first: it is at most 2^53 - 1, so that the conversion to double below is exact.
     if (value > (uint64_t)field->high || (double)value < field->low)
-        return reef_fail(err, REEF_INVALID, "%s is %" PRIu64 ", but must be %.0f to %.0f",
+        return reef_fail(err, REEF_ERR_INVALID, "%s is %" PRIu64 ", but must be %.0f to %.0f",
                          field->name, value, field->low, field->high);
     uint32_t narrow = (uint32_t)value;
     if (field->bytes == sizeof(narrow))
@@ -65,7 +65,7 @@ reef_status reef_config_field_set_number(reef_config *config,
     // form refuses NaN too.
     float number = (float)value;
     if (!(number >= (float)field->low && number <= (float)field->high))
-        return reef_fail(err, REEF_INVALID, "%s is %.9g, but must be %.9g to %.9g", field->name,
+        return reef_fail(err, REEF_ERR_INVALID, "%s is %.9g, but must be %.9g to %.9g", field->name,
                          value, field->low, field->high);
     memcpy(field_at(config, field), &number, sizeof(number));
     return REEF_OK;
@@ -133,13 +133,13 @@ reef_status reef_config_field_set_text(reef_config *config,
                                        reef_error *err) {
     size_t bytes = strlen(value);
     if (!is_printable(value)) // nor can a message show it
-        return reef_fail(err, REEF_INVALID, "%s must be one line of printable ASCII letters",
+        return reef_fail(err, REEF_ERR_INVALID, "%s must be one line of printable ASCII letters",
                          field->name);
     const char *fault = text_fault(field, value);
     if (fault)
-        return reef_fail(err, REEF_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
+        return reef_fail(err, REEF_ERR_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
     if (bytes >= field->bytes)
-        return reef_fail(err, REEF_INVALID, "%s is %.64s%s, but may have at most %zu letters",
+        return reef_fail(err, REEF_ERR_INVALID, "%s is %.64s%s, but may have at most %zu letters",
                          field->name, value, bytes > 64 ? "..." : "", field->bytes - 1);
     // The whole field is written, so that equal configurations are equal bytes.
     memset(field_at(config, field), 0, field->bytes);
@@ -161,7 +161,7 @@ static reef_status boolean_read(reef_config *config,
         memcpy(field_at(config, field), &WORDS[i].value, sizeof(bool));
         return REEF_OK;
     }
-    return reef_fail(err, REEF_INVALID, "%s is '%.64s', but must be true or false", field->name,
+    return reef_fail(err, REEF_ERR_INVALID, "%s is '%.64s', but must be true or false", field->name,
                      value);
 }
 
@@ -174,8 +174,9 @@ static reef_status integer_read(reef_config *config,
     errno = 0;
     uint64_t integer = strtoull(value, NULL, 10);
     if (digits == 0 || value[digits] != '\0' || errno == ERANGE)
-        return reef_fail(err, REEF_INVALID, "%s is '%.64s', but must be an integer, %.0f to %.0f",
-                         field->name, value, field->low, field->high);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%s is '%.64s', but must be an integer, %.0f to %.0f", field->name, value,
+                         field->low, field->high);
     return reef_config_field_set_integer(config, field, integer, err);
 }
 
@@ -187,7 +188,7 @@ static reef_status number_read(reef_config *config,
     char *end = NULL;
     double number = strtod(value, &end);
     if (end == value || *end != '\0' || value[strspn(value, "0123456789+-.eE")] != '\0')
-        return reef_fail(err, REEF_INVALID, "%s is '%.64s', but must be a number, %.9g to %.9g",
+        return reef_fail(err, REEF_ERR_INVALID, "%s is '%.64s', but must be a number, %.9g to %.9g",
                          field->name, value, field->low, field->high);
     return reef_config_field_set_number(config, field, number, err);
 }
@@ -218,6 +219,6 @@ reef_status reef_config_field_check(const reef_config *config,
     if (reef_config_field_is(field, REEF_FIELD_BOOLEAN)) return REEF_OK;
     const char *text = reef_config_field_text(config, field);
     if (!memchr(text, '\0', field->bytes))
-        return reef_fail(err, REEF_INVALID, "%s has no end", field->name);
+        return reef_fail(err, REEF_ERR_INVALID, "%s has no end", field->name);
     return reef_config_field_set_text(&copy, field, text, err);
 }

@@ -49,7 +49,7 @@ static reef_status field_parse(reef_config *config,
     if (reef_config_field_is(field, REEF_FIELD_INTEGER) && json_is_integer(value)) {
         json_int_t integer = json_integer_value(value);
         if (integer < 0)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "%s is %" JSON_INTEGER_FORMAT ", but must be %.0f to %.0f",
                              field->name, integer, field->low, field->high);
         return reef_config_field_set_integer(config, field, (uint64_t)integer, err);
@@ -60,7 +60,7 @@ static reef_status field_parse(reef_config *config,
         return reef_config_field_set(config, field, json_is_true(value) ? "true" : "false", err);
     if (reef_config_field_is(field, REEF_FIELD_TEXT) && json_is_string(value))
         return reef_config_field_set_text(config, field, json_string_value(value), err);
-    return reef_fail(err, REEF_INVALID, "%s in the configuration is not %s %s", field->name,
+    return reef_fail(err, REEF_ERR_INVALID, "%s in the configuration is not %s %s", field->name,
                      reef_config_field_is(field, REEF_FIELD_INTEGER) ? "an" : "a", field->type);
 }
 
@@ -70,7 +70,7 @@ static reef_status translate_drift(json_t *object, reef_error *err) {
     if (!json_is_boolean(drift)) return REEF_OK;
     json_t *boundaries = json_string(json_is_true(drift) ? "drift" : "given");
     if (json_object_set_new(object, "boundaries", boundaries) != 0)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the configuration");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
     json_object_del(object, "drift");
     return REEF_OK;
 }
@@ -92,7 +92,7 @@ static reef_status object_parse(reef_config *config, json_t *object, reef_error 
         if (!value && reef_config_field_is_later(&fields[i]))
             continue; // as older pools did, from reef_config_parse
         if (!value)
-            return reef_fail(err, REEF_INVALID, "the configuration does not set %s",
+            return reef_fail(err, REEF_ERR_INVALID, "the configuration does not set %s",
                              fields[i].name);
         status = field_parse(config, &fields[i], value, err);
         if (status != REEF_OK) return status;
@@ -109,14 +109,14 @@ reef_status reef_config_parse(reef_config *config,
     reef_config_default_of_older_pools(&parsed);
     json_t *object = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &fault);
     if (!object && reef_json_no_memory(&fault))
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the configuration");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
     if (!object)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the configuration is not JSON: %s at line %d, column %d", fault.text,
                          fault.line, fault.column);
-    reef_status status = json_is_object(object)
-                             ? object_parse(&parsed, object, err)
-                             : reef_fail(err, REEF_INVALID, "the configuration is no JSON object");
+    reef_status status = json_is_object(object) ? object_parse(&parsed, object, err)
+                                                : reef_fail(err, REEF_ERR_INVALID,
+                                                            "the configuration is no JSON object");
     json_decref(object);
     reef_config_reduce(&parsed);
     if (status == REEF_OK) *config = parsed; // untouched on failure
@@ -133,7 +133,7 @@ reef_status reef_config_read(reef_txn *txn, reef_config *config, reef_error *err
 
 reef_status reef_config_put(reef_txn *txn, const reef_config *config, reef_error *err) {
     char *text = reef_config_format(config);
-    if (text == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for the configuration");
+    if (text == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
     reef_key key = {.db = REEF_DB_META, .name = REEF_CONFIG_RECORD};
     reef_status status = reef_record_put(txn, &key, REEF_JSON, text, strlen(text), err);
     free(text);

@@ -36,8 +36,8 @@ reef_status reef_config_name_unknown(const char *name, reef_error *err) {
         nearest = distance;
         closest = &fields[i];
     }
-    if (!closest) return reef_fail(err, REEF_INVALID, "no setting is called '%.64s'", name);
-    return reef_fail(err, REEF_INVALID, "no setting is called '%.64s'; did you mean %s?", name,
+    if (!closest) return reef_fail(err, REEF_ERR_INVALID, "no setting is called '%.64s'", name);
+    return reef_fail(err, REEF_ERR_INVALID, "no setting is called '%.64s'; did you mean %s?", name,
                      closest->name);
 }
 

@@ -57,7 +57,7 @@ reef_status reef_ffw_check_new(const reef_config *config, reef_error *err) {
     if (reef_config_is_vector(config) || reef_config_retrieving_layers(config) > 0) return REEF_OK;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         if (strcmp(settings[i].value, settings[i].useless) == 0)
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "%s %s is for layers that retrieve experts, and ffw %s has none: %s; "
                              "give a block the letter p or k",
                              settings[i].name, settings[i].useless, config->ffw, settings[i].why);

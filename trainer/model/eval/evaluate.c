@@ -14,10 +14,10 @@ bool reef_model_has_stream(const reef_model *model) {
 
 reef_status reef_model_refuse_text(const reef_model *model, reef_error *err) {
     if (model->layer != NULL)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool holds a layer by itself, which has no loss of bytes; what it is "
                          "for is up to the program that uses it through libreef");
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "the pool holds a vector model, which has no loss of bytes; predict the "
                      "classes of vectors with it");
 }
@@ -106,7 +106,7 @@ reef_status reef_model_score(reef_model *model,
     reef_status status = reef_model_check_text(model, bytes, count, err);
     if (status != REEF_OK) return status;
     if (all < 2)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a text of %zu %s has nothing to predict; give 2 or more", all,
                          each == 1 ? "bytes" : "token ids");
     reef_firing firing = {0};
@@ -114,7 +114,7 @@ reef_status reef_model_score(reef_model *model,
     uint64_t *fired = calloc(model->net.gen_count, sizeof *fired);
     status = reef_firing_init(&firing, &model->net, err);
     if (status == REEF_OK && fired == NULL)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory to count");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
     if (bits != NULL) bits[0] = (float)log2(model->net.config.vocab);
     for (size_t at = 0; status == REEF_OK && at + 1 < all; at += model->stride) {
         size_t tokens = all - 1 - at < model->stride ? all - 1 - at : model->stride;

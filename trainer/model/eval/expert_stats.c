@@ -78,7 +78,7 @@ static reef_status read_rows(reef_txn *txn,
         seen = key.block;
         size_t each = values * (view.dtype == REEF_BF16 ? 2 : 4), at = id % rows * each;
         if (at + each > view.bytes)
-            return reef_fail(err, REEF_NOT_FOUND,
+            return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "no expert %" PRIu32 " in layer %" PRIu32 " of generation %" PRIu32,
                              id, layer, generation);
         take_row(&out[i], &shape, (const uint8_t *)view.data + at, view.dtype);
@@ -117,7 +117,7 @@ static reef_status read_units(reef_txn *txn,
         if (id < net.gens[0]->expert_count)
             take_unit(&out[i], &net, id);
         else
-            status = reef_fail(err, REEF_NOT_FOUND,
+            status = reef_fail(err, REEF_ERR_NOT_FOUND,
                                "no expert %" PRIu32 " in generation %" PRIu32 ": it has %zu", id,
                                generation, net.gens[0]->expert_count);
     }
@@ -138,7 +138,7 @@ reef_status reef_expert_facts_read(reef_txn *txn,
     if (reef_config_is_vector(&config))
         return read_units(txn, &config, generation, count, ids, out, err);
     if (layer >= config.layers || !reef_layer_retrieves(&config, layer))
-        return reef_fail(err, REEF_INVALID, "layer %" PRIu32 " has no experts that are retrieved",
-                         layer);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "layer %" PRIu32 " has no experts that are retrieved", layer);
     return read_rows(txn, &config, generation, layer, count, ids, out, err);
 }

@@ -15,7 +15,7 @@ static reef_status check_usage(const reef_net *net, size_t expert_count, reef_er
         retrieving++;
     }
     if (retrieving == 1 && there == expert_count) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "usage by a text is known for one generation with one block that retrieves "
                      "%zu experts; this model has %zu generations, and %zu blocks, the last of %zu",
                      expert_count, net->gen_count, retrieving, there);
@@ -86,7 +86,7 @@ static reef_status check_expert(
     if (generation >= net->gen_count || layer >= net->config.layers ||
         expert >= net->gens[generation]->peers[layer].expert_count)
         return reef_fail(
-            err, REEF_NOT_FOUND,
+            err, REEF_ERR_NOT_FOUND,
             "no expert %" PRIu32 " in layer %" PRIu32 " of generation %" PRIu32
             ": the state has %zu generations, the last of them %" PRIu32 " experts a side",
             expert, layer, generation, net->gen_count, net->gens[net->gen_count - 1]->info.side);
@@ -113,7 +113,7 @@ reef_status reef_model_expert_uses(reef_model *model,
                  calloc(model->stride, sizeof *w.activations)};
     status = check_expert(&model->net, generation, layer, expert, err);
     if (status == REEF_OK && (w.scores == NULL || w.activations == NULL))
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory to watch an expert");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to watch an expert");
     if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
     model->pass.on_experts = on_experts;
     model->pass.on_experts_context = &w;

@@ -40,10 +40,10 @@ reef_status reef_model_gate_margins(reef_model *model,
                                     float *margins,
                                     reef_error *err) {
     if (!reef_model_has_stream(model))
-        return reef_fail(err, REEF_INVALID, "generations of a model of %s have no gate",
+        return reef_fail(err, REEF_ERR_INVALID, "generations of a model of %s have no gate",
                          model->vector != NULL ? "vectors" : "one layer");
     if (generation == 0 || generation >= model->net.gen_count)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "no gate of generation %u: generations 1 to %zu of this state have one",
                          generation, model->net.gen_count - 1);
     reef_status status =

@@ -86,7 +86,7 @@ reef_status reef_model_generate(reef_model *model,
                                 reef_error *err) {
     if (!reef_model_has_stream(model)) return reef_model_refuse_text(model, err);
     if (reef_token_bytes(&model->net.config) != 1)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's tokens are ids of a vocabulary of %u: there is no text to "
                          "continue",
                          model->net.config.vocab);
@@ -94,7 +94,7 @@ reef_status reef_model_generate(reef_model *model,
     growing text = {.bytes = calloc(T, 1)};
     reef_status status = reef_firing_init(&text.firing, &model->net, err);
     if (status == REEF_OK && text.bytes == NULL)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory to generate");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to generate");
     if (status != REEF_OK) goto cleanup;
     if (prompt_bytes == 0) status = append(model, &text, '\n', err);
     for (size_t i = 0; status == REEF_OK && i < prompt_bytes; i++)

@@ -24,7 +24,7 @@ static reef_status add_restore(reef_descent *d,
     struct reef_restored *restores =
         realloc(d->restores, (d->restore_count + 1) * sizeof *restores);
     if (restores == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the restores of a pool");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the restores of a pool");
     d->restores = restores;
     d->restores[d->restore_count++] = *restored;
     return REEF_OK;
@@ -41,11 +41,11 @@ static reef_status on_event(void *context,
     bool restored = kind != NULL && strcmp(kind, "restore") == 0, is_json = event != NULL;
     json_decref(event);
     if (!is_json)
-        return reef_fail(err, REEF_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
+        return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
                          key->sequence);
     if (!restored) return REEF_OK;
     if (to < 1 || (uint64_t)to >= view->commit || at < 0)
-        return reef_fail(err, REEF_CORRUPT,
+        return reef_fail(err, REEF_ERR_CORRUPT,
                          "event %" PRIu64 " of the timeline restored no commit before its own",
                          key->sequence);
     return add_restore(context,
@@ -94,7 +94,7 @@ static reef_status find_gaps(reef_descent *d, reef_error *err) {
     if (d->restore_count == 0) return REEF_OK;
     d->gaps = calloc(d->restore_count, sizeof *d->gaps);
     if (d->gaps == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the restores of a pool");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the restores of a pool");
     for (size_t i = 0; i < d->restore_count; i++) {
         const struct reef_restored *one = &d->restores[i];
         uint64_t shared =

@@ -4,8 +4,8 @@
 // keep the writer from reusing pages: the open generation in one, sealed ones, which do not change, in turns.
 // Of a pool larger than memory rows are read in place; then the transaction is begun anew between two passes.
 #include "as_of.h"
-#include "eval_internal.h"
 #include "checkpoint.h"
+#include "eval_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static reef_status load_vector(reef_model *model,
     model->infos = calloc(count, sizeof *model->infos);
     reef_status status = REEF_OK;
     if (records == NULL || model->infos == NULL)
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         records[g] = reef_as_of_records(chosen, g);
         status = reef_generation_read(txn, records[g], &model->infos[g], err);
@@ -69,7 +69,7 @@ static reef_status load_generation(reef_model *model,
                           model->residency.in_place, NULL, err);
     if (status != REEF_OK || memcmp((*gen)->info.root, expected->root, sizeof expected->root) == 0)
         return status;
-    return reef_fail(err, REEF_BUSY,
+    return reef_fail(err, REEF_ERR_BUSY,
                      "generation %" PRIu32 " was given up while the model was read; try again", g);
 }
 
@@ -81,7 +81,7 @@ static reef_status load_generations(reef_model *model,
     reef_net *net = &model->net;
     size_t count = (size_t)chosen->last + 1;
     reef_generation *expected = calloc(count, sizeof *expected);
-    if (expected == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
+    if (expected == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     reef_status status = reef_net_reserve(net, count, err);
     if (status == REEF_OK) {
         memset(net->gens, 0, count * sizeof *net->gens); // NULL can be freed
@@ -92,7 +92,7 @@ static reef_status load_generations(reef_model *model,
     // Only generations between the backbone's and the last one may have given way to a later one.
     if (status == REEF_OK &&
         (reef_generation_is_empty(&expected[0]) || reef_generation_is_empty(&expected[count - 1])))
-        status = reef_fail(err, REEF_CORRUPT, "generation %u is empty, and none stands for it",
+        status = reef_fail(err, REEF_ERR_CORRUPT, "generation %u is empty, and none stands for it",
                            reef_generation_is_empty(&expected[0]) ? 0 : chosen->last);
     for (uint32_t g = (uint32_t)count; status == REEF_OK && g-- > 0;)
         if (!take_known(model, &expected[0], &expected[g], g))
@@ -125,8 +125,8 @@ static reef_status load_once(reef_model *model, const char *as_of, reef_error *e
 
 // Again from the start when a generation was given up halfway: what it gave way to is there by then.
 static reef_status load_net(reef_model *model, const char *as_of, reef_error *err) {
-    reef_status status = REEF_BUSY;
-    for (int i = 0; i < LOAD_ATTEMPTS_MAX && status == REEF_BUSY; i++) {
+    reef_status status = REEF_ERR_BUSY;
+    for (int i = 0; i < LOAD_ATTEMPTS_MAX && status == REEF_ERR_BUSY; i++) {
         reef_residency_let_go(&model->residency);
         reef_net_release(&model->net);
         free(model->infos);
@@ -151,7 +151,7 @@ static reef_status open_model(reef_model **out,
                               reef_error *err) {
     *out = NULL;
     reef_model *model = calloc(1, sizeof *model);
-    if (model == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
+    if (model == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     const reef_model_options defaults = {0};
     if (options == NULL) options = &defaults;
     reef_residency_init(&model->residency, store, options->memory_bytes);
@@ -179,7 +179,8 @@ static reef_status open_model(reef_model **out,
         *out = model;
         return REEF_OK;
     }
-    status = reef_fail(err, REEF_NO_MEMORY, "no memory for windows of %u tokens", config->context);
+    status =
+        reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for windows of %u tokens", config->context);
 
 cleanup:
     reef_model_close(model);

@@ -27,7 +27,7 @@ static reef_status describe_now(reef_txn *txn, reef_snapshot *out, reef_error *e
     reef_status status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
     if (status == REEF_OK && count == 0)
-        return reef_fail(err, REEF_CORRUPT, "the pool has no generation");
+        return reef_fail(err, REEF_ERR_CORRUPT, "the pool has no generation");
     if (status == REEF_OK) status = reef_generation_read(txn, count - 1, &last, err);
     if (status != REEF_OK) return status;
     uint32_t sealed = last.sealed ? count : count - 1;
@@ -57,7 +57,7 @@ static reef_status list_sealed(reef_txn *txn, reef_state_change *out, reef_error
     uint32_t first = gone ? out->after.sealed_count : out->before.sealed_count;
     out->sealed_gone = gone;
     out->sealed = calloc(most->sealed_count - first + 1, sizeof *out->sealed);
-    if (out->sealed == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for generations");
+    if (out->sealed == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generations");
     for (uint32_t g = first; g < most->sealed_count; g++) {
         reef_generation *one = &out->sealed[out->sealed_count++];
         reef_status status = reef_generation_read(txn, reef_snapshot_records(most, g), one, err);
@@ -100,7 +100,7 @@ static reef_status layer_of(reef_state_change *out,
             return REEF_OK;
         }
     if (layer >= REEF_LAYER_COUNT_MAX)
-        return reef_fail(err, REEF_CORRUPT, "experts of layer %u, where there are at most %d",
+        return reef_fail(err, REEF_ERR_CORRUPT, "experts of layer %u, where there are at most %d",
                          layer, REEF_LAYER_COUNT_MAX);
     *found = &out->layers[out->layer_count++];
     **found = (reef_layer_change){.layer = layer};
@@ -115,8 +115,9 @@ static reef_status count_rows(const comparison *c,
     size_t row_bytes = c->row_values[key->layer] * (view->dtype == REEF_BF16 ? 2 : 4);
     *rows = view->bytes / row_bytes;
     if (view->bytes % row_bytes == 0) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT, "block %u of layer %u has %zu bytes, no whole rows of %zu",
-                     key->block, key->layer, view->bytes, row_bytes);
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "block %u of layer %u has %zu bytes, no whole rows of %zu", key->block,
+                     key->layer, view->bytes, row_bytes);
 }
 
 static reef_status on_block_before(void *context,
@@ -134,7 +135,7 @@ static reef_status on_block_before(void *context,
     if (status != REEF_OK) return status;
     layer->before += rows;
     status = reef_record_view(c->txn, &there, &other, err);
-    if (status == REEF_NOT_FOUND) return REEF_OK; // fewer experts there, or given up
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK; // fewer experts there, or given up
     if (status == REEF_OK) status = count_rows(c, key, &other, &rows_after, err);
     for (size_t row = 0; status == REEF_OK && row < rows && row < rows_after; row++)
         layer->changed += !rows_equal(c->row_values[key->layer], view, &other, row);
@@ -230,7 +231,8 @@ static reef_status add_tensor(reef_state_change *out,
                               double relative,
                               reef_error *err) {
     reef_tensor_change *tensors = realloc(out->tensors, (out->tensor_count + 1) * sizeof *tensors);
-    if (tensors == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for names of tensors");
+    if (tensors == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for names of tensors");
     out->tensors = tensors;
     reef_tensor_change *one = &tensors[out->tensor_count++];
     *one = (reef_tensor_change){.before = before, .after = after, .relative = relative};
@@ -249,7 +251,8 @@ static reef_status on_tensor_before(void *context,
     there.generation = c->after;
     size_t values = view->bytes / sizeof(float);
     reef_status status = reef_record_view(c->txn, &there, &other, err);
-    if (status == REEF_NOT_FOUND) return add_tensor(c->out, key->name, values, 0, (double)NAN, err);
+    if (status == REEF_ERR_NOT_FOUND)
+        return add_tensor(c->out, key->name, values, 0, (double)NAN, err);
     if (status != REEF_OK) return status;
     c->out->tensors_compared++;
     double relative = relative_change(view, &other);
@@ -267,7 +270,7 @@ static reef_status on_tensor_after(void *context,
     reef_view other;
     there.generation = c->before;
     reef_status status = reef_record_view(c->txn, &there, &other, err);
-    if (status != REEF_NOT_FOUND) return status;
+    if (status != REEF_ERR_NOT_FOUND) return status;
     return add_tensor(c->out, key->name, 0, view->bytes / sizeof(float), (double)NAN, err);
 }
 

@@ -2,8 +2,8 @@
 //
 // Each record is read in a transaction of its own, so that a writer goes on meanwhile: what is sealed does not
 // change. Should it be given up in between all the same, the root of what was written tells.
-#include "generation_file.h"
 #include "checkpoint.h"
+#include "generation_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,20 +25,20 @@ typedef struct exporting {
 static reef_status check_exportable(const exporting *e, uint32_t count, reef_error *err) {
     const reef_generation *info = &e->origin.info;
     if (reef_config_is_layer(&e->origin.config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a generation of a layer by itself is not exported on its own; export the "
                          "pool");
     if (reef_config_is_vector(&e->origin.config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a generation of a vector model cannot be exported: its gate is solved "
                          "together with those of the others; export the pool");
     if (!info->sealed)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "generation %" PRIu32 " is open: seal it first, or export one of the "
                          "%" PRIu32 " before it",
                          info->generation, count - 1);
     if (reef_generation_is_empty(info))
-        return reef_fail(err, REEF_NOT_FOUND,
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu32 " was consolidated into a later one and has no "
                          "content; see reef generations",
                          info->generation);
@@ -66,8 +66,8 @@ static reef_status read_base(exporting *e, reef_txn *txn, reef_error *err) {
     reef_origin *origin = &e->origin;
     origin->base_roots = calloc(origin->base_count + 1, sizeof *origin->base_roots);
     if (origin->base_roots == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the roots of %" PRIu32 " generations",
-                         origin->base_count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY,
+                         "no memory for the roots of %" PRIu32 " generations", origin->base_count);
     for (uint32_t g = 0; g < origin->base_count; g++) {
         reef_generation older;
         reef_status status = reef_generation_read(txn, g, &older, err);
@@ -107,7 +107,7 @@ static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     reef_safetensor *tensors = calloc(e->parts.count, sizeof *tensors);
     reef_status status = REEF_OK;
     if (metadata == NULL || tensors == NULL) {
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the header of %.160s", path);
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the header of %.160s", path);
     } else {
         for (size_t i = 0; i < e->parts.count; i++) tensors[i] = e->parts.parts[i].tensor;
         status = reef_safetensors_create(&e->writer, path, e->options.force, metadata,
@@ -127,7 +127,7 @@ static reef_status copy_record(exporting *e,
     reef_status status = reef_txn_begin(&txn, e->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_record_view(txn, &record->key, &view, err);
     if (status == REEF_OK && (view.bytes != record->bytes || view.dtype != part->tensor.dtype))
-        status = reef_fail(err, REEF_CORRUPT,
+        status = reef_fail(err, REEF_ERR_CORRUPT,
                            "%s of generation %" PRIu32 " has a block of %zu bytes, not of %zu",
                            part->tensor.name, e->origin.info.generation, view.bytes, record->bytes);
     if (status == REEF_OK)
@@ -146,14 +146,14 @@ static reef_status copy_parts(exporting *e, reef_error *err) {
         for (uint32_t b = 0; reef_part_record_at(part, e->origin.info.generation, b, &record);
              b++) {
             if (e->options.stopped != NULL && e->options.stopped())
-                return reef_fail(err, REEF_BUSY, "stopped; nothing of the file is left");
+                return reef_fail(err, REEF_ERR_BUSY, "stopped; nothing of the file is left");
             reef_status status = copy_record(e, part, &record, err);
             if (status != REEF_OK) return status;
         }
     }
     reef_generation_hash_root(e->hash, root);
     if (memcmp(root, e->origin.info.root, sizeof root) == 0) return REEF_OK;
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "generation %" PRIu32 " of pool %.120s has another root than was recorded, or "
                      "was given up meanwhile: check the pool with reef verify",
                      e->origin.info.generation, reef_store_path(e->store));

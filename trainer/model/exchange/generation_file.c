@@ -149,7 +149,7 @@ reef_status reef_parts_init(reef_parts *parts,
     *parts = (reef_parts){0};
     parts->parts = calloc(gen->tensor_count + 3 + 2 * (size_t)config->layers, sizeof *parts->parts);
     if (parts->parts == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the tensors of a generation");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a generation");
     add_dense(parts, config, gen, gate_values);
     add_layers(parts, config, gen, REEF_DB_EXPERTS);
     add_layers(parts, config, gen, REEF_DB_FLAGS);
@@ -198,7 +198,8 @@ reef_status reef_gen_hold_tables(reef_gen *gen, reef_error *err) {
         peer->dirty = malloc(peer->expert_count);
         peer->usage = calloc(peer->expert_count, sizeof *peer->usage); // none here so far
         if (peer->flags == NULL || peer->dirty == NULL || peer->usage == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts", peer->expert_count);
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts",
+                             peer->expert_count);
         memset(peer->dirty, 1, peer->expert_count);
     }
     return status;
@@ -266,7 +267,7 @@ json_t *reef_origin_metadata(const reef_origin *origin,
 }
 
 static reef_status lacking(const reef_safetensors *file, const char *name, reef_error *err) {
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "%.120s: its metadata lacks %s, or has something else in its place",
                      file->path, name);
 }
@@ -301,7 +302,7 @@ static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     const char *format = text_of(file, "format");
     if (format == NULL || strcmp(format, FORMAT_NAME) != 0)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             format != NULL && strcmp(format, REEF_MODEL_FORMAT) == 0
                 ? "%.120s is of a whole model, not of a generation: reef init POOL "
                   "--from makes a pool of it"
@@ -310,7 +311,7 @@ static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
             file->path);
     reef_status status = number_of(file, "format_version", UINT32_MAX, &version, err);
     if (status == REEF_OK && version != REEF_GENERATION_FILE_VERSION)
-        return reef_fail(err, REEF_VERSION,
+        return reef_fail(err, REEF_ERR_VERSION,
                          "%.120s has format version %" PRIu64 ", this program reads version %u",
                          file->path, version, REEF_GENERATION_FILE_VERSION);
     return status;
@@ -361,7 +362,8 @@ static reef_status base_parse(reef_origin *origin, const reef_safetensors *file,
     json_decref(roots);
     if (!right) return lacking(file, "builds_on", err);
     if (origin->base_roots == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the roots of %zu generations", count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the roots of %zu generations",
+                         count);
     origin->base_count = (uint32_t)count;
     return REEF_OK;
 }
@@ -376,9 +378,10 @@ reef_status reef_origin_parse(reef_origin *origin, const reef_safetensors *file,
     const char *config = text_of(file, "configuration");
     if (config == NULL) return lacking(file, "configuration", err);
     status = reef_config_parse(&origin->config, config, strlen(config), &reason);
-    return status == REEF_OK ? REEF_OK
-                             : reef_fail(err, status == REEF_INVALID ? REEF_CORRUPT : status,
-                                         "%.80s: %.160s", file->path, reason.message);
+    return status == REEF_OK
+               ? REEF_OK
+               : reef_fail(err, status == REEF_ERR_INVALID ? REEF_ERR_CORRUPT : status,
+                           "%.80s: %.160s", file->path, reason.message);
 }
 
 void reef_origin_release(reef_origin *origin) {

@@ -4,9 +4,9 @@
 // use pages again that it frees. Generations that were consolidated into later ones have nothing to write, so the
 // others are numbered anew.
 #include "as_of.h"
-#include "trainer_internal.h"
-#include "model_file.h"
 #include "checkpoint.h"
+#include "model_file.h"
+#include "trainer_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -51,7 +51,8 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
     reef_model_origin *origin = &e->origin;
     origin->generations = calloc((size_t)as_of->last + 1, sizeof *origin->generations);
     if (origin->generations == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %" PRIu32 " generations", as_of->last);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %" PRIu32 " generations",
+                         as_of->last);
     for (uint32_t g = 0; g <= as_of->last; g++) {
         reef_file_generation *one = &origin->generations[origin->count];
         *one = (reef_file_generation){.number = g, .records = reef_as_of_records(as_of, g)};
@@ -113,7 +114,7 @@ static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     reef_safetensor *tensors = calloc(e->parts.count, sizeof *tensors);
     reef_status status = REEF_OK;
     if (metadata == NULL || tensors == NULL) {
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for the header of %.160s", path);
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the header of %.160s", path);
     } else {
         for (size_t i = 0; i < e->parts.count; i++) tensors[i] = e->parts.parts[i].tensor;
         status = reef_safetensors_create(&e->writer, path, e->options.force, metadata,
@@ -125,7 +126,7 @@ static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
 }
 
 static reef_status wrong_size(const reef_model_part *part, size_t have, reef_error *err) {
-    return reef_fail(err, REEF_CORRUPT, "a record of %s has %zu bytes, which is not its size",
+    return reef_fail(err, REEF_ERR_CORRUPT, "a record of %s has %zu bytes, which is not its size",
                      part->tensor.name, have);
 }
 
@@ -153,7 +154,7 @@ static reef_status view_block(exporting *e,
     *out = (reef_view){0};
     if (part->db != REEF_DB_USAGE) return reef_record_view(e->txn, &key, out, err);
     reef_status status = reef_snapshot_usage_view(e->txn, records, part->layer, block, out, err);
-    return status == REEF_NOT_FOUND ? REEF_OK : status;
+    return status == REEF_ERR_NOT_FOUND ? REEF_OK : status;
 }
 
 static reef_status write_block(exporting *e,
@@ -183,7 +184,7 @@ static reef_status write_column(exporting *e,
         reef_view view;
         size_t rows = left < part->block_rows ? (size_t)left : part->block_rows;
         if (e->options.stopped != NULL && e->options.stopped())
-            return reef_fail(err, REEF_BUSY, "stopped; nothing of the file is left");
+            return reef_fail(err, REEF_ERR_BUSY, "stopped; nothing of the file is left");
         reef_status status = view_block(e, part, records, block, &view, err);
         if (status == REEF_OK) status = write_block(e, part, &view, rows, err);
         if (status != REEF_OK) return status;

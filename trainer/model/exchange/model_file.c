@@ -137,7 +137,8 @@ reef_status reef_model_parts_add(reef_model_parts *parts,
     if (ok && gate_values > 0) ok = add_gate(parts, generation, gate_values);
     for (uint32_t l = 0; ok && l < config->layers; l++)
         if (gen->peers[l].expert_count > 0) ok = add_layer(parts, config, gen, generation, l);
-    return ok ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory for the tensors of a model");
+    return ok ? REEF_OK
+              : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a model");
 }
 
 void reef_model_parts_release(reef_model_parts *parts) {
@@ -149,15 +150,15 @@ void reef_model_parts_release(reef_model_parts *parts) {
 
 reef_status reef_model_check_kind(const reef_config *config, reef_error *err) {
     if (reef_config_is_vector(config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a vector model is no file of tensors: its head is solved from sums over "
                          "its examples; export the pool");
     if (reef_config_is_layer(config))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "a layer by itself is written and read by Python's reef.interchange "
                          "(docs/LIBRARY.md), or export the pool");
     if (strcmp(config->strategy, "generations") != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "strategy %s keeps more than its weights, which a file of tensors has no "
                          "place for; export the pool",
                          config->strategy);
@@ -214,7 +215,7 @@ static const char *text_of(const reef_safetensors *file, const char *name) {
 }
 
 static reef_status lacking(const reef_safetensors *file, const char *name, reef_error *err) {
-    return reef_fail(err, REEF_CORRUPT,
+    return reef_fail(err, REEF_ERR_CORRUPT,
                      "%.120s: its metadata lacks %s, or has something else in its place",
                      file->path, name);
 }
@@ -235,13 +236,13 @@ static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     uint64_t version = 0;
     const char *format = text_of(file, "format");
     if (format == NULL || strcmp(format, REEF_MODEL_FORMAT) != 0)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%.120s is a safetensors file, but not of a model: its metadata has no "
                          "format " REEF_MODEL_FORMAT "; reef export model writes such files",
                          file->path);
     reef_status status = number_of(file, "format_version", &version, err);
     if (status == REEF_OK && version != REEF_MODEL_FILE_VERSION)
-        return reef_fail(err, REEF_VERSION,
+        return reef_fail(err, REEF_ERR_VERSION,
                          "%.120s has format version %" PRIu64 ", this program reads version %u",
                          file->path, version, REEF_MODEL_FILE_VERSION);
     return status;
@@ -316,7 +317,7 @@ static reef_status generations_parse(reef_model_origin *origin,
     json_decref(list);
     if (!right) return lacking(file, "generations", err);
     if (origin->generations == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu generations", count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", count);
     origin->count = (uint32_t)count;
     return REEF_OK;
 }
@@ -337,8 +338,8 @@ reef_status reef_model_origin_parse(reef_model_origin *origin,
     if (config == NULL) return lacking(file, "configuration", err);
     status = reef_config_parse(&origin->config, config, strlen(config), &reason);
     if (status != REEF_OK)
-        return reef_fail(err, status == REEF_INVALID ? REEF_CORRUPT : status, "%.80s: %.160s",
-                         file->path, reason.message);
+        return reef_fail(err, status == REEF_ERR_INVALID ? REEF_ERR_CORRUPT : status,
+                         "%.80s: %.160s", file->path, reason.message);
     return reef_model_check_kind(&origin->config, err);
 }
 

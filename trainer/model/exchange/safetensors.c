@@ -46,16 +46,16 @@ uint64_t reef_safetensor_bytes(const reef_safetensor *tensor) {
 }
 
 static reef_status fail_errno(reef_error *err, int code, const char *doing, const char *path) {
-    reef_status status = code == ENOSPC || code == EDQUOT    ? REEF_FULL
-                         : code == ENOENT || code == ENOTDIR ? REEF_NOT_FOUND
-                         : code == EACCES || code == EISDIR  ? REEF_NOT_FOUND
-                         : code == ENOMEM                    ? REEF_NO_MEMORY
-                                                             : REEF_IO;
+    reef_status status = code == ENOSPC || code == EDQUOT    ? REEF_ERR_FULL
+                         : code == ENOENT || code == ENOTDIR ? REEF_ERR_NOT_FOUND
+                         : code == EACCES || code == EISDIR  ? REEF_ERR_NOT_FOUND
+                         : code == ENOMEM                    ? REEF_ERR_NO_MEMORY
+                                                             : REEF_ERR_IO;
     return reef_fail(err, status, "cannot %s %.160s: %s", doing, path, strerror(code));
 }
 
 static reef_status no_memory(reef_error *err, const char *path) {
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for the file %.160s", path);
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the file %.160s", path);
 }
 
 // ---- writing -------------------------------------------------------------------------------------
@@ -109,9 +109,10 @@ static reef_status check_place(const char *path, bool force, reef_error *err) {
     if (status != REEF_OK) return status;
     if (stat(path, &info) != 0) return REEF_OK; // or creating says why not
     if (!S_ISREG(info.st_mode))
-        return reef_fail(err, REEF_INVALID, "cannot write %.160s: it exists and is no file", path);
+        return reef_fail(err, REEF_ERR_INVALID, "cannot write %.160s: it exists and is no file",
+                         path);
     return force ? REEF_OK
-                 : reef_fail(err, REEF_INVALID,
+                 : reef_fail(err, REEF_ERR_INVALID,
                              "cannot write %.160s: it exists; choose another name, or replace it "
                              "with --force",
                              path);
@@ -147,12 +148,12 @@ static reef_status part_lock(reef_safetensors_writer *writer, int fd, reef_error
     if (fstat(fd, &info) != 0) return fail_errno(err, errno, "look at", writer->part);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK
-                   ? reef_fail(err, REEF_INVALID,
+                   ? reef_fail(err, REEF_ERR_INVALID,
                                "cannot write %.80s: another export is writing %.80s", writer->path,
                                writer->part)
                    : fail_errno(err, errno, "lock", writer->part);
     if (S_ISREG(info.st_mode) && is_left_over(fd)) return REEF_OK;
-    return reef_fail(err, REEF_INVALID,
+    return reef_fail(err, REEF_ERR_INVALID,
                      "cannot write %.80s: %.80s exists and was not left by an export; move it away",
                      writer->path, writer->part);
 }
@@ -170,7 +171,7 @@ static reef_status part_open(reef_safetensors_writer *writer, int *out, reef_err
         close(fd);
         if (status != REEF_OK) return status;
     }
-    return reef_fail(err, REEF_BUSY, "cannot write %.160s: other exports come and go",
+    return reef_fail(err, REEF_ERR_BUSY, "cannot write %.160s: other exports come and go",
                      writer->path);
 }
 
@@ -227,7 +228,7 @@ reef_status reef_safetensors_create(reef_safetensors_writer **out,
     if (header == NULL || writer == NULL) {
         status = no_memory(err, path);
     } else if (header_bytes > LENGTH_BYTES + REEF_SAFETENSORS_HEADER_BYTES_MAX) {
-        status = reef_fail(err, REEF_INVALID,
+        status = reef_fail(err, REEF_ERR_INVALID,
                            "cannot write %.120s: its header has %zu bytes of at most %u", path,
                            header_bytes - LENGTH_BYTES, REEF_SAFETENSORS_HEADER_BYTES_MAX);
     } else {
@@ -303,16 +304,17 @@ void reef_safetensors_abandon(reef_safetensors_writer *writer) {
 // ---- reading -------------------------------------------------------------------------------------
 
 static reef_status broken(const reef_safetensors *file, reef_error *err, const char *why) {
-    return reef_fail(err, REEF_CORRUPT, "%.100s is no whole safetensors file: %.120s", file->path,
-                     why);
+    return reef_fail(err, REEF_ERR_CORRUPT, "%.100s is no whole safetensors file: %.120s",
+                     file->path, why);
 }
 
 static reef_status broken_tensor(const reef_safetensors *file,
                                  reef_error *err,
                                  const char *name,
                                  const char *why) {
-    return reef_fail(err, REEF_CORRUPT, "%.80s is no whole safetensors file: tensor %.64s %.60s",
-                     file->path, name, why);
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     "%.80s is no whole safetensors file: tensor %.64s %.60s", file->path, name,
+                     why);
 }
 
 static reef_status read_at(
@@ -427,7 +429,7 @@ static reef_status header_read(reef_safetensors *file, reef_error *err) {
     json_error_t fault;
     if (fstat(file->fd, &info) != 0) return fail_errno(err, errno, "look at", file->path);
     if (!S_ISREG(info.st_mode))
-        return reef_fail(err, REEF_INVALID, "cannot read %.160s: it is no file", file->path);
+        return reef_fail(err, REEF_ERR_INVALID, "cannot read %.160s: it is no file", file->path);
     uint64_t file_bytes = (uint64_t)info.st_size;
     if (file_bytes < LENGTH_BYTES) return broken(file, err, "it has less than 8 bytes");
     reef_status status = read_at(file, 0, length, sizeof length, err);
@@ -447,7 +449,7 @@ static reef_status header_read(reef_safetensors *file, reef_error *err) {
         status =
             header == NULL && reef_json_no_memory(&fault) ? no_memory(err, file->path)
             : header == NULL
-                ? reef_fail(err, REEF_CORRUPT,
+                ? reef_fail(err, REEF_ERR_CORRUPT,
                             "%.100s is no whole safetensors file: its header is no JSON: %.90s",
                             file->path, fault.text)
                 : header_parse(file, header, err);

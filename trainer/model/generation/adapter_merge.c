@@ -77,7 +77,8 @@ reef_status reef_merged_make(reef_gen *gen,
     if (merged->memory == NULL) {
         merged->memory = malloc(lay_out(merged, config, NULL) * sizeof *merged->memory);
         if (merged->memory == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for the corrections of generation %u",
+            return reef_fail(err, REEF_ERR_NO_MEMORY,
+                             "no memory for the corrections of generation %u",
                              gen->info.generation);
         lay_out(merged, config, merged->memory);
     }

@@ -37,7 +37,7 @@ reef_status reef_gen_hold_rows(reef_gen *gen, reef_error *err) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         reef_peer *peer = &gen->peers[l];
         if (peer->expert_count == 0 || peer->memory != NULL || allocate_rows(peer)) continue;
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for the rows of %zu experts",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the rows of %zu experts",
                          peer->expert_count);
     }
     return REEF_OK;
@@ -76,7 +76,7 @@ static reef_status allocate_peer(reef_peer *peer,
              (peer->used_before || !recycles);
     }
     if (!ok)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts of width %zu", N,
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts of width %zu", N,
                          shape->D);
     return REEF_OK;
 }
@@ -86,7 +86,7 @@ static reef_status allocate_folded(reef_gen *gen, const reef_config *config, ree
     size_t each = (config->d_model + 1) * width;
     gen->folded_values = calloc(config->layers * each, sizeof(float));
     if (gen->folded_values == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for folded queries");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for folded queries");
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         reef_router_params *folded = &gen->folded[l];
@@ -103,7 +103,7 @@ reef_status reef_gen_new(reef_gen **out,
                          const reef_generation *info,
                          reef_error *err) {
     *out = NULL;
-    reef_status status = REEF_NO_MEMORY;
+    reef_status status = REEF_ERR_NO_MEMORY;
     reef_gen *gen = calloc(1, sizeof *gen);
     if (gen == NULL) return reef_fail(err, status, "no memory for generation %u", info->generation);
     gen->info = *info;
@@ -120,7 +120,8 @@ reef_status reef_gen_new(reef_gen **out,
     if (gen->open)
         gen->training = calloc((averages ? 4 : 3) * gen->value_count, sizeof *gen->training);
     if (gen->tensors == NULL || gen->values == NULL || (gen->open && gen->training == NULL)) {
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for %zu parameters", gen->value_count);
+        status =
+            reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu parameters", gen->value_count);
         goto cleanup;
     }
     reef_gen_lay_out(gen, config);

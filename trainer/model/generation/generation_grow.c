@@ -20,8 +20,9 @@ reef_status reef_gen_grow(reef_gen **out,
                           reef_error *err) {
     *out = NULL;
     if (side <= open->info.side)
-        return reef_fail(err, REEF_INVALID, "side %u is not larger than the open generation's %u",
-                         side, open->info.side);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "side %u is not larger than the open generation's %u", side,
+                         open->info.side);
     reef_generation info = open->info;
     info.side = side;
     reef_gen *grown = NULL;

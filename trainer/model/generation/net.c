@@ -6,7 +6,8 @@
 reef_status reef_net_reserve(reef_net *net, size_t count, reef_error *err) {
     if (count <= net->gen_capacity) return REEF_OK;
     reef_gen **gens = realloc(net->gens, count * sizeof *gens);
-    if (gens == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu generations", count);
+    if (gens == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", count);
     net->gens = gens;
     net->gen_capacity = count;
     return REEF_OK;

@@ -16,7 +16,7 @@ enum { STRETCH_ROWS = 4096 }; // whole pieces
 
 reef_status reef_layer_new(reef_layer **out, reef_error *err) {
     *out = calloc(1, sizeof **out);
-    if (*out == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a layer");
+    if (*out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a layer");
     static atomic_uint_fast64_t made;
     (*out)->number = ++made;
     return REEF_OK;
@@ -187,7 +187,7 @@ static reef_status keep_mask(reef_layer_tape *tape,
     if (choice->mask == NULL) return REEF_OK;
     tape->mask = malloc(choice->generations * rows);
     if (tape->mask == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a mask of %zu rows", rows);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a mask of %zu rows", rows);
     memcpy(tape->mask, choice->mask, choice->generations * rows);
     return REEF_OK;
 }
@@ -251,13 +251,15 @@ static reef_status check_choice(const reef_layer_view *view,
     size_t count = view->net->gen_count;
     if (choice->generations == 0) choice->generations = count;
     if (choice->generations > count)
-        return reef_fail(err, REEF_INVALID, "%zu generations were asked for, but the layer has %zu",
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%zu generations were asked for, but the layer has %zu",
                          choice->generations, count);
     if (rows > REEF_ROUTER_ROWS_MAX - REEF_LAYER_PIECE)
-        return reef_fail(err, REEF_INVALID, "%zu rows are too many for one pass; at most %u", rows,
-                         REEF_ROUTER_ROWS_MAX - REEF_LAYER_PIECE);
+        return reef_fail(err, REEF_ERR_INVALID, "%zu rows are too many for one pass; at most %u",
+                         rows, REEF_ROUTER_ROWS_MAX - REEF_LAYER_PIECE);
     if (choice->train && tape == NULL)
-        return reef_fail(err, REEF_INVALID, "a forward that trains needs a tape for its backward");
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a forward that trains needs a tape for its backward");
     return REEF_OK;
 }
 
@@ -276,7 +278,8 @@ reef_status reef_layer_run(const reef_layer_view *view,
         return REEF_OK;
     }
     if (overlap(x, y, rows * view->net->config.d_model))
-        return reef_fail(err, REEF_INVALID, "y of a forward lies in the memory of x; give another");
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "y of a forward lies in the memory of x; give another");
     reef_gen *last = view->net->gens[view->net->gen_count - 1];
     if (view->layer->fold_is_stale && last->open) reef_gen_fold(last, &view->net->config);
     view->layer->fold_is_stale = false;
@@ -320,12 +323,12 @@ static reef_status check_tape(const reef_layer_view *view,
                               const reef_layer_tape *tape,
                               reef_error *err) {
     if (!tape->filled || tape->layer != view->layer->number)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the tape has no forward of this layer to go back through; each backward "
                          "needs a forward of its own");
     if (tape->version != view->layer->version)
         return reef_fail(
-            err, REEF_INVALID,
+            err, REEF_ERR_INVALID,
             "the layer has changed since the tape's forward; run the backward of every "
             "forward before the step");
     return REEF_OK;
@@ -334,12 +337,12 @@ static reef_status check_tape(const reef_layer_view *view,
 static reef_status check_arrays(
     size_t rows, size_t D, const float *x, const float *d_y, const float *d_x, reef_error *err) {
     if (overlap(d_x, x, rows * D) || overlap(d_x, d_y, rows * D))
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "d_x of a backward lies in the memory of x or d_y; give another");
     // One such value would spoil all parameters, and for good.
     for (size_t i = 0; i < rows * D; i++)
         if (!isfinite(d_y[i]))
-            return reef_fail(err, REEF_INVALID, "the gradient of row %zu of %zu is not finite",
+            return reef_fail(err, REEF_ERR_INVALID, "the gradient of row %zu of %zu is not finite",
                              i / D, rows);
     return REEF_OK;
 }

@@ -5,10 +5,10 @@
 // and touched when the layer is made; a pass allocates nothing, and its bits do not depend on the
 // workers. Which passes are run, how often, and what the times are compared with, is the caller's.
 #include "experts.h"
-#include "reef_huge_page.h"
 #include "generation.h"
-#include "reef_random.h"
+#include "reef_huge_page.h"
 #include "reef_layer_bench.h"
+#include "reef_random.h"
 
 #include <assert.h>
 #include <math.h>
@@ -87,7 +87,8 @@ static reef_status allocate_router(reef_layer_bench *layer, reef_error *err) {
     layer->value_count = count;
     layer->values = calloc(sets * count + (shape->d_model + 3) * width, sizeof(float));
     if (layer->values == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a router of %zu parameters", count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a router of %zu parameters",
+                         count);
     carve_trained(shape, &layer->params, layer->values);
     if (!layer->options.sealed) carve_trained(shape, &layer->grads, layer->values + count);
     float *rest = layer->values + sets * count;
@@ -135,7 +136,7 @@ static reef_status allocate_activations(reef_layer_bench *layer, reef_error *err
         if (layer->tokens != NULL) carve_tokens(layer, layer->tokens);
     }
     if (layer->activations == NULL || layer->x == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a pass over %zu tokens",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pass over %zu tokens",
                          layer->options.tokens);
     return REEF_OK;
 }
@@ -155,7 +156,7 @@ static reef_status allocate_moments(reef_layer_bench *layer, reef_error *err) {
     layer->moments.counts = calloc(layer->expert_count, sizeof(uint32_t));
     if (layer->moments.adam_m == NULL || layer->moments.adam_v == NULL ||
         layer->moments.counts == NULL)
-        return reef_fail(err, REEF_NO_MEMORY,
+        return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory for the moments of %zu experts of width %zu",
                          layer->expert_count, layer->D);
     return reef_expert_pairs_init(&layer->pairs, layer->options.tokens * layer->P,
@@ -169,7 +170,7 @@ static reef_status allocate_rows(reef_layer_bench *layer, reef_error *err) {
     if (options->row_blocks != NULL) return REEF_OK;
     layer->experts = reef_huge_new(row_value_count(layer), value_bytes(layer));
     if (layer->experts == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu experts of width %zu",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts of width %zu",
                          layer->expert_count, layer->D);
     layer->block = layer->experts;
     layer->rows.block_shift = REEF_EXPERT_ONE_BLOCK;
@@ -260,7 +261,7 @@ reef_status reef_layer_bench_new(reef_layer_bench **out,
     assert(options->beside == NULL || (options->beside->D == options->shape.d_model &&
                                        options->beside->options.tokens == options->tokens));
     reef_layer_bench *layer = calloc(1, sizeof *layer);
-    if (layer == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a layer");
+    if (layer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a layer");
     layer->options = *options;
     layer->expert_count = options->shape.side * options->shape.side;
     layer->P = options->shape.head_count * options->shape.topk;

@@ -1,9 +1,9 @@
 // A pool of nothing but the rows of one sealed layer, drawn at random, for `reef bench scale`: more
 // experts than fit memory, read in place the way a model reads its sealed generations.
-#include "generation.h"
 #include "checkpoint.h"
-#include "reef_random.h"
+#include "generation.h"
 #include "reef_layer_bench.h"
+#include "reef_random.h"
 #include "residency.h"
 
 #include <math.h>
@@ -129,7 +129,8 @@ reef_status reef_layer_pool_write(const char *path,
     reef_config config;
     reef_status status = config_of(&config, shape, err);
     if (status == REEF_OK && (w.drawn == NULL || w.rows == NULL))
-        status = reef_fail(err, REEF_NO_MEMORY, "no memory for %d blocks of rows", BLOCKS_PER_DRAW);
+        status =
+            reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %d blocks of rows", BLOCKS_PER_DRAW);
     if (status == REEF_OK)
         status = reef_store_open(&store, path, &(reef_store_options){.create = true, .write = true},
                                  err);
@@ -159,7 +160,7 @@ reef_status reef_layer_pool_open(reef_layer_pool **out,
                                  reef_error *err) {
     *out = NULL;
     reef_layer_pool *pool = calloc(1, sizeof *pool);
-    if (pool == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pool of rows");
+    if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool of rows");
     reef_generation info = generation_of(shape);
     info.sealed = true;
     reef_status status = config_of(&pool->config, shape, err);

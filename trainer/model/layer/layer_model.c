@@ -3,7 +3,7 @@
 
 static reef_status begin(reef_model *model, reef_layer_view *view, reef_error *err) {
     if (model->layer == NULL)
-        return reef_fail(err, REEF_INVALID, "the pool is no layer by itself: its model is %s",
+        return reef_fail(err, REEF_ERR_INVALID, "the pool is no layer by itself: its model is %s",
                          model->net.config.model);
     reef_status status = reef_residency_renew(&model->residency, &model->net, err);
     *view = (reef_layer_view){&model->net, model->workers, model->residency.pager, model->layer};
@@ -21,7 +21,7 @@ reef_status reef_model_layer_forward(reef_model *model,
     reef_status status = begin(model, &view, err);
     if (status != REEF_OK) return status;
     if (choice != NULL && choice->train)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the layer cannot learn: the pool is open for reading only");
     return reef_layer_run(&view, choice, rows, x, y, tape, err);
 }

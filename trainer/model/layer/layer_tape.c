@@ -32,7 +32,7 @@ void reef_layer_tape_release(reef_layer_tape *tape) {
 
 reef_status reef_layer_tape_new(reef_layer_tape **out, reef_error *err) {
     *out = calloc(1, sizeof **out);
-    return *out != NULL ? REEF_OK : reef_fail(err, REEF_NO_MEMORY, "no memory for a tape");
+    return *out != NULL ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a tape");
 }
 
 void reef_layer_tape_free(reef_layer_tape *tape) {
@@ -70,7 +70,7 @@ static reef_status make_trace(reef_layer_trace *trace,
         trace->factors = malloc(rows * experts.P * reef_expert_vectors(&experts) * sizeof(float));
     if (trace->hidden == NULL || trace->d_gate == NULL || (gen->open && trace->factors == NULL)) {
         release_trace(trace);
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a pass over %zu rows", rows);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pass over %zu rows", rows);
     }
     trace->side = gen->info.side;
     trace->rows_max = rows;
@@ -88,7 +88,7 @@ static reef_status reserve_padded(reef_layer_tape *tape, size_t rows, size_t D, 
     tape->d_x = malloc(rows * D * sizeof(float));
     tape->piece_active = malloc(rows / REEF_LAYER_PIECE);
     if (tape->x == NULL || tape->d_x == NULL || tape->piece_active == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a pass over %zu rows", rows);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pass over %zu rows", rows);
     tape->padded_max = rows;
     return REEF_OK;
 }
@@ -125,7 +125,7 @@ reef_status reef_layer_tape_reserve(reef_layer_tape *tape,
     if (count > tape->trace_count) {
         reef_layer_trace *traces = realloc(tape->traces, count * sizeof *traces);
         if (traces == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu generations", generations);
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", generations);
         memset(traces + tape->trace_count, 0, (count - tape->trace_count) * sizeof *traces);
         tape->traces = traces;
         tape->trace_count = count;

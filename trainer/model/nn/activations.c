@@ -91,7 +91,7 @@ reef_status reef_pass_init(reef_pass *pass,
     ok = ok && (!training || allocate_backward(pass, config));
     if (ok) return REEF_OK;
     reef_pass_release(pass);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for a pass over %zu windows of %zu tokens",
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pass over %zu windows of %zu tokens",
                      windows_max, T);
 }
 
@@ -152,7 +152,7 @@ static reef_status allocate_peer(reef_pass_peer *peer,
     if (pass->training && gen->open)
         ok = ok && floats(&peer->factors, pairs * reef_expert_vectors(&experts));
     return ok ? REEF_OK
-              : reef_fail(err, REEF_NO_MEMORY, "no memory for the routing of %zu pairs", pairs);
+              : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the routing of %zu pairs", pairs);
 }
 
 reef_status reef_pass_prepare_generation(reef_pass *pass,
@@ -161,13 +161,14 @@ reef_status reef_pass_prepare_generation(reef_pass *pass,
                                          reef_error *err) {
     if (g >= pass->gen_capacity) {
         reef_pass_peer **peers = realloc(pass->peers, (g + 1) * sizeof *peers);
-        if (peers == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for generation %zu", g);
+        if (peers == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generation %zu", g);
         pass->peers = peers;
         while (pass->gen_capacity <= g) pass->peers[pass->gen_capacity++] = NULL;
     }
     if (pass->peers[g] != NULL) return REEF_OK;
     reef_pass_peer *sets = calloc(pass->layer_sets, sizeof *sets);
-    if (sets == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for generation %zu", g);
+    if (sets == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generation %zu", g);
     reef_expert_shape largest = reef_gen_expert_shape_largest(pass->config);
     for (size_t l = 0; l < pass->layer_sets; l++) {
         // In evaluation the one set serves all layers.

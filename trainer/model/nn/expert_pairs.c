@@ -19,7 +19,7 @@ reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
                                    reef_error *err) {
     *pairs = (reef_expert_pairs){0};
     if (pair_count_max > UINT32_MAX)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "%zu selections in a step are more than 2^32; make the batch smaller",
                          pair_count_max);
     pairs->pair_count_max = pair_count_max;
@@ -34,7 +34,7 @@ reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
     pairs->row_grads = aligned_alloc(REEF_EXPERT_LINE_BYTES, grad_bytes);
     if (pairs->sorted && pairs->scratch && pairs->places && pairs->row_grads) return REEF_OK;
     reef_expert_pairs_release(pairs);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu selections of %zu experts",
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu selections of %zu experts",
                      pair_count_max, expert_count);
 }
 

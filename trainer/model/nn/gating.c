@@ -10,7 +10,7 @@ reef_status reef_firing_init(reef_firing *firing, const reef_net *net, reef_erro
     firing->unexplained = 0.0;
     firing->states = calloc(net->gen_count, sizeof *firing->states);
     if (firing->states == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu gates", net->gen_count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates", net->gen_count);
     for (size_t g = 0; g < net->gen_count; g++)
         reef_gate_reset(&net->gens[g]->gate, &firing->states[g]);
     return REEF_OK;
@@ -25,7 +25,7 @@ reef_status reef_firing_copy(reef_firing *to, const reef_firing *from, reef_erro
     if (to->gen_count != from->gen_count) {
         reef_gate_state *states = realloc(to->states, from->gen_count * sizeof *states);
         if (states == NULL)
-            return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu gates", from->gen_count);
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates", from->gen_count);
         to->states = states;
         to->gen_count = from->gen_count;
     }

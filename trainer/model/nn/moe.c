@@ -52,8 +52,9 @@ reef_status reef_moe_tape_init(reef_moe_tape *tape,
               floats(&tape->scratch, windows_max * scratch_values(shape));
     if (ok && (!backward || allocate_kept(tape, shape, windows_max))) return REEF_OK;
     reef_moe_tape_release(tape);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for a mixture of %zu experts over %zu windows",
-                     shape->E, windows_max);
+    return reef_fail(err, REEF_ERR_NO_MEMORY,
+                     "no memory for a mixture of %zu experts over %zu windows", shape->E,
+                     windows_max);
 }
 
 void reef_moe_tape_release(reef_moe_tape *tape) {

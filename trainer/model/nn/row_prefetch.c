@@ -145,7 +145,7 @@ static void *run(void *argument) {
 reef_status reef_pager_new(reef_pager **out, uint64_t resident_bytes_max, reef_error *err) {
     *out = NULL;
     reef_pager *pager = calloc(1, sizeof *pager);
-    if (pager == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a pager");
+    if (pager == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pager");
     pager->resident_bytes_max = resident_bytes_max;
     pager->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     pager->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -169,7 +169,7 @@ reef_status reef_pager_new(reef_pager **out, uint64_t resident_bytes_max, reef_e
     pthread_cond_destroy(&pager->changed);
     pthread_mutex_destroy(&pager->mutex);
     free(pager);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for a thread that reads ahead: error %d",
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a thread that reads ahead: error %d",
                      error);
 }
 
@@ -192,7 +192,7 @@ reef_status reef_pager_cover(reef_pager *pager, const void *first, size_t bytes,
     size_t page = pager->page_bytes, before = (uintptr_t)first % page;
     size_t count = (before + bytes + page - 1) / page;
     uint64_t *asked = calloc(count / 64 + 1, sizeof *asked);
-    if (asked == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu pages", count);
+    if (asked == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu pages", count);
     free(pager->asked);
     pager->asked = asked;
     pager->page_count = count;

@@ -20,11 +20,11 @@ void reef_vector_net_release(reef_vector_net *net) {
 
 reef_status reef_vector_net_reserve(reef_vector_net *net, size_t gen_count, reef_error *err) {
     if (net->labels == NULL) net->labels = calloc(REEF_CLASS_COUNT_MAX, sizeof *net->labels);
-    if (net->labels == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for labels");
+    if (net->labels == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for labels");
     if (gen_count <= net->gen_capacity) return REEF_OK;
     reef_vector_gen **gens = realloc(net->gens, gen_count * sizeof *gens);
     if (gens == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for %zu generations", gen_count);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", gen_count);
     net->gens = gens;
     net->gen_capacity = gen_count;
     return REEF_OK;

@@ -21,7 +21,7 @@ reef_ridge_shape reef_vector_gate_shape(const reef_config *config) {
 reef_status reef_vector_gen_new(reef_vector_gen **out, const reef_config *config, reef_error *err) {
     *out = NULL;
     reef_vector_gen *gen = calloc(1, sizeof *gen);
-    if (gen == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a generation");
+    if (gen == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
     gen->inputs = config->inputs;
     gen->expert_count = (size_t)config->side * config->side;
     gen->shape = reef_ridge_shape_of(gen->expert_count);
@@ -34,7 +34,7 @@ reef_status reef_vector_gen_new(reef_vector_gen **out, const reef_config *config
         return REEF_OK;
     }
     reef_vector_gen_free(gen);
-    return reef_fail(err, REEF_NO_MEMORY, "no memory for %u * %u experts of %u inputs",
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u * %u experts of %u inputs",
                      config->side, config->side, config->inputs);
 }
 
@@ -53,7 +53,7 @@ static reef_status resize(
     if (wanted == *count) return REEF_OK;
     float *grown = realloc(*rows, (wanted > 0 ? wanted : 1) * width * sizeof *grown);
     if (grown == NULL)
-        return reef_fail(err, REEF_NO_MEMORY, "no memory for a head of %zu rows", wanted);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a head of %zu rows", wanted);
     for (; *count < wanted; ++*count) memset(grown + *count * width, 0, width * sizeof *grown);
     *count = wanted;
     *rows = grown;

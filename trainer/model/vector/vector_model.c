@@ -13,7 +13,7 @@ reef_status reef_vector_net_load(reef_vector_net **out,
                                  reef_error *err) {
     *out = NULL;
     reef_vector_net *net = calloc(1, sizeof *net);
-    if (net == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for a model");
+    if (net == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     net->config = *config;
     reef_status status = REEF_OK;
     for (size_t g = 0; status == REEF_OK && g < count; g++)
@@ -88,13 +88,13 @@ reef_status reef_model_predict(reef_model *model,
                                reef_error *err) {
     const reef_vector_net *net = model->vector;
     if (net == NULL)
-        return reef_fail(err, REEF_INVALID,
+        return reef_fail(err, REEF_ERR_INVALID,
                          "the pool holds a language model, which predicts no classes of vectors; "
                          "score or continue a text with it");
     size_t D = net->config.inputs;
     for (size_t i = 0; i < count * D; i++)
         if (!isfinite(vectors[i]))
-            return reef_fail(err, REEF_INVALID,
+            return reef_fail(err, REEF_ERR_INVALID,
                              "vector %zu has %f in column %zu (both from 0); values must be finite",
                              i / D, (double)vectors[i], i % D);
     question q = {.net = net,
@@ -105,7 +105,7 @@ reef_status reef_model_predict(reef_model *model,
                   .generations = generations,
                   .piece_floats = piece_floats(net)};
     q.memory = malloc(PIECES_AT_ONCE * q.piece_floats * sizeof *q.memory);
-    if (q.memory == NULL) return reef_fail(err, REEF_NO_MEMORY, "no memory for predictions");
+    if (q.memory == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for predictions");
     for (; q.first < count; q.first += PIECES_AT_ONCE * REEF_VECTOR_PIECE) {
         size_t pieces = (count - q.first + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;
         reef_workers_run(model->workers, pieces < PIECES_AT_ONCE ? pieces : PIECES_AT_ONCE,
