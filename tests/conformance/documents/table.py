@@ -34,7 +34,7 @@ REPLACED = [
     (None, r"\breef bench step", f"reef bench step --steps 2 {TINY.replace('--no-probe ', '')}", "a small model"),
     (None, r"(reef consolidate .*--yes)", r"\1 --steps 4", "a moment"),
     (None, r"(tools/bench/continual/run \S+) --data DIR", r"\1 --list --quick --reef @REEF@ --data data",
-     "its cells are listed; test_lifelong_bench trains some"),
+     "its cells are listed; test_continual_bench trains some"),
     (None, r"(reef experiment \w+ \S+) --data TEXTS", r"\1 --plan --quick --data data/text",
      "its cells are listed; test_tools_experiment trains some"),
     ("docs/ARCHITECTURE.md", r"/usr/share/games/fortunes", "fortunes", "sayings that every machine has"),
@@ -66,8 +66,8 @@ ELSEWHERE = [
     (TESTING, "REEF_LOGS_LINES=2000 REEF_LOGS_SEED=2 tests/scripts/logs/run", "test_logs"),
     (TESTING, "tests/robustness/damage/run", "test_damage"),
     (TESTING, "tests/robustness/power_loss/run", "tests/robustness/power_loss/run"),
-    (TESTING, "tests/stress/run kill", "test_campaign_kill"),
-    (TESTING, "tests/stress/run soak", "test_campaign_soak"),
+    (TESTING, "tests/stress/run kill", "test_stress_kill"),
+    (TESTING, "tests/stress/run soak", "test_stress_soak"),
     (TESTING, "tests/robustness/fault/run --long", "test_fault_kill, test_fault_disk, test_fault_io, test_fault_memory"),
 ]
 
@@ -90,7 +90,7 @@ BEFORE = {
     "docs/ARCHITECTURE.md": ["mkdir fortunes",
                              "for name in people science computers definitions literature; do"
                              " sed 's/$/\\n%/' english.txt >fortunes/$name; done"],
-    CONTRIBUTING: ["cp store/error.c one.c"],
+    CONTRIBUTING: ["cp base/error.c one.c"],
 }
 
 # Programs that a command may need and a machine may lack, with their Debian packages.
