@@ -13,6 +13,7 @@
 #define _XOPEN_SOURCE 700 // for realpath, which POSIX has since 2008 and glibc hides without this
 #include "environment.h"
 
+#include "pool_create.h"
 #include "pool_file.h"
 #include "record.h"
 #include "schema.h"

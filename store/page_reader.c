@@ -14,6 +14,10 @@
 #include "pool_file.h"
 #include "reef_byte_order.h"
 #include "store_internal.h"
+#include "reef_std_fds.h"
+#include "record.h"
+#include "reef_fail_point.h"
+#include "reef_store.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -23,12 +27,16 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <dirent.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
 
 #define META_MAGIC 0xBEEFC0DEu
 #define META_VERSION 1u
 #define META_BYTES 152        // of a meta page, as far as it is read
 #define META_ATTEMPTS_MAX 100 // to read them between two commits
-#define HOLD_ATTEMPTS_MAX 1000
 #define PAGE_META 0x08u
 #define PAGE_BYTES_MIN 512u
 #define NODE_HEADER_BYTES 8u
@@ -369,18 +377,24 @@ reef_status reef_pages_meta(reef_pages *file, reef_error *err) {
                     err);
 }
 
-reef_status reef_pages_hold(reef_pages *pages, reef_store *store, reef_txn **txn, reef_error *err) {
-    for (int i = 0; i < HOLD_ATTEMPTS_MAX; i++) {
-        uint8_t metas[2][META_BYTES] = {{0}};
-        reef_txn_abort(*txn);
-        reef_status status = reef_txn_begin(txn, store, REEF_TXN_READ, err);
-        if (status == REEF_OK) status = metas_read(pages, metas, err);
-        if (status != REEF_OK) return status;
-        // Mostly the newest. But LMDB lets nobody begin on a commit whose meta page is not yet on the disk,
-        // which takes long, though all can read it there.
-        for (int which = 0; which < 2; which++)
-            if (reef_get_le64(metas[which] + 144) == mdb_txn_id((*txn)->lmdb))
-                return meta_use(pages, metas, which, err);
+reef_status reef_pages_meta_of(reef_pages *file,
+                               uint64_t transaction,
+                               bool *found,
+                               reef_error *err) {
+    uint8_t metas[2][META_BYTES] = {{0}};
+    reef_status status = metas_read(file, metas, err);
+    *found = false;
+    for (int which = 0; status == REEF_OK && !*found && which < 2; which++) {
+        if (reef_get_le64(metas[which] + 144) != transaction) continue;
+        *found = true;
+        status = meta_use(file, metas, which, err);
     }
-    return reef_fail(err, REEF_ERR_BUSY, "commits of pool %s do not pause", pages->path);
+    return status;
+}
+
+char *reef_pool_file_path(const char *path, const char *file) {
+    size_t bytes = strlen(path) + 1 + strlen(file) + 1;
+    char *joined = malloc(bytes);
+    if (joined != NULL) snprintf(joined, bytes, "%s/%s", path, file);
+    return joined;
 }

@@ -57,14 +57,19 @@ REEF_MUST_CHECK reef_status reef_pages_open(reef_pages *out, const char *path, r
 void reef_pages_close(reef_pages *pages);
 /** Read the meta pages, that of the newest commit is used, and the file's length. Errors: INVALID no LMDB file; VERSION; CORRUPT; IO. */
 REEF_MUST_CHECK reef_status reef_pages_meta(reef_pages *pages, reef_error *err);
+/** The same, with the meta page of the commit `transaction`. *found: it is one of the last two. Errors: those of reef_pages_meta. */
+REEF_MUST_CHECK reef_status reef_pages_meta_of(reef_pages *pages,
+                                               uint64_t transaction,
+                                               bool *found,
+                                               reef_error *err);
 /**
  * Begin a read, so that the pages of its commit stay as they are, and read that commit's meta page. A read in `*txn`
  * is ended before; NULL: none. Errors: BUSY: commits do not pause; those of both.
  */
-REEF_MUST_CHECK reef_status reef_pages_hold(reef_pages *pages,
-                                            reef_store *store,
-                                            reef_txn **txn,
-                                            reef_error *err);
+REEF_MUST_CHECK reef_status reef_pages_pin(reef_pages *pages,
+                                           reef_store *store,
+                                           reef_txn **txn,
+                                           reef_error *err);
 
 /** Read pages first .. first + count - 1. CORRUPT when they are beyond the last page or the file's end. */
 REEF_MUST_CHECK reef_status

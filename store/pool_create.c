@@ -11,8 +11,14 @@
 #include "pool_file.h"
 #include "reef_fail_point.h"
 #include "schema.h"
+#include "record.h"
+#include "reef_byte_order.h"
 
 #include <stdlib.h>
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
 
 static reef_status make_in_nursery(const char *path,
                                    reef_pool_fill fill,
@@ -55,34 +61,33 @@ reef_status reef_pool_make(
     return status;
 }
 
-reef_status reef_pool_change(const char *path,
-                             reef_store_change change,
-                             void *context,
-                             reef_error *err) {
-    reef_store *store = NULL;
-    reef_status status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);
-    if (status == REEF_OK) status = change(context, store, err);
-    reef_store_close(store);
-    return status;
+// All databases and the format record, in one transaction.
+static int databases_create(MDB_env *lmdb) {
+    MDB_txn *txn = NULL;
+    MDB_dbi dbis[REEF_DB_COUNT];
+    int code = mdb_txn_begin(lmdb, NULL, 0, &txn);
+    for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++)
+        code = mdb_dbi_open(txn, reef_db_name(db), MDB_CREATE, &dbis[db]);
+    if (code == 0) code = reef_format_write(txn, dbis);
+    if (code == 0) return mdb_txn_commit(txn);
+    mdb_txn_abort(txn);
+    return code;
 }
 
-typedef struct creation {
-    reef_store_change change;
-    void *context;
-} creation;
-
-static reef_status fill_new(void *context, const char *nursery, reef_error *err) {
-    const creation *c = context;
-    reef_status status = reef_pool_fill_empty(NULL, nursery, err);
-    return status == REEF_OK ? reef_pool_change(nursery, c->change, c->context, err) : status;
+reef_status reef_pool_fill_empty(void *context, const char *path, reef_error *err) {
+    MDB_env *lmdb = NULL;
+    bool read_only = false;
+    (void)context;
+    reef_status status = reef_pool_lock_reserve(path, &read_only, err);
+    if (status != REEF_OK) return status;
+    int code = mdb_env_create(&lmdb);
+    if (code == 0) code = mdb_env_set_maxdbs(lmdb, REEF_DB_COUNT);
+    if (code == 0) code = mdb_env_open(lmdb, path, 0, 0600);
+    if (code == 0) code = databases_create(lmdb);
+    mdb_env_close(lmdb); // accepts NULL
+    return code == 0 ? REEF_OK : reef_lmdb_fail(path, code, 0, "create the databases", err);
 }
 
-reef_status reef_store_create(const char *path,
-                              reef_store_change change,
-                              void *context,
-                              reef_error *err) {
-    creation c = {.change = change, .context = context};
-    if (path == NULL || *path == '\0')
-        return reef_fail(err, REEF_ERR_INVALID, "the pool's path is empty");
-    return reef_pool_make(path, fill_new, &c, NULL, err);
+reef_status reef_pool_create(const char *path, int *writer_fd, reef_error *err) {
+    return reef_pool_make(path, reef_pool_fill_empty, NULL, writer_fd, err);
 }

@@ -24,4 +24,15 @@ REEF_MUST_CHECK reef_status reef_pool_change(const char *path,
                                              void *context,
                                              reef_error *err);
 
+/**
+ * Make an empty pool at `path`, as a whole or not at all, and take its writer lock.
+ *
+ * writer_fd  written: the lock, or -1
+ * Errors: INVALID when anything but an empty directory is there; BUSY; FULL; IO.
+ */
+REEF_MUST_CHECK reef_status reef_pool_create(const char *path, int *writer_fd, reef_error *err);
+
+/** The data file of an empty pool in directory `path`, in one LMDB transaction; a reef_pool_fill. */
+REEF_MUST_CHECK reef_status reef_pool_fill_empty(void *context, const char *path, reef_error *err);
+
 #endif

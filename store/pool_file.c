@@ -38,13 +38,6 @@
 #define WRITER_FILE "writer.lock"
 #define NURSERY "unfinished" // where a pool is made, until it is whole
 
-char *reef_pool_file_path(const char *path, const char *file) {
-    size_t bytes = strlen(path) + 1 + strlen(file) + 1;
-    char *joined = malloc(bytes);
-    if (joined != NULL) snprintf(joined, bytes, "%s/%s", path, file);
-    return joined;
-}
-
 static reef_status no_memory(const char *path, reef_error *err) {
     return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory while opening pool %s", path);
 }

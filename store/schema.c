@@ -161,7 +161,7 @@ static int put(
     return mdb_put(txn, dbi, &key_value, &value, 0);
 }
 
-static int format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]) {
+int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]) {
     reef_key_bytes encoded = format_key_encode();
     uint8_t record[REEF_RECORD_HEADER_BYTES + 4];
     uint8_t *payload = record + REEF_RECORD_HEADER_BYTES;
@@ -174,37 +174,4 @@ static int format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]) {
     int code = put(txn, dbis[REEF_DB_META], encoded.data, encoded.bytes, record, sizeof(record));
     if (code != 0) return code;
     return put(txn, dbis[REEF_DB_SUMS], sum_key, 1 + encoded.bytes, sum, sizeof(sum));
-}
-
-// ---- making a pool -------------------------------------------------------------------------------
-
-// All databases and the format record, in one transaction.
-static int databases_create(MDB_env *lmdb) {
-    MDB_txn *txn = NULL;
-    MDB_dbi dbis[REEF_DB_COUNT];
-    int code = mdb_txn_begin(lmdb, NULL, 0, &txn);
-    for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++)
-        code = mdb_dbi_open(txn, reef_db_name(db), MDB_CREATE, &dbis[db]);
-    if (code == 0) code = format_write(txn, dbis);
-    if (code == 0) return mdb_txn_commit(txn);
-    mdb_txn_abort(txn);
-    return code;
-}
-
-reef_status reef_pool_fill_empty(void *context, const char *path, reef_error *err) {
-    MDB_env *lmdb = NULL;
-    bool read_only = false;
-    (void)context;
-    reef_status status = reef_pool_lock_reserve(path, &read_only, err);
-    if (status != REEF_OK) return status;
-    int code = mdb_env_create(&lmdb);
-    if (code == 0) code = mdb_env_set_maxdbs(lmdb, REEF_DB_COUNT);
-    if (code == 0) code = mdb_env_open(lmdb, path, 0, 0600);
-    if (code == 0) code = databases_create(lmdb);
-    mdb_env_close(lmdb); // accepts NULL
-    return code == 0 ? REEF_OK : reef_lmdb_fail(path, code, 0, "create the databases", err);
-}
-
-reef_status reef_pool_create(const char *path, int *writer_fd, reef_error *err) {
-    return reef_pool_make(path, reef_pool_fill_empty, NULL, writer_fd, err);
 }

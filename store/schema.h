@@ -1,4 +1,4 @@
-// Making a pool, and recognising one: the format version. Private to the store.
+// The format version of a pool: written, and recognised. Private to the store.
 #ifndef REEF_POOL_FORMAT_H
 #define REEF_POOL_FORMAT_H
 
@@ -7,22 +7,14 @@
 #include <lmdb.h>
 
 /**
- * Make an empty pool at `path`, as a whole or not at all, and take its writer lock.
- *
- * writer_fd  written: the lock, or -1
- * Errors: INVALID when anything but an empty directory is there; BUSY; FULL; IO.
- */
-REEF_MUST_CHECK reef_status reef_pool_create(const char *path, int *writer_fd, reef_error *err);
-
-/** The data file of an empty pool in directory `path`, in one LMDB transaction; a reef_pool_fill. */
-REEF_MUST_CHECK reef_status reef_pool_fill_empty(void *context, const char *path, reef_error *err);
-
-/**
  * Does meta hold our format version, and a sound record of the last commit (not looked at with `damaged`)?
  * VERSION has both numbers; INVALID when there is none; CORRUPT.
  */
 REEF_MUST_CHECK reef_status
 reef_format_check(const char *path, MDB_env *lmdb, MDB_dbi meta, bool damaged, reef_error *err);
+
+/** Write the format record and its sum into a new pool's databases. Returns LMDB's code. */
+int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]);
 
 /**
  * The one place where LMDB's codes become ours.

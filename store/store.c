@@ -1,8 +1,17 @@
 // Opening and closing a pool. The work is in environment.c, which a process's stores of one pool share.
 #include "store_internal.h"
+#include "pool_create.h"
+#include "pool_file.h"
+#include "reef_fail_point.h"
+#include "schema.h"
+#include "record.h"
+#include "reef_byte_order.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
 
 reef_status reef_store_open(reef_store **out,
                             const char *path,
@@ -56,4 +65,36 @@ void reef_store_read_stat(const reef_store *store, reef_read_stat *out) {
 
 const char *reef_store_path(const reef_store *store) {
     return store->path;
+}
+
+reef_status reef_pool_change(const char *path,
+                             reef_store_change change,
+                             void *context,
+                             reef_error *err) {
+    reef_store *store = NULL;
+    reef_status status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);
+    if (status == REEF_OK) status = change(context, store, err);
+    reef_store_close(store);
+    return status;
+}
+
+typedef struct creation {
+    reef_store_change change;
+    void *context;
+} creation;
+
+static reef_status fill_new(void *context, const char *nursery, reef_error *err) {
+    const creation *c = context;
+    reef_status status = reef_pool_fill_empty(NULL, nursery, err);
+    return status == REEF_OK ? reef_pool_change(nursery, c->change, c->context, err) : status;
+}
+
+reef_status reef_store_create(const char *path,
+                              reef_store_change change,
+                              void *context,
+                              reef_error *err) {
+    creation c = {.change = change, .context = context};
+    if (path == NULL || *path == '\0')
+        return reef_fail(err, REEF_ERR_INVALID, "the pool's path is empty");
+    return reef_pool_make(path, fill_new, &c, NULL, err);
 }

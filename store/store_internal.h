@@ -85,6 +85,10 @@ reef_status reef_txn_failed(reef_txn *txn,
 /** INVALID unless this is a write transaction that can still commit. */
 REEF_MUST_CHECK reef_status reef_txn_writable(const reef_txn *txn, reef_error *err);
 
+/** Key and bytes of the record of the last commit; reef_commit_read reads it. */
+extern const reef_key reef_commit_key;
+void reef_commit_encode(const reef_commit *commit, uint8_t out[REEF_COMMIT_BYTES]);
+
 /** The greatest first field (u32) below `limit` of a database's keys; NOT_FOUND (silent) when none. */
 REEF_MUST_CHECK reef_status
 reef_db_last_u32(reef_txn *txn, reef_db db, uint32_t limit, uint32_t *out, reef_error *err);
@@ -98,6 +102,9 @@ REEF_MUST_CHECK reef_status reef_txn_generations_load(reef_txn *txn, reef_error 
 REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,
                                                   const reef_generation *generation,
                                                   reef_error *err);
+/** Remove the records of one database that belong to a generation; its number stands at `offset` of their keys. */
+REEF_MUST_CHECK reef_status reef_records_drop(
+    reef_txn *txn, reef_db db, uint32_t generation, size_t offset, reef_error *err);
 /** Remove tensors, experts, flags and moments of a generation or of a snapshot's copy. */
 REEF_MUST_CHECK reef_status reef_generation_drop(reef_txn *txn,
                                                  uint32_t generation,

@@ -22,52 +22,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void keep(reef_check *c, const reef_key *key, const char *what) {
-    if (c->damaged_count == REEF_DAMAGED_MAX) return;
-    reef_damaged *d = &c->damaged[c->damaged_count++];
-    *d = (reef_damaged){.key = *key};
-    if (key->name != NULL) {
-        snprintf(d->name, sizeof(d->name), "%s", key->name);
-        d->key.name = d->name;
-    }
-    snprintf(d->what, sizeof(d->what), "%s", what);
-}
+// ---- records -------------------------------------------------------------------------------------
 
-void reef_check_damage(reef_check *c, const reef_key *key, const char *format, ...) {
-    char what[sizeof(((reef_error *)0)->message)];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof(what), format, arguments);
-    va_end(arguments);
-    c->report->damaged++;
-    if (key != NULL) keep(c, key, what);
-    if (c->options->on_damage != NULL) c->options->on_damage(c->options->context, what);
-}
-
-void reef_check_stop(reef_check *c, const reef_error *reason) {
-    if (reason->status != REEF_ERR_NO_MEMORY) reef_check_damage(c, NULL, "%s", reason->message);
-    if (c->stopped.status == REEF_OK) c->stopped = *reason;
-}
-
-static bool is_same_record(const reef_key *a, const reef_key *b) {
-    reef_key_bytes one, other;
-    return a->db == b->db && reef_key_encode(a, &one, NULL) == REEF_OK &&
-           reef_key_encode(b, &other, NULL) == REEF_OK && one.bytes == other.bytes &&
-           memcmp(one.data, other.data, one.bytes) == 0;
-}
-
-// Of what was found to be damaged already nothing is told again.
-static bool is_told(const reef_check *c, const reef_key *key) {
-    for (size_t i = 0; key != NULL && i < c->damaged_count; i++)
-        if (is_same_record(key, &c->damaged[i].key)) return true;
-    return false;
-}
-
-void reef_check_unreadable(reef_check *c, const reef_key *key, const reef_error *reason) {
-    if (reason->status == REEF_ERR_NO_MEMORY)
-        reef_check_stop(c, reason);
-    else if (!is_told(c, key))
-        reef_check_damage(c, key, "%s", reason->message);
+// Chosen by key and seed alone, so that a sample can be taken again.
+static bool is_in_sample(const reef_check *c, reef_db db, const MDB_val *key) {
+    double share = c->options->sample;
+    if (c->options->quick) return false;
+    if (share <= 0 || share >= 1) return true;
+    uint64_t seed = XXH3_64bits_withSeed(&(uint8_t){(uint8_t)db}, 1, c->options->seed);
+    return (double)XXH3_64bits_withSeed(key->mv_data, key->mv_size, seed) < share * 0x1p64;
 }
 
 // The same, of something that the reason does not name.
@@ -78,17 +41,6 @@ static void unreadable_of(reef_check *c,
     reef_error named;
     (void)!reef_fail(&named, reason->status, "%s: %s", what, reason->message);
     reef_check_unreadable(c, key, &named);
-}
-
-// ---- records -------------------------------------------------------------------------------------
-
-// Chosen by key and seed alone, so that a sample can be taken again.
-static bool is_in_sample(const reef_check *c, reef_db db, const MDB_val *key) {
-    double share = c->options->sample;
-    if (c->options->quick) return false;
-    if (share <= 0 || share >= 1) return true;
-    uint64_t seed = XXH3_64bits_withSeed(&(uint8_t){(uint8_t)db}, 1, c->options->seed);
-    return (double)XXH3_64bits_withSeed(key->mv_data, key->mv_size, seed) < share * 0x1p64;
 }
 
 static reef_status verify(reef_check *c,
@@ -171,40 +123,6 @@ static void check_sum(reef_check *c, reef_db sums, const reef_cursor *cursor) {
 
 // ---- turns and walks -----------------------------------------------------------------------------
 
-static void unreadable_generation(reef_check *c, uint32_t generation, const reef_error *reason) {
-    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation};
-    reef_check_unreadable(c, &key, reason);
-}
-
-// What the turn's commit says of itself. Damage of its record is told once.
-static void read_commit(reef_check *c, bool first) {
-    static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
-    reef_error reason;
-    reef_status status = reef_commit_read(c->txn, &c->commit, &reason);
-    c->committed = status == REEF_OK;
-    if (!c->committed) c->commit = (reef_commit){0};
-    c->last_commit = c->committed || status == REEF_ERR_NOT_FOUND ? c->commit.number : UINT64_MAX;
-    if (first && status != REEF_OK && status != REEF_ERR_NOT_FOUND)
-        reef_check_unreadable(c, &commit_key, &reason);
-    status = reef_txn_generations_load(c->txn, &reason);
-    if (first && status != REEF_OK && c->txn->generation_count > 0)
-        unreadable_generation(c, c->txn->generation_count - 1, &reason);
-    else if (first && status != REEF_OK)
-        reef_check_unreadable(c, NULL, &reason);
-}
-
-bool reef_check_turn(reef_check *c, bool *turned) {
-    reef_error reason;
-    *turned = false;
-    if (c->ended.status != REEF_OK) return false;
-    if (reef_txn_turn(c->txn, turned, &reason) != REEF_OK) {
-        c->ended = reason;
-        return false;
-    }
-    if (*turned) read_commit(c, false);
-    return true;
-}
-
 // The next record, of the last commit when a turn is over: the first one behind this one's key.
 static reef_status step(reef_check *c, reef_db db, reef_cursor *cursor, reef_error *err) {
     uint8_t behind[REEF_SUM_KEY_BYTES_MAX]; // the least key that is greater
@@ -276,7 +194,7 @@ static void check_generations(reef_check *c) {
         reef_generation generation;
         reef_error reason;
         if (reef_generation_read(c->txn, i, &generation, &reason) != REEF_OK)
-            unreadable_generation(c, i, &reason);
+            reef_check_unreadable_generation(c, i, &reason);
         else if (generation.sealed)
             check_generation_root(c, &generation);
         else if (i + 1 < c->txn->generation_count)
@@ -326,13 +244,13 @@ static void check_snapshot_at(reef_check *c, reef_db db, const reef_cursor *curs
 
 static void on_also(void *context, const reef_key *key, const char *what) {
     reef_check *c = context;
-    if (!is_told(c, key)) reef_check_damage(c, key, "%s", what);
+    if (!reef_check_is_reported(c, key)) reef_check_damage(c, key, "%s", what);
 }
 
 static void check_all(reef_check *c) {
     reef_error reason;
     bool turned;
-    read_commit(c, true);
+    reef_check_read_commit(c, true);
     for (reef_db db = 0; db < REEF_DB_SUMS; db++) walk(c, db, check_record);
     walk(c, REEF_DB_SUMS, check_sum);
     check_generations(c);
@@ -351,7 +269,7 @@ static void check_all(reef_check *c) {
 static reef_status check_file(reef_check *c, reef_store *store, reef_error *err) {
     reef_pages pages;
     reef_status status = reef_pages_open(&pages, reef_environment_path(store->environment), err);
-    if (status == REEF_OK) status = reef_pages_hold(&pages, store, &c->txn, err);
+    if (status == REEF_OK) status = reef_pages_pin(&pages, store, &c->txn, err);
     if (status == REEF_OK) status = reef_check_pages(c, &pages, err);
     reef_pages_close(&pages);
     if (status != REEF_OK || c->options->on_repair != NULL) return status;

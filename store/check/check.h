@@ -35,6 +35,13 @@ void reef_check_unreadable(reef_check *c, const reef_key *key, const reef_error 
 /** LMDB could not read on: the rest of this walk is unknown, other walks may still succeed. */
 void reef_check_stop(reef_check *c, const reef_error *reason);
 
+/** Has damage of this record been reported already? */
+bool reef_check_is_reported(const reef_check *c, const reef_key *key);
+/** The last commit of the present transaction into `commit`; damage of its record is reported with `first`. */
+void reef_check_read_commit(reef_check *c, bool first);
+/** The record of a generation could not be read. */
+void reef_check_unreadable_generation(reef_check *c, uint32_t generation, const reef_error *reason);
+
 /**
  * Between two things that are checked by themselves: when the turn has lasted its time, end it and go on with the
  * last commit. Views and cursors end with it. False when the check is over (`ended`).
@@ -47,7 +54,7 @@ bool reef_check_turn(reef_check *c, bool *turned);
  * lost of the report; each finding names the page, its database and the first record that it has.
  *
  * c      its options and report are used
- * pages  their meta pages are read; their commit is held (reef_pages_hold), or nobody writes
+ * pages  their meta pages are read; their commit is held (reef_pages_pin), or nobody writes
  *
  * Returns OK also when damage was found. NO_MEMORY.
  */

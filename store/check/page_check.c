@@ -17,12 +17,27 @@
 
 #include "page_reader.h"
 #include "reef_byte_order.h"
+#include "pool_file.h"
+#include "store_internal.h"
+#include "reef_std_fds.h"
+#include "record.h"
+#include "reef_fail_point.h"
+#include "reef_store.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <dirent.h>
+#include <libgen.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
 
 #define KEY_BYTES_MAX 511u // LMDB's own limit
 

@@ -276,7 +276,7 @@ reef_status reef_store_scrub(reef_store *store,
     for (reef_db db = 0; db < REEF_DB_COUNT; db++) p.roots[db] = TREE_EMPTY;
     *bytes = 0;
     reef_status status = reef_pages_open(&p.pages, reef_environment_path(store->environment), err);
-    if (status == REEF_OK) status = reef_pages_hold(&p.pages, store, &txn, err);
+    if (status == REEF_OK) status = reef_pages_pin(&p.pages, store, &txn, err);
     if (status == REEF_OK) {
         p.sealed = calloc(REEF_GENERATION_COUNT_MAX, 1);
         if (p.sealed == NULL) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a scrub");

@@ -278,7 +278,7 @@ static void a_commit_in_the_meantime_is_the_one_that_is_checked(void **state) {
     pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS}, "one", 3);
     pool_commit(txn, 2);
     must(reef_pages_open(&pages, f->path, &err), &err);
-    must(reef_pages_hold(&pages, f->store, &held, &err), &err);
+    must(reef_pages_pin(&pages, f->store, &held, &err), &err);
     assert_int_equal(mdb_txn_id(held->lmdb), before + 1);
     assert_int_equal(pages.transaction, before + 1);
     reef_txn_abort(held);

@@ -1,0 +1,57 @@
+// A commit: root hash, snapshots that were begun, the commit record, and LMDB's own commit.
+//
+// It stands above all other records, because its root hash and its snapshots read them. Nothing of a
+// transaction is visible to readers, or survives a crash, before LMDB's commit has returned.
+#include "store_internal.h"
+
+#include "reef_byte_order.h"
+#include "reef_fail_point.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static reef_status lmdb_commit(reef_txn *txn, reef_error *err) {
+    // What LMDB writes besides payloads: pages of the trees, the free list. A tenth is generous.
+    uint64_t needed = txn->bytes_written + txn->bytes_written / 10;
+    int code = mdb_txn_commit(txn->lmdb);
+    txn->lmdb = NULL; // used up, even when it failed
+    if (code == 0) return REEF_OK;
+    reef_environment_break(txn->environment);
+    if (code == MDB_MAP_FULL) reef_environment_map_full(txn->environment);
+    return reef_environment_fail(txn->environment, code, needed, "commit", err);
+}
+
+reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err) {
+    uint8_t bytes[REEF_COMMIT_BYTES];
+    reef_status status = reef_txn_writable(txn, err);
+    if (status == REEF_OK && txn->replaced != 0)
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "cannot commit: generation %" PRIu32
+                           " was given up to be replaced and is not sealed again",
+                           txn->replaced);
+    if (status != REEF_OK) goto cleanup;
+    REEF_FAIL_POINT(COMMIT_BEFORE_ROOT);
+    commit->number = txn->commit;
+    commit->bytes_written = txn->bytes_written;
+    status = reef_root_hash(txn, commit->step, commit->stream_bytes, commit->root, err);
+    if (status != REEF_OK) goto cleanup;
+    if (txn->snapshot_unfinished) {
+        status = reef_snapshots_finish(txn, commit, err);
+        if (status != REEF_OK) goto cleanup;
+    }
+    REEF_FAIL_POINT(COMMIT_BEFORE_RECORD);
+    reef_commit_encode(commit, bytes);
+    status = reef_record_store(txn, &reef_commit_key, REEF_BYTES, bytes, sizeof(bytes), err);
+    if (status != REEF_OK) goto cleanup;
+    REEF_FAIL_POINT(COMMIT_BEFORE_SYNC);
+    status = lmdb_commit(txn, err);
+    if (status == REEF_OK) REEF_FAIL_POINT(COMMIT_AFTER_SYNC);
+
+cleanup:
+    reef_txn_abort(txn); // lets go of the handle; after lmdb_commit there is nothing left to undo
+    return status;
+}
