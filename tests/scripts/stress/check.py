@@ -6,7 +6,7 @@ import sys
 KEYS = {
     "kill": "kills hash_equal acknowledged_lost duplicated restart_p99_ms runs records",
     "clients": "livez_p99_ms closed_within_s rss_growth_bytes training_loss_share connections",
-    "serve": "score_p99_ms training_share requests_per_s refused failed",
+    "queries": "score_p99_ms training_share requests_per_s refused failed",
     "tail": "bytes_written bytes_trained gaps duplicates rss_growth_bytes lag_bytes_max rotations scores_equal",
     "soak": "rss_slope_bytes_per_h descriptors_min descriptors_max file_bytes_first file_bytes_max sanitizer_reports",
 }
@@ -24,7 +24,7 @@ def check(name, document):
     elif name == "clients":
         assert document["connections"] > document["clients"], "nobody came back"
         assert min(document["lives_s"].values()) >= 0 and len(document["lives_s"]) >= 15, document["lives_s"]
-    elif name == "serve":
+    elif name == "queries":
         assert document["requests_per_s"] > 0 and document["score_p50_ms"] <= document["score_p99_ms"]
     elif name == "tail":
         assert document["bytes_written"] == document["bytes_trained"]
