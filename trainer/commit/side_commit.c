@@ -4,6 +4,9 @@
 // may hold the map while the writer needs to enlarge it, so rows that are read in place are let go first.
 #include "trainer_internal.h"
 
+#include <stdio.h>
+#include <string.h>
+
 void reef_trainer_on_commit(reef_trainer *trainer, reef_trainer_writer writer, void *context) {
     trainer->on_commit = writer;
     trainer->commit_context = context;
@@ -37,4 +40,53 @@ reef_status reef_trainer_write(reef_trainer *trainer,
     reef_status status = write_and_commit(trainer, writer, context, err);
     if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
     return status;
+}
+
+// ---- compact ------------------------------------------------------------------------------------
+//
+// Compaction of usage over time, between two commits of the trainer.
+//
+// The mechanism is the store's (store/usage_compact.c). What is added here: no transaction of ours may hold
+// the map while the writer needs to enlarge it, so rows that are read in place are let go first.
+
+reef_status reef_trainer_compact(reef_trainer *trainer,
+                                 reef_usage_compaction *out,
+                                 reef_error *err) {
+    uint64_t now = reef_unix_ms();
+    bool due = false;
+    *out = (reef_usage_compaction){0};
+    reef_status status = reef_store_compact_due(trainer->store, now, &due, err);
+    if (status != REEF_OK || !due) return status;
+    reef_residency_let_go(&trainer->residency);
+    status = reef_store_compact(trainer->store, now, out, &trainer->last_commit, err);
+    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+    return status;
+}
+
+// ---- scrub state --------------------------------------------------------------------------------
+//
+// What a check beside training found, kept with the trainer's own commits: a pool has one writer.
+//
+// It says when somebody looked, so it is of the wall clock, and no part of the root hash; training never reads
+// it.
+
+void reef_trainer_set_scrub(reef_trainer *trainer, const reef_scrub *scrub) {
+    trainer->scrub = *scrub;
+    trainer->scrub_known = true;
+}
+
+// As it may stand between the quotes of JSON: names of records come from outside.
+static void plain(const char *text, char *out, size_t room) {
+    size_t i = 0;
+    for (; text[i] && i + 1 < room; i++) {
+        unsigned char c = (unsigned char)text[i];
+        out[i] = c < 0x20 || c > 0x7e || c == '"' || c == '\\' ? '?' : text[i];
+    }
+    out[i] = '\0';
+}
+
+reef_status reef_trainer_note_damage(reef_trainer *trainer, const char *what, reef_error *err) {
+    char text[256];
+    plain(what, text, sizeof text);
+    return reef_state_event(trainer, err, "damage", "\"what\": \"%s\"", text);
 }

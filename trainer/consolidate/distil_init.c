@@ -4,7 +4,7 @@
 // meet are new and silent.
 #include "distil.h"
 
-#include "peer_row.h"
+#include "generation.h"
 
 #include <stdlib.h>
 #include <string.h>

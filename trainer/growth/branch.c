@@ -10,7 +10,7 @@
 #include "branch.h"
 
 #include "growth_policy.h"
-#include "peer_row.h"
+#include "generation.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 
 #include "branch_trial.h"
 #include "growth_policy.h"
-#include "peer_row.h"
+#include "generation.h"
 #include "reef_random.h"
 
 #include <inttypes.h>

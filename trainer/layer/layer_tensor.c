@@ -1,7 +1,7 @@
 // Parameters of a layer by itself, by name: read from any generation, written to the open one, and the gradients
 // that were collected of it.
 #include "layer_internal.h"
-#include "peer_row.h"
+#include "generation.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,5 @@
 // The experts against a plain reference in double, their backward against finite differences, and the
 // promises of the update pass: frozen rows, thread counts, lazy Adam, usage.
-#include "expert_row.h"
 #include "experts.h"
 
 #include "gradcheck.h"

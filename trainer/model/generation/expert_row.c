@@ -1,5 +1,5 @@
 // See peer_row.h.
-#include "peer_row.h"
+#include "generation.h"
 
 #include <string.h>
 

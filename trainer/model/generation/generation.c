@@ -1,6 +1,7 @@
 // A generation in memory: made, freed, looked into.
 #include "generation_internal.h"
 #include "reef_huge_page.h"
+#include "generation.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -178,4 +179,72 @@ const reef_tensor *reef_gen_find(const reef_gen *gen, const char *name) {
     for (size_t i = 0; i < gen->tensor_count; i++)
         if (strcmp(gen->tensors[i].name, name) == 0) return &gen->tensors[i];
     return NULL;
+}
+
+// ---- gen copy -----------------------------------------------------------------------------------
+//
+// What one generation takes over from another: tensors, gate.
+
+void reef_gen_copy_tensors(reef_gen *to, const reef_gen *from, bool moments) {
+    for (size_t i = 0; i < to->tensor_count; i++) {
+        reef_tensor *tensor = &to->tensors[i];
+        const reef_tensor *old = reef_gen_find(from, tensor->name);
+        if (old == NULL) continue;
+        size_t count = old->count < tensor->count ? old->count : tensor->count;
+        reef_floats_copy(tensor->data, old->data, count);
+        if (!moments || tensor->adam_m == NULL) continue;
+        reef_floats_copy(tensor->adam_m, old->adam_m, count);
+        reef_floats_copy(tensor->adam_v, old->adam_v, count);
+        if (tensor->average != NULL) reef_floats_copy(tensor->average, old->average, count);
+    }
+}
+
+void reef_gen_gate_copy(reef_gen *to, const reef_gen *from) {
+    to->gate_leak = from->gate_leak;
+    to->gate_detect = from->gate_detect;
+    if (from->gate.weights == NULL) return;
+    float *weights = to->gate.weights;
+    reef_floats_copy(weights, from->gate.weights, REEF_GATE_WEIGHTS);
+    to->gate = from->gate;
+    to->gate.weights = weights;
+}
+
+// ---- net ----------------------------------------------------------------------------------------
+//
+// The list of generations that make up a net.
+
+reef_status reef_net_reserve(reef_net *net, size_t count, reef_error *err) {
+    if (count <= net->gen_capacity) return REEF_OK;
+    reef_gen **gens = realloc(net->gens, count * sizeof *gens);
+    if (gens == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", count);
+    net->gens = gens;
+    net->gen_capacity = count;
+    return REEF_OK;
+}
+
+reef_status reef_net_append(reef_net *net, reef_gen *gen, reef_error *err) {
+    reef_status status = reef_net_reserve(net, net->gen_count + 1, err);
+    if (status == REEF_OK)
+        net->gens[net->gen_count++] = gen;
+    else
+        reef_gen_free(gen);
+    return status;
+}
+
+void reef_net_release(reef_net *net) {
+    for (size_t g = 0; g < net->gen_count; g++) reef_gen_free(net->gens[g]);
+    free(net->gens);
+    *net = (reef_net){0};
+}
+
+uint64_t reef_net_parameter_count(const reef_net *net) {
+    uint64_t count = 0;
+    for (size_t g = 0; g < net->gen_count; g++) {
+        count += net->gens[g]->value_count;
+        for (uint32_t l = 0; l < net->config.layers; l++)
+            count +=
+                (uint64_t)net->gens[g]->peers[l].expert_count * net->gens[g]->peers[l].row_values;
+    }
+    return count;
 }

@@ -336,4 +336,7 @@ void reef_pass_backward(reef_pass *pass,
                         const reef_batch *batch,
                         const reef_pass_update *update);
 
+/** out[0 .. count - 1]: values from `from` on of row n, which is in reach (see residency.h). */
+void reef_peer_row_read(const reef_peer *peer, size_t n, size_t from, size_t count, float *out);
+
 #endif

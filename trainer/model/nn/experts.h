@@ -197,4 +197,16 @@ void reef_experts_update(reef_workers *workers,
                          const float *factors,
                          const reef_expert_update *update);
 
+/**
+ * row_grad (row values) written: gradient of the row, summed over the pairs of one expert, in
+ * their order. The other arrays are those of reef_experts_update.
+ */
+void reef_expert_row_gradient(const reef_expert_shape *shape,
+                              size_t pair_count,
+                              float *row_grad,
+                              const reef_pair *pairs,
+                              const float *x,
+                              const float *d_y,
+                              const float *factors);
+
 #endif
