@@ -8,6 +8,7 @@
 //
 // The first snapshots hold no moments. A language model then goes on with an optimiser that begins anew,
 // without windows of the stream that the snapshot has not seen; what learns from sums cannot.
+#include "lineage.h"
 #include "reef_fail_point.h"
 #include "trainer_internal.h"
 

@@ -1,6 +1,6 @@
 // The state of the trainer as one transaction: a commit, what goes before it, a snapshot along with it.
-#include "trainer_internal.h"
 #include "reef_fail_point.h"
+#include "trainer_internal.h"
 #include "vector.h"
 
 #include <string.h>

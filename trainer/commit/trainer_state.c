@@ -14,6 +14,7 @@
 //  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of the carry's start;
 //                                             "surprise" of the next byte as well where the gate reads losses
 #include "reef_json_build.h"
+#include "stream_position.h"
 #include "trainer_internal.h"
 
 #include <jansson.h>
@@ -103,29 +104,17 @@ static char *state_text(const reef_trainer *trainer) {
     return text;
 }
 
-static reef_key state_key(uint32_t generation, const char *name) {
-    return (reef_key){.db = REEF_DB_TENSORS, .generation = generation, .name = name};
-}
-
 reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t generation = reef_open_generation(trainer)->info.generation;
     char *text = state_text(trainer);
     if (text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's state");
-    reef_key key = state_key(generation, "state");
+    reef_key key = reef_state_key(generation, "state");
     reef_status status = reef_record_put(txn, &key, REEF_JSON, text, strlen(text), err);
     free(text);
     if (status != REEF_OK) return status;
-    key = state_key(generation, "carry");
+    key = reef_state_key(generation, "carry");
     return reef_record_put(txn, &key, REEF_BYTES, trainer->carry, trainer->carry_bytes, err);
-}
-
-reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err) {
-    reef_key key = state_key(generation, "state");
-    reef_status status = reef_record_delete(txn, &key, err);
-    if (status != REEF_OK) return status;
-    key = state_key(generation, "carry");
-    return reef_record_delete(txn, &key, err);
 }
 
 // ---- reading -------------------------------------------------------------------------------------
@@ -196,7 +185,7 @@ static void load_policy(reef_trainer *trainer, const json_t *state) {
 }
 
 static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    reef_key key = state_key(reef_open_generation(trainer)->info.generation, "carry");
+    reef_key key = reef_state_key(reef_open_generation(trainer)->info.generation, "carry");
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
@@ -215,27 +204,14 @@ static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *
     return REEF_OK;
 }
 
-static reef_status parse_state(json_t **out,
-                               const reef_view *view,
-                               uint32_t generation,
-                               reef_error *err) {
-    json_error_t fault;
-    *out = json_loadb(view->data, view->bytes, 0, &fault);
-    if (*out != NULL) return REEF_OK;
-    if (reef_json_no_memory(&fault))
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's state");
-    return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state of generation %u is no JSON",
-                     generation);
-}
-
 reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t generation = reef_open_generation(trainer)->info.generation;
-    reef_key key = state_key(generation, "state");
+    reef_key key = reef_state_key(generation, "state");
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
     json_t *state = NULL;
-    status = parse_state(&state, &view, generation, err);
+    status = reef_state_parse(&state, &view, generation, err);
     if (status != REEF_OK) return status;
     json_int_t step = 0, generation_step = 0, stream_bytes = 0, skipped_bytes = 0, seen = 0,
                young_seen = 0;
@@ -270,11 +246,11 @@ reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
     *out = (reef_tasks){0};
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK || count == 0) return status;
-    reef_key key = state_key(count - 1, "state");
+    reef_key key = reef_state_key(count - 1, "state");
     status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
     json_t *state = NULL;
-    status = parse_state(&state, &view, count - 1, err);
+    status = reef_state_parse(&state, &view, count - 1, err);
     if (status != REEF_OK) return status;
     load_tasks(&strategy, state); // a state without tasks has none
     const json_t *recycled = json_object_get(state, "recycled_experts");
@@ -294,64 +270,16 @@ reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err) {
     *out = NULL;
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
-    reef_key key = state_key(count == 0 ? 0 : count - 1, "state");
+    reef_key key = reef_state_key(count == 0 ? 0 : count - 1, "state");
     status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_OK) status = parse_state(&state, &view, key.generation, err);
+    if (status == REEF_OK) status = reef_state_parse(&state, &view, key.generation, err);
     if (status != REEF_OK) return status;
     *out = json_incref(json_object_get(state, "sources"));
     json_decref(state);
     return REEF_OK;
 }
 
-reef_status reef_state_position(reef_txn *txn,
-                                uint32_t records,
-                                uint64_t *step,
-                                uint64_t *generation_step,
-                                uint64_t *stream_bytes,
-                                reef_error *err) {
-    reef_view view;
-    json_t *state = NULL;
-    reef_key key = state_key(records, "state");
-    reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_OK) status = parse_state(&state, &view, records, err);
-    if (status != REEF_OK) return status;
-    *step = (uint64_t)json_integer_value(json_object_get(state, "step"));
-    *generation_step = (uint64_t)json_integer_value(json_object_get(state, "generation_step"));
-    *stream_bytes = (uint64_t)json_integer_value(json_object_get(state, "stream_bytes"));
-    json_decref(state);
-    return REEF_OK;
-}
-
 // ---- history -------------------------------------------------------------------------------------
-
-reef_status reef_state_event(
-    reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...) {
-    char members[512], text[1024];
-    va_list arguments;
-    va_start(arguments, fields);
-    vsnprintf(members, sizeof members, fields, arguments);
-    va_end(arguments);
-    snprintf(text, sizeof text,
-             "{\"event\": \"%s\", \"unix_ms\": %" PRIu64 ", \"step\": %" PRIu64
-             ", \"stream_bytes\": %" PRIu64 ", \"generation\": %u%s%s}",
-             event, reef_unix_ms(), trainer->step, trainer->stream_bytes,
-             reef_open_generation(trainer)->info.generation, members[0] == '\0' ? "" : ", ",
-             members);
-    if (trainer->event_count == trainer->event_capacity) {
-        size_t capacity = trainer->event_capacity * 2 + 8;
-        char **events = realloc(trainer->events, capacity * sizeof *events);
-        if (events == NULL)
-            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu events", capacity);
-        trainer->events = events;
-        trainer->event_capacity = capacity;
-    }
-    char *copy = malloc(strlen(text) + 1);
-    if (copy == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an event");
-    trainer->events[trainer->event_count++] = strcpy(copy, text);
-    if (trainer->options.on_event != NULL)
-        trainer->options.on_event(trainer->options.context, copy);
-    return REEF_OK;
-}
 
 reef_status reef_state_put_history(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     for (size_t i = 0; i < trainer->event_count; i++) {

@@ -27,11 +27,11 @@
 #ifndef REEF_LEARNER_H
 #define REEF_LEARNER_H
 
+#include "boundary_mark.h"
+#include "checkpoint.h"
 #include "drift_test.h"
 #include "gating.h"
-#include "boundary_mark.h"
 #include "generation.h"
-#include "checkpoint.h"
 #include "prequential.h"
 #include "reservoir.h"
 #include "residency.h"
@@ -407,13 +407,6 @@ REEF_MUST_CHECK reef_status reef_grid_boundary(reef_trainer *trainer,
 REEF_MUST_CHECK reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);
 REEF_MUST_CHECK reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err);
 REEF_MUST_CHECK reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *err);
-/** Where the stream stands in the state of an open generation, whose records lie under number `records`. */
-REEF_MUST_CHECK reef_status reef_state_position(reef_txn *txn,
-                                                uint32_t records,
-                                                uint64_t *step,
-                                                uint64_t *generation_step,
-                                                uint64_t *stream_bytes,
-                                                reef_error *err);
 /** Points and events of the last commit interval, into the transaction. */
 REEF_MUST_CHECK reef_status reef_state_put_history(reef_trainer *trainer,
                                                    reef_txn *txn,
@@ -437,9 +430,21 @@ REEF_MUST_CHECK reef_status reef_series_forget_after(reef_txn *txn,
                                                      uint64_t stream_bytes,
                                                      reef_error *err);
 
-// descent.c
+#define REEF_DISTANCE_BYTES 128 // of reef_distance_text
 
-/** Where the stream stood in the last state that led both to the present one and to that of an older commit. */
-uint64_t reef_descent_shared(const reef_descent *descent, uint64_t commit, uint64_t stream_bytes);
+/** Members of an event that tell how far the new data is from what was learned; "" where it was not measured. */
+const char *reef_distance_text(const reef_opening *opening, char text[REEF_DISTANCE_BYTES]);
+
+/** Of the next step: warm-up from 0 after the last boundary. */
+float reef_learning_rate(const reef_config *config, uint64_t task_step);
+
+/** The windows that lie in the trainer, as a batch; with `gradient` their weights too. */
+reef_batch reef_batch_make(reef_trainer *trainer,
+                           size_t windows,
+                           size_t retain_windows,
+                           bool gradient);
+
+/** Tokens of all windows there is room for: from one generation's firing to the next one's. */
+size_t reef_batch_stride(const reef_trainer *trainer);
 
 #endif

@@ -105,14 +105,6 @@ static const char *loss_text(const reef_sealing *sealing, double loss, char text
 }
 
 // JSON members of what a side was chosen by; "" where it was not.
-#define DISTANCE_BYTES 128
-static const char *distance_text(const reef_opening *opening, char text[DISTANCE_BYTES]) {
-    text[0] = '\0';
-    if (isnan(opening->distance)) return text;
-    snprintf(text, DISTANCE_BYTES, ", \"gap\": %.4f, \"unclaimed\": %.4f, \"distance\": %.4f",
-             opening->gap, opening->unclaimed, opening->distance);
-    return text;
-}
 
 static reef_status report_boundary(reef_trainer *trainer,
                                    const reef_opening *opening,
@@ -120,7 +112,7 @@ static reef_status report_boundary(reef_trainer *trainer,
                                    reef_error *err) {
     const reef_gen *sealed = trainer->net.gens[trainer->net.gen_count - 2];
     const reef_gen *open = reef_open_generation(trainer);
-    char before[32], after[32], distance[DISTANCE_BYTES];
+    char before[32], after[32], distance[REEF_DISTANCE_BYTES];
     reef_status status = reef_state_event(
         trainer, err, "seal",
         "\"sealed\": %u, \"reason\": \"%s\", \"bits_per_byte\": %.4f, \"dtype\": \"%s\", "
@@ -134,7 +126,7 @@ static reef_status report_boundary(reef_trainer *trainer,
         trainer, err, "open",
         "\"reason\": \"%s\", \"side\": %u, \"gate_leak\": %.5f, \"gate_detect\": %.5f%s",
         opening->reason, open->info.side, (double)open->gate_leak, (double)open->gate_detect,
-        distance_text(opening, distance));
+        reef_distance_text(opening, distance));
 }
 
 // The sealed twin of the open generation, whose weights are its averages by now, and the generation after it.
@@ -220,34 +212,3 @@ cleanup:
 }
 
 // ---- growing in place ----------------------------------------------------------------------------
-
-reef_status reef_growth_enlarge(reef_trainer *trainer,
-                                uint32_t side,
-                                const reef_opening *opening,
-                                reef_error *err) {
-    reef_gen *open = reef_open_generation(trainer), *grown = NULL;
-    uint32_t before = open->info.side;
-    reef_strategy_kind kind = trainer->strategy.kind;
-    if (kind == REEF_STRATEGY_EWC || kind == REEF_STRATEGY_LWF ||
-        kind == REEF_STRATEGY_SPARSE_MEMORY)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool's strategy is %s, which keeps what the model was at its size; "
-                         "only generations, finetune, replay, joint and grid can grow",
-                         trainer->net.config.strategy);
-    if (side > REEF_SIDE_MAX)
-        return reef_fail(err, REEF_ERR_INVALID, "side %u is more than the %u sub-keys there can be",
-                         side, REEF_SIDE_MAX);
-    reef_status status = reef_gen_grow(&grown, open, &trainer->net.config, side, err);
-    if (status != REEF_OK) return status;
-    reef_pass_forget_generation(&trainer->pass, trainer->net.gen_count - 1);
-    reef_gen_free(open);
-    trainer->net.gens[trainer->net.gen_count - 1] = grown;
-    reef_strategy_freeze(trainer);
-    if (opening == NULL)
-        return reef_state_event(trainer, err, "grow", "\"side_before\": %u, \"side\": %u", before,
-                                side);
-    char distance[DISTANCE_BYTES];
-    return reef_state_event(trainer, err, "grow",
-                            "\"reason\": \"%s\", \"side_before\": %u, \"side\": %u%s",
-                            opening->reason, before, side, distance_text(opening, distance));
-}

@@ -9,8 +9,8 @@
 // Layers are measured one after another, each with those before it settled: one forward pass for each.
 #include "branch.h"
 
-#include "growth_policy.h"
 #include "generation.h"
+#include "growth_policy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -50,7 +50,7 @@ static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef
     return REEF_OK;
 }
 
-static reef_status check(const reef_trainer *trainer, uint32_t from, reef_error *err) {
+reef_status reef_branch_check(const reef_trainer *trainer, uint32_t from, reef_error *err) {
     if (trainer->layer != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "a layer by itself cannot branch: it has no gates");
     if (trainer->vector != NULL)
@@ -210,89 +210,3 @@ reef_status reef_branch_settle(reef_trainer *trainer,
 }
 
 // ---- in the open one's place ---------------------------------------------------------------------
-
-// In the transaction of the commit: what an earlier one holds of the open generation.
-static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {
-    return reef_generation_clear(txn, *(const uint32_t *)context, err);
-}
-
-static void put_in_place(reef_trainer *trainer, reef_gen *gen) {
-    size_t n = trainer->net.gen_count - 1;
-    trainer->net.gens[n] = gen;
-    reef_pass_forget_generation(&trainer->pass, n);
-    reef_gate_reset(&gen->gate, &trainer->firing.states[n]);
-}
-
-static reef_status commit_branch(reef_trainer *trainer,
-                                 const reef_gen *from,
-                                 const reef_branch *plan,
-                                 reef_error *err) {
-    reef_gen *open = reef_open_generation(trainer);
-    uint32_t number = open->info.generation;
-    reef_status status = reef_branch_settle(trainer, from, plan->whole, err);
-    if (status != REEF_OK) return status;
-    // Nothing to fit it on yet: only a gate that is off for good is opened by this.
-    status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
-    if (status == REEF_OK)
-        status = reef_state_event(
-            trainer, err, "branch",
-            "\"from\": %" PRIu32 ", \"side\": %" PRIu32 ", \"whole\": %s, \"experts\": %" PRIu64,
-            plan->from, plan->side, plan->whole ? "true" : "false", plan->experts);
-    return status == REEF_OK ? reef_trainer_commit_after(trainer, clear_open, &number, err)
-                             : status;
-}
-
-static reef_status replace_open(reef_trainer *trainer,
-                                reef_gen *made,
-                                const reef_branch *plan,
-                                reef_error *err) {
-    reef_gen *before = reef_open_generation(trainer);
-    const reef_gen *from = trainer->net.gens[plan->from];
-    bool branched = trainer->branched;
-    size_t events = trainer->event_count;
-    put_in_place(trainer, made);
-    trainer->branched = true;
-    reef_status status = commit_branch(trainer, from, plan, err);
-    if (status == REEF_OK) {
-        reef_gen_free(before);
-    } else {
-        while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
-        put_in_place(trainer, before);
-        trainer->branched = branched;
-        reef_gen_free(made);
-    }
-    reef_status copied = reef_firing_copy(&trainer->ahead, &trainer->firing, NULL);
-    if (copied != REEF_OK && status == REEF_OK)
-        status = reef_fail(err, copied, "no memory for the gates of %zu generations",
-                           trainer->net.gen_count);
-    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
-    return status;
-}
-
-static bool is_unstored(const reef_trainer *trainer) {
-    for (size_t g = 0; g + 1 < trainer->net.gen_count; g++)
-        if (!trainer->net.gens[g]->stored) return true;
-    return false;
-}
-
-reef_status reef_trainer_branch(
-    reef_trainer *trainer, uint32_t from, bool dry_run, reef_branch *out, reef_error *err) {
-    reef_status status = check(trainer, from, err);
-    // The transaction must find the open generation, and the rows of the sealed one be in reach.
-    if (status == REEF_OK && !dry_run && is_unstored(trainer))
-        status = reef_trainer_commit(trainer, NULL, err);
-    if (status == REEF_OK) status = reef_trainer_hold(trainer, err);
-    if (status != REEF_OK) return status;
-    const reef_gen *origin = trainer->net.gens[from];
-    const reef_config *config = &trainer->net.config;
-    reef_branch plan = {.from = from,
-                        .generation = reef_open_generation(trainer)->info.generation,
-                        .side = origin->info.side,
-                        .whole = reef_branch_is_whole(config, from)};
-    for (uint32_t l = 0; l < config->layers; l++) plan.experts += origin->peers[l].expert_count;
-    reef_gen *made = NULL;
-    if (!dry_run) status = reef_branch_make(&made, trainer, origin, plan.whole, err);
-    if (!dry_run && status == REEF_OK) status = replace_open(trainer, made, &plan, err);
-    if (status == REEF_OK && out != NULL) *out = plan;
-    return status;
-}

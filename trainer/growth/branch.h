@@ -29,4 +29,9 @@ bool reef_branch_is_whole(const reef_config *config, uint32_t from);
 /** Query networks of an open generation from folded ones, as if raw queries had mean 0 and variance 1. */
 void reef_branch_unfold(reef_gen *gen, const reef_gen *from, const reef_config *config);
 
+/** May the open generation become a copy of sealed generation `from` now? Errors: INVALID says why not. */
+REEF_MUST_CHECK reef_status reef_branch_check(const reef_trainer *trainer,
+                                              uint32_t from,
+                                              reef_error *err);
+
 #endif

@@ -69,4 +69,13 @@ REEF_MUST_CHECK reef_status reef_policy_walk(reef_trainer *trainer,
                                              double *unclaimed,
                                              reef_error *err);
 
+/** Experts that a boundary with `side_new` adds to each layer; UINT64_MAX: it cannot be. */
+uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_new);
+
+/** Does experts_max allow so many more experts in each layer? */
+bool reef_growth_has_room(const reef_trainer *trainer, uint64_t experts);
+
+/** The smallest side that a boundary may open a generation with. */
+uint32_t reef_growth_smallest_side(const reef_config *config);
+
 #endif

@@ -2,8 +2,8 @@
 #include "warm_start.h"
 
 #include "branch_trial.h"
-#include "growth_policy.h"
 #include "generation.h"
+#include "growth_policy.h"
 #include "reef_random.h"
 
 #include <inttypes.h>

@@ -150,17 +150,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_journal(reef_trainer *trainer,
                                                           size_t batch_count,
                                                           reef_error *err);
 
-/**
- * Do the records of a pool have the sizes that its configuration gives them? For reef_check_options.also.
- * Nothing is checked where the pool has no configuration. Errors: those of reading it.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_pool_check_sizes(reef_txn *txn,
-                                                           void (*on_damage)(void *context,
-                                                                             const reef_key *key,
-                                                                             const char *what),
-                                                           void *context,
-                                                           reef_error *err);
-
 /** Keep how far the check of sealed records has come with the next commit. Not part of the root hash. */
 REEF_API void reef_trainer_set_scrub(reef_trainer *trainer, const reef_scrub *scrub);
 /** Damage that such a check found: an event for the timeline, and told as all events are. */
@@ -196,8 +185,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal_check(reef_trainer *train
                                                              const char *seal_dtype,
                                                              uint32_t *side,
                                                              reef_error *err);
-/** Name of a type of rows, "f32" or "bf16", as in `seal_dtype`. */
-REEF_API const char *reef_rows_dtype_text(reef_dtype dtype);
 /** Grow the open generation in place to `side` (shell order: no id changes). Commits. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_grow(reef_trainer *trainer,
                                                        uint32_t side,
@@ -292,52 +279,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_restore(
 REEF_API REEF_MUST_CHECK reef_status reef_pool_restore_in_place(
     reef_store *store, const char *name, bool dry_run, reef_restoration *out, reef_error *err);
 
-/** Experts of one layer in two states of a generation. */
-typedef struct reef_layer_change {
-    uint32_t layer;
-    uint64_t before, after; // how many there are
-    uint64_t changed;       // of those that both have: rows that differ
-    uint64_t uses;          // choices of an expert between the states
-    // How far the shares of these choices lie from those before: 0 the same, 1 none in common. NaN where
-    // a state has no usage stored, or nothing was chosen.
-    double usage_drift;
-} reef_layer_change;
-
-/** A tensor that is not the same in two states. */
-typedef struct reef_tensor_change {
-    char name[REEF_NAME_BYTES_MAX + 1];
-    size_t before, after; // values; 0 where it does not exist
-    double
-        relative; // |after - before| / |before| over what both have; infinite from zeros; NaN in one only
-} reef_tensor_change;
-
-typedef struct reef_state_change {
-    reef_snapshot before, after; // "now" is the last commit
-    size_t sealed_count;
-    reef_generation *sealed; // (sealed_count) sealed in one of the states only,
-    bool sealed_gone;        // and that is the first
-    uint32_t generation;     // the one that is compared: open in the state that has fewer
-    bool sealed_before, sealed_after;
-    size_t layer_count;
-    reef_layer_change layers[REEF_LAYER_COUNT_MAX];
-    size_t tensor_count, tensors_compared;
-    reef_tensor_change *tensors; // (tensor_count) those that differ
-} reef_state_change;
-REEF_API void reef_state_change_release(reef_state_change *change); // accepts the zeroed one
-
-/**
- * What lies between two states: the generations sealed, and how the one that was open changed. Rows are
- * compared as they would be after sealing where one state has them in bf16.
- *
- * before, after  snapshots or beginnings of their names; NULL or "now" is the last commit
- * out            written; reef_state_change_release it, on failure too
- */
-REEF_API REEF_MUST_CHECK reef_status reef_state_diff(reef_store *store,
-                                                     const char *before,
-                                                     const char *after,
-                                                     reef_state_change *out,
-                                                     reef_error *err);
-
 /** What to consolidate, and how. All-zero fields mean the default. */
 typedef struct reef_consolidation_options {
     uint32_t first, last; // sealed generations from 1 on; at least two of them with content
@@ -393,41 +334,6 @@ reef_trainer_consolidate(reef_trainer *trainer,
                          reef_consolidation *report,
                          reef_error *err);
 
-/** What a file of one sealed generation says of it. */
-typedef struct reef_generation_file {
-    reef_generation info; // as in the pool it comes from
-    uint32_t builds_on; // generations 0 .. builds_on - 1 must be the same in a pool that imports it
-    uint64_t experts;   // in all layers
-    size_t tensor_count;
-    uint64_t file_bytes;
-} reef_generation_file;
-
-/** How to export. All-zero fields mean the default. */
-typedef struct reef_export_options {
-    bool force;            // replace a file of that name
-    bool dry_run;          // write nothing; file_bytes is then 0
-    bool (*stopped)(void); // asked for between records: true ends it, and leaves nothing
-} reef_export_options;
-
-/**
- * Write one sealed generation to a file in the safetensors format: its tensors, gate, rows and flags, and as
- * metadata all that importing needs (docs/FORMAT.md). A writer may go on meanwhile. The file is written as
- * PATH.part, synced, and renamed; whatever goes wrong leaves nothing of it, and what a killed process left is written
- * over by the next.
- *
- * options  NULL: all-zero
- * out      written; may be NULL
- *
- * Errors: NOT_FOUND no such generation, or it was consolidated, or no such directory; INVALID it is open, of a
- * vector model, or the file exists; BUSY it was stopped; CORRUPT it is not what its root says; FULL; IO; NO_MEMORY.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_generation_export(reef_store *store,
-                                                            uint32_t generation,
-                                                            const char *path,
-                                                            const reef_export_options *options,
-                                                            reef_generation_file *out,
-                                                            reef_error *err);
-
 /** How to import. All-zero fields mean the default. */
 typedef struct reef_import_options {
     bool dry_run; // check everything, the data of the file included, and change nothing
@@ -463,40 +369,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
                                                          const reef_import_options *options,
                                                          reef_import *out,
                                                          reef_error *err);
-
-/** What the file of a whole model has. */
-typedef struct reef_model_file {
-    reef_config config;
-    uint32_t generations;
-    bool open;        // the last of them
-    uint64_t experts; // of all generations and layers
-    size_t tensor_count;
-    uint64_t file_bytes;
-    uint64_t step, stream_bytes; // where the state stands in its stream
-} reef_model_file;
-
-/**
- * Write a state of a pool to a file in the safetensors format: all generations with their weights, batch norm
- * statistics, gates, experts, flags and usage, and as metadata the configuration (docs/FORMAT.md). Of an open
- * generation the weights are those that it is evaluated by. The file is written as by reef_generation_export.
- *
- * as_of  as in reef_model_open
- * out    written; may be NULL
- *
- * Errors: NOT_FOUND no such state or directory; INVALID a vector model, a layer by itself or a rival strategy, or the
- * file exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_model_export(reef_store *store,
-                                                       const char *as_of,
-                                                       const char *path,
-                                                       const reef_export_options *options,
-                                                       reef_model_file *out,
-                                                       reef_error *err);
-
-/** The configuration of the model in a file. Errors: as of reef_pool_from_model. */
-REEF_API REEF_MUST_CHECK reef_status reef_model_file_config(const char *path,
-                                                            reef_config *config,
-                                                            reef_error *err);
 
 /**
  * Make a new pool of such a file. Its losses are those of the state that was written, to the bit, also as of each
@@ -544,61 +416,5 @@ typedef struct reef_trainer_status {
         seconds_commit;
 } reef_trainer_status;
 REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out);
-
-/** What the trainer counts in all. Boundaries only where the strategy keeps one generation, else 0. */
-typedef struct reef_tasks {
-    uint32_t task;                            // boundaries so far
-    uint64_t task_at;                         // position in the stream of the last one
-    uint64_t recycled_experts, skipped_bytes; // with any strategy, as in reef_trainer_status
-} reef_tasks;
-REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
-                                                     reef_tasks *out,
-                                                     reef_error *err);
-
-// The history of the loss takes bounded space: of each level at most so many points are kept. A point of
-// level l + 1 is the mean of so many of level l, the oldest of which it takes the place of.
-#define REEF_SERIES_LEVELS 6
-#define REEF_SERIES_FOLD 16
-#define REEF_SERIES_POINTS_MAX 4096
-
-/** Steps and losses for `reef plot`, kept in `series`. With vectors, bits_per_byte is the share of the
- *  batch's labelled examples that were classed wrongly before they were learned. */
-typedef struct reef_point {
-    uint64_t step, stream_bytes; // of the last batch: its step, and the position after it
-    float bits_per_byte;         // the mean over its batches
-    uint32_t generation;         // of the last batch
-    uint32_t level;              // REEF_SERIES_FOLD to the power of this are its batches
-} reef_point;
-typedef reef_status (*reef_point_visit)(void *context, const reef_point *point, reef_error *err);
-/** Visit the points, oldest first. */
-REEF_API REEF_MUST_CHECK reef_status reef_series_scan(reef_txn *txn,
-                                                      reef_point_visit visit,
-                                                      void *context,
-                                                      reef_error *err);
-
-/** Restores of a pool, in their order, and what follows from them; see reef_descent_read. */
-typedef struct reef_descent {
-    struct reef_restored {
-        uint64_t commit;       // that restored
-        uint64_t to;           // the commit that its snapshot is of
-        uint64_t stream_bytes; // of that one
-    } * restores;
-    size_t restore_count;
-    // Of the present stream: losses with from < position <= to are not in the series.
-    struct reef_descent_gap {
-        uint64_t from, to;
-    } * gaps;
-    size_t gap_count;
-} reef_descent;
-
-/** Read from the timeline how the pool came to its state. CORRUPT where an event cannot be read. */
-REEF_API REEF_MUST_CHECK reef_status reef_descent_read(reef_descent *out,
-                                                       reef_txn *txn,
-                                                       reef_error *err);
-REEF_API void reef_descent_release(reef_descent *descent);
-/** Did this commit lead to the present state, or was it undone by a restore? */
-REEF_API bool reef_descent_has(const reef_descent *descent, uint64_t commit);
-/** Has the series the losses with from < position <= to, or did a restore take some of them away? */
-REEF_API bool reef_descent_knows_losses(const reef_descent *descent, uint64_t from, uint64_t to);
 
 #endif

@@ -1,65 +1,14 @@
 // Parameters of a layer by itself, by name: read from any generation, written to the open one, and the gradients
 // that were collected of it.
-#include "layer_internal.h"
 #include "generation.h"
+#include "layer_trainer_internal.h"
+#include "trainer_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const VECTORS[] = {"w_down", "w_up", "w_gate"};
-
-// Which vector of an expert's row is called so; `vectors` where none is.
-static size_t vector_of(const char *name, size_t vectors) {
-    size_t v = 0;
-    while (v < vectors && strcmp(name, VECTORS[v]) != 0) v++;
-    return v;
-}
-
-static const reef_tensor *tensor_of(const reef_gen *gen, const char *name) {
-    char full[REEF_NAME_BYTES_MAX + 1];
-    int length = snprintf(full, sizeof full, "block0.%s", name);
-    return length > 0 && (size_t)length < sizeof full ? reef_gen_find(gen, full) : NULL;
-}
-
-static reef_status check_count(const char *name, size_t has, size_t count, reef_error *err) {
-    if (has == count) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID, "%s has %zu values, but the array has %zu", name, has,
-                     count);
-}
-
-static reef_status no_such(const reef_gen *gen, const char *name, reef_error *err) {
-    return reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
-                     gen->info.generation, gen->open ? "open" : "sealed", name);
-}
-
-reef_status reef_layer_tensor_read(const reef_net *net,
-                                   uint32_t generation,
-                                   const char *name,
-                                   float *out,
-                                   size_t count,
-                                   reef_error *err) {
-    if (generation >= net->gen_count)
-        return reef_fail(err, REEF_ERR_NOT_FOUND,
-                         "no generation %" PRIu32 ": the layer has 0 to %zu", generation,
-                         net->gen_count - 1);
-    const reef_gen *gen = net->gens[generation];
-    const reef_peer *peer = &gen->peers[0];
-    size_t D = net->config.d_model, vectors = peer->row_values / D, v = vector_of(name, vectors);
-    if (v < vectors) {
-        reef_status status = check_count(name, peer->expert_count * D, count, err);
-        for (size_t n = 0; status == REEF_OK && n < peer->expert_count; n++)
-            reef_peer_row_read(peer, n, v * D, D, out + n * D);
-        return status;
-    }
-    const reef_tensor *tensor = tensor_of(gen, name);
-    if (tensor == NULL) return no_such(gen, name, err);
-    reef_status status = check_count(name, tensor->count, count, err);
-    if (status == REEF_OK) memcpy(out, tensor->data, count * sizeof *out);
-    return status;
-}
 
 static reef_status refuse(const reef_trainer *trainer, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
@@ -113,11 +62,11 @@ reef_status reef_trainer_layer_write(
     reef_gen *gen = reef_open_generation(trainer);
     reef_peer *peer = &gen->peers[0];
     size_t D = trainer->net.config.d_model, vectors = peer->row_values / D;
-    size_t v = vector_of(name, vectors);
-    const reef_tensor *tensor = tensor_of(gen, name);
-    if (v == vectors && tensor == NULL) return no_such(gen, name, err);
+    size_t v = reef_layer_vector_index(name, vectors);
+    const reef_tensor *tensor = reef_layer_tensor_find(gen, name);
+    if (v == vectors && tensor == NULL) return reef_layer_tensor_missing(gen, name, err);
     size_t has = v < vectors ? peer->expert_count * D : tensor->count;
-    reef_status status = check_count(name, has, count, err);
+    reef_status status = reef_layer_tensor_check_count(name, has, count, err);
     if (status == REEF_OK) status = check_values(name, values, count, err);
     if (status == REEF_OK && trainer->layer->collected.rows > 0)
         status = reef_fail(err, REEF_ERR_INVALID,
@@ -160,11 +109,12 @@ reef_status reef_trainer_layer_gradient(
     const reef_gen *gen = reef_open_generation(trainer);
     const reef_peer *peer = &gen->peers[0];
     size_t D = trainer->net.config.d_model, vectors = peer->row_values / D;
-    size_t v = vector_of(name, vectors);
-    const reef_tensor *tensor = tensor_of(gen, name);
-    if (v == vectors && (tensor == NULL || tensor->grad == NULL)) return no_such(gen, name, err);
+    size_t v = reef_layer_vector_index(name, vectors);
+    const reef_tensor *tensor = reef_layer_tensor_find(gen, name);
+    if (v == vectors && (tensor == NULL || tensor->grad == NULL))
+        return reef_layer_tensor_missing(gen, name, err);
     size_t has = v < vectors ? peer->expert_count * D : tensor->count;
-    reef_status status = check_count(name, has, count, err);
+    reef_status status = reef_layer_tensor_check_count(name, has, count, err);
     if (status != REEF_OK) return status;
     if (v == vectors) {
         memcpy(out, tensor->grad, count * sizeof *out);

@@ -8,89 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK                                                                                      \
-    8192 // floats of a tensor that the optimiser takes at a time, so that they stay in cache
-enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 };
-
-size_t reef_step_windows(const reef_config *config) {
-    size_t beside = config->rehearse;
-    if (reef_strategy_kind_of(config) == REEF_STRATEGY_REPLAY &&
-        reef_replay_windows(config) > beside)
-        beside = reef_replay_windows(config);
-    return (size_t)config->batch + beside + REEF_RETAIN_WINDOWS;
-}
-
-reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    size_t stride = reef_step_windows(config) * config->context;
-    if (gens <= trainer->fire_capacity) return REEF_OK;
-    uint8_t *fire = realloc(trainer->fire, gens * stride);
-    if (fire != NULL) trainer->fire = fire;
-    float *margins = realloc(trainer->margins, gens * stride * sizeof *margins);
-    if (margins != NULL) trainer->margins = margins;
-    uint8_t *reading = realloc(trainer->reading, (2 * reef_token_bytes(config) + gens) * stride);
-    if (reading != NULL) trainer->reading = reading;
-    if (fire == NULL || margins == NULL || reading == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the firing of %zu generations",
-                         gens);
-    trainer->fire_capacity = gens;
-    return REEF_OK;
-}
-
-// ---- forward -------------------------------------------------------------------------------------
-
-void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
-    size_t each = reef_token_bytes(&trainer->net.config), size = trainer->net.config.context * each;
-    memcpy(trainer->tokens + window * size, bytes, size);
-    memcpy(trainer->targets + window * size, bytes + each, size);
-}
-
-static size_t batch_stride(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
-    return reef_step_windows(config) * config->context;
-}
-
-static reef_firing_means means_of(reef_trainer *trainer, const reef_net *net) {
-    return (reef_firing_means){net, &trainer->pass, trainer->workers};
-}
-
-uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g) {
-    return trainer->reading +
-           (2 * reef_token_bytes(&trainer->net.config) + g) * batch_stride(trainer);
-}
-
-reef_status reef_step_read(reef_trainer *trainer,
-                           const reef_net *net,
-                           const uint8_t *bytes,
-                           size_t size,
-                           reef_batch *out,
-                           bool *answered,
-                           reef_error *err) {
-    size_t T = net->config.context, windows = (size + T - 1) / T, stride = batch_stride(trainer);
-    size_t each = reef_token_bytes(&net->config);
-    uint8_t *tokens = trainer->reading, *targets = tokens + stride * each;
-    assert(net->gen_count <= trainer->fire_capacity && windows * T <= stride);
-    // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
-    memset(tokens, 0, windows * T * each);
-    memset(targets, 0, windows * T * each);
-    memcpy(tokens, bytes, size * each);
-    memcpy(targets, bytes + each, (size - 1) * each);
-    *out = (reef_batch){
-        .windows = windows,
-        .tokens = tokens,
-        .targets = targets,
-        .fire = reef_step_read_fire(trainer, 0),
-        .fire_stride = stride,
-    };
-    reef_firing_means means = means_of(trainer, net);
-    reef_firing firing = {0};
-    reef_status status = reef_firing_init(&firing, net, err);
-    if (status == REEF_OK)
-        status = reef_firing_decide(&firing, &means, out, size, reef_step_read_fire(trainer, 0),
-                                    trainer->margins, stride, answered, err);
-    reef_firing_release(&firing);
-    return status;
-}
+enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 }; // of random numbers
 
 // Let the gates of the first `gen_count` generations decide about the T-window from token `at` of a longer stretch,
 // read from its start, which is window `slot` of the batch.
@@ -100,7 +18,7 @@ static reef_status fire_in_window(reef_trainer *trainer,
                                   const uint8_t *bytes,
                                   size_t at,
                                   reef_error *err) {
-    size_t T = trainer->net.config.context, stride = batch_stride(trainer);
+    size_t T = trainer->net.config.context, stride = reef_batch_stride(trainer);
     reef_net net = trainer->net; // a view of the first generations
     reef_batch batch;
     bool answered;
@@ -123,7 +41,7 @@ static reef_status take_leaking_window(reef_trainer *trainer,
                                        reef_error *err) {
     size_t each = reef_token_bytes(&trainer->net.config);
     size_t T = trainer->net.config.context, open = trainer->net.gen_count - 1;
-    size_t stride = batch_stride(trainer);
+    size_t stride = reef_batch_stride(trainer);
     uint8_t *fire = trainer->fire + open * stride + slot * T;
     reef_gate_state state;
     const reef_gate *gate = &trainer->net.gens[open]->gate;
@@ -231,40 +149,6 @@ void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
                            reef_batch_tokens(&trainer->net.config));
 }
 
-static reef_batch make_batch(reef_trainer *trainer,
-                             size_t windows,
-                             size_t retain_windows,
-                             bool gradient) {
-    const reef_config *config = &trainer->net.config;
-    return (reef_batch){
-        .windows = windows + retain_windows,
-        .retain_windows = retain_windows,
-        .tokens = trainer->tokens,
-        .targets = trainer->targets,
-        .weight = gradient ? trainer->weight : NULL,
-        .fire = trainer->fire,
-        .fire_stride = reef_step_windows(config) * config->context,
-    };
-}
-
-reef_status reef_step_decide(reef_trainer *trainer,
-                             const uint8_t *bytes,
-                             reef_firing *firing,
-                             bool *answered,
-                             reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    for (size_t w = 0; w < config->batch; w++)
-        reef_step_place(trainer, w, bytes + w * config->context * reef_token_bytes(config));
-    reef_batch batch = make_batch(trainer, config->batch, 0, false);
-    reef_firing_means means = means_of(trainer, &trainer->net);
-    return reef_firing_decide(firing, &means, &batch, reef_batch_tokens(config), trainer->fire,
-                              trainer->margins, batch_stride(trainer), answered, err);
-}
-
-bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {
-    return trainer->fire[g * batch_stride(trainer) + t] != 0;
-}
-
 // Of the new tokens of the batch that was decided about last.
 static size_t claims_of_open(const reef_trainer *trainer) {
     size_t open = trainer->net.gen_count - 1, count = reef_batch_tokens(&trainer->net.config);
@@ -318,7 +202,7 @@ reef_status reef_step_forward(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     weigh_windows(trainer, windows, trainer->retain_windows);
     bool distills = reef_strategy_distills(trainer);
-    reef_batch batch = make_batch(trainer, windows, trainer->retain_windows, !distills);
+    reef_batch batch = reef_batch_make(trainer, windows, trainer->retain_windows, !distills);
     status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
                                REEF_PASS_TRAIN, &found);
     if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, &found);
@@ -344,7 +228,7 @@ reef_status reef_step_task_free(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     // With the weights that training moves, as the losses that it is compared with; not their averages.
     reef_gen_fold(reef_open_generation(trainer), &trainer->net.config);
-    reef_batch batch = make_batch(trainer, trainer->net.config.batch, 0, false);
+    reef_batch batch = reef_batch_make(trainer, trainer->net.config.batch, 0, false);
     if (!answered)
         status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
                                    REEF_PASS_EVALUATE, err);
@@ -353,74 +237,6 @@ reef_status reef_step_task_free(reef_trainer *trainer,
 }
 
 // ---- optimiser -----------------------------------------------------------------------------------
-
-// After warm-up the rate falls with the square root of the generation's age: a stream has no end that a
-// cosine could aim at.
-static float learning_rate(const reef_config *config, uint64_t task_step) {
-    double age = (double)task_step + 1.0, warmup = (double)config->warmup;
-    if (age < warmup) return config->learning_rate * (float)(age / warmup);
-    return config->learning_rate / (float)sqrt(1.0 + (age - warmup) / (double)config->decay);
-}
-
-typedef struct dense_update {
-    reef_gen *gen;
-    reef_adam adam;
-    float scale, average_rate;
-    uint64_t count;
-} dense_update;
-
-static size_t chunk_floats(const reef_tensor *tensor, size_t at) {
-    return tensor->count - at < CHUNK ? tensor->count - at : CHUNK;
-}
-
-static void update_tensor(void *context, size_t piece) {
-    const dense_update *update = context;
-    const reef_tensor *tensor = &update->gen->tensors[piece];
-    if (tensor->grad == NULL) return;
-    memset(tensor->grad, 0, tensor->trained_at * sizeof *tensor->grad);
-    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
-        size_t count = chunk_floats(tensor, at);
-        float *grad = tensor->grad + at;
-        reef_adam_update(count, tensor->data + at, tensor->adam_m + at, tensor->adam_v + at, grad,
-                         update->scale, update->count, &update->adam);
-        if (tensor->average != NULL)
-            reef_average_update(count, tensor->average + at, tensor->data + at, update->count,
-                                update->average_rate);
-        memset(grad, 0, count * sizeof *grad);
-    }
-}
-
-static void square_tensor(void *context, size_t piece) {
-    reef_gen *gen = context;
-    reef_tensor *tensor = &gen->tensors[piece];
-    tensor->grad_squares = 0.0;
-    if (tensor->grad == NULL) return;
-    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
-        const float *grad = tensor->grad + at;
-        tensor->grad_squares += (double)reef_dot(chunk_floats(tensor, at), grad, grad);
-    }
-}
-
-// Sums of squares in double, chunk after chunk of a tensor, then tensor after tensor: a fixed order.
-double reef_step_gradient_norm(reef_workers *workers, reef_gen *gen) {
-    double sum = 0.0;
-    reef_workers_run(workers, gen->tensor_count, square_tensor, gen);
-    for (size_t i = 0; i < gen->tensor_count; i++) sum += gen->tensors[i].grad_squares;
-    return sqrt(sum);
-}
-
-void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen, double gradient_norm) {
-    const reef_config *config = &trainer->net.config;
-    float norm = (float)gradient_norm;
-    dense_update update = {
-        .gen = gen,
-        .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},
-        .scale = config->clip > 0.0f && norm > config->clip ? config->clip / norm : 1.0f,
-        .average_rate = config->average,
-        .count = trainer->generation_step + 1,
-    };
-    reef_workers_run(trainer->workers, gen->tensor_count, update_tensor, &update);
-}
 
 // What a layer is evaluated by, measured on the batch: statistics of queries, thresholds of mixtures.
 static void update_statistics(reef_trainer *trainer, reef_gen *gen) {
@@ -444,9 +260,9 @@ void reef_step_backward(reef_trainer *trainer) {
     const reef_config *config = &trainer->net.config;
     reef_gen *gen = reef_open_generation(trainer);
     double start = reef_seconds();
-    trainer->learning_rate = learning_rate(config, reef_task_step(trainer));
-    reef_batch batch = make_batch(trainer, config->batch + trainer->rehearse_windows,
-                                  trainer->retain_windows, true);
+    trainer->learning_rate = reef_learning_rate(config, reef_task_step(trainer));
+    reef_batch batch = reef_batch_make(trainer, config->batch + trainer->rehearse_windows,
+                                       trainer->retain_windows, true);
     reef_pass_update update = {
         .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},

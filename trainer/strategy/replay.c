@@ -1,19 +1,10 @@
 // Experience replay: a share of the windows of every step is raw data of earlier tasks, from the uniform
 // reservoir (Robins 1995; Rolnick et al. 2019). They take the places of rehearsal, so that a step has as
 // many windows as with any other strategy.
-#include "trainer_internal.h"
 #include "reef_random.h"
+#include "trainer_internal.h"
 
 #include <math.h>
-
-size_t reef_replay_windows(const reef_config *config) {
-    double share = (double)config->replay_share;
-    double places = (double)config->batch + (double)config->rehearse;
-    double of_places = floor(share * places + 0.5);
-    if (of_places <= (double)config->rehearse) return (size_t)of_places;
-    // More than rehearsal has places for: the step grows until the share is right.
-    return (size_t)floor(share / (1.0 - share) * (double)config->batch + 0.5);
-}
 
 static bool is_old(const reef_trainer *trainer, size_t slot) {
     const reef_reservoir *reservoir = &trainer->reservoir;

@@ -7,23 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-reef_strategy_kind reef_strategy_kind_of(const reef_config *config) {
-    static const char *const NAMES[] = {
-        [REEF_STRATEGY_GENERATIONS] = "generations",
-        [REEF_STRATEGY_FINETUNE] = "finetune",
-        [REEF_STRATEGY_REPLAY] = "replay",
-        [REEF_STRATEGY_EWC] = "ewc",
-        [REEF_STRATEGY_LWF] = "lwf",
-        [REEF_STRATEGY_JOINT] = "joint",
-        [REEF_STRATEGY_SPARSE_MEMORY] = "sparse-memory",
-        [REEF_STRATEGY_GRID] = "grid",
-    };
-    size_t kind = 0;
-    // The words are those that config_field.c lets through.
-    while (strcmp(config->strategy, NAMES[kind]) != 0) kind++;
-    return (reef_strategy_kind)kind;
-}
-
 void reef_strategy_release(reef_strategy *strategy) {
     reef_shadow_release(&strategy->anchor);
     reef_shadow_release(&strategy->fisher);
@@ -109,29 +92,6 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
     return reef_state_event(trainer, err, "boundary",
                             "\"reason\": \"%s\", \"task\": %u, \"bits_per_byte\": %.4f",
                             opening->reason, strategy->task, median);
-}
-
-reef_status reef_strategy_sample(reef_trainer *trainer,
-                                 size_t count_max,
-                                 reef_status (*visit)(reef_trainer *trainer, reef_error *err),
-                                 size_t *count,
-                                 reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t T = config->context, each = reservoir->token_bytes;
-    size_t filled =
-        reservoir->seen < reservoir->old_slots ? (size_t)reservoir->seen : reservoir->old_slots;
-    *count = filled < count_max ? filled : count_max;
-    for (size_t i = 0; i < *count; i++) {
-        size_t slot = i * filled / *count;
-        uint64_t counter = ((uint64_t)trainer->strategy.task << 32) + i;
-        size_t at = (size_t)reef_random_below(config->seed, REEF_STREAM_SAMPLE, counter,
-                                              reservoir->window_bytes / each - T);
-        reef_step_place(trainer, 0, reservoir->bytes + slot * reservoir->window_bytes + at * each);
-        reef_status status = visit(trainer, err);
-        if (status != REEF_OK) return status;
-    }
-    return REEF_OK;
 }
 
 // ---- a step --------------------------------------------------------------------------------------

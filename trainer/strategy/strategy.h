@@ -12,18 +12,8 @@
 #ifndef REEF_STRATEGY_H
 #define REEF_STRATEGY_H
 
+#include "architecture.h"
 #include "generation.h"
-
-typedef enum reef_strategy_kind {
-    REEF_STRATEGY_GENERATIONS,
-    REEF_STRATEGY_FINETUNE,
-    REEF_STRATEGY_REPLAY,
-    REEF_STRATEGY_EWC,
-    REEF_STRATEGY_LWF,
-    REEF_STRATEGY_JOINT,
-    REEF_STRATEGY_SPARSE_MEMORY,
-    REEF_STRATEGY_GRID,
-} reef_strategy_kind;
 
 /** One float for every parameter of the open generation, in the same order. */
 typedef struct reef_shadow {
@@ -55,7 +45,6 @@ typedef struct reef_strategy {
     uint32_t grid_side; // grid: side before the last boundary; what it had is frozen
 } reef_strategy;
 
-reef_strategy_kind reef_strategy_kind_of(const reef_config *config);
 /** Does the strategy keep one generation? Then boundaries count tasks. */
 static inline bool reef_strategy_is_rival(const reef_strategy *strategy) {
     return strategy->kind != REEF_STRATEGY_GENERATIONS;
@@ -67,9 +56,6 @@ static inline bool reef_strategy_has_boundaries(const reef_strategy *strategy) {
 void reef_strategy_release(reef_strategy *strategy);
 
 // ---- replay --------------------------------------------------------------------------------------
-
-/** How many windows of old data a step has once there is any, beside `batch` windows of the stream. */
-size_t reef_replay_windows(const reef_config *config);
 
 // ---- elastic weight consolidation ----------------------------------------------------------------
 

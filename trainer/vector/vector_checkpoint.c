@@ -17,6 +17,7 @@
 //   reservoir  slot              generation, size (uint32), 0 (uint64), the record
 //
 // Moments are of the open generation only. JSON and reservoir: vector_state.c.
+#include "vector_checkpoint.h"
 #include "ridge_sums.h"
 #include "trainer_internal.h"
 #include "vector_state.h"
@@ -26,10 +27,6 @@
 
 enum { LAYER_GRAM, LAYER_GATE_SEALED, LAYER_GATE_OPEN };
 
-static reef_key key_of(reef_db db, uint32_t generation, const char *name) {
-    return (reef_key){.db = db, .generation = generation, .name = name};
-}
-
 static reef_status put(reef_txn *txn,
                        reef_db db,
                        uint32_t generation,
@@ -37,84 +34,21 @@ static reef_status put(reef_txn *txn,
                        const void *data,
                        size_t bytes,
                        reef_error *err) {
-    reef_key key = key_of(db, generation, name);
+    reef_key key = reef_vector_record_key(db, generation, name);
     // A matrix without rows may have no memory.
     return reef_record_put(txn, &key, REEF_F32, bytes > 0 ? data : "", bytes, err);
 }
 
-static reef_status get(reef_txn *txn,
-                       reef_db db,
-                       uint32_t generation,
-                       const char *name,
-                       void *data,
-                       size_t bytes,
-                       reef_error *err) {
-    reef_key key = key_of(db, generation, name);
-    char none;
-    return reef_record_read(txn, &key, bytes > 0 ? data : &none, bytes, err);
-}
-
-// Rows in a matrix of floats that is stored under a name.
-static reef_status rows_of(reef_txn *txn,
-                           uint32_t generation,
-                           const char *name,
-                           size_t width,
-                           size_t *out,
-                           reef_error *err) {
-    reef_view view;
-    reef_key key = key_of(REEF_DB_TENSORS, generation, name);
-    reef_status status = reef_record_view(txn, &key, &view, err);
-    if (status != REEF_OK) return status;
-    if (view.bytes % (width * 4) != 0)
-        return reef_fail(err, REEF_ERR_CORRUPT,
-                         "%s of generation %u has %zu bytes, no whole rows of %zu", name,
-                         generation, view.bytes, width * 4);
-    *out = view.bytes / (width * 4);
-    return REEF_OK;
-}
-
 // ---- experts -------------------------------------------------------------------------------------
-
-// Blocks of rows; `adam`: the moments of rivals instead of the rows themselves.
-typedef struct block {
-    uint32_t index;
-    size_t at, count; // values: the first and how many
-} block;
-
-static bool next_block(const reef_vector_gen *gen, block *b) {
-    size_t width = gen->inputs + 1, each = reef_block_rows(width * sizeof(float));
-    size_t first = (size_t)b->index * each;
-    if (first >= gen->expert_count) return false;
-    size_t left = gen->expert_count - first;
-    *b = (block){b->index + 1, first * width, (left < each ? left : each) * width};
-    return true;
-}
-
-static reef_key block_key(reef_db db, uint32_t generation, const block *b) {
-    return (reef_key){.db = db, .generation = generation, .block = b->index - 1};
-}
 
 static reef_status put_experts(reef_txn *txn,
                                uint32_t generation,
                                const reef_vector_gen *gen,
                                reef_error *err) {
-    for (block b = {0}; next_block(gen, &b);) {
-        reef_key key = block_key(REEF_DB_EXPERTS, generation, &b);
+    for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
+        reef_key key = reef_vector_block_key(REEF_DB_EXPERTS, generation, &b);
         reef_status status =
             reef_record_put(txn, &key, REEF_F32, gen->experts + b.at, b.count * sizeof(float), err);
-        if (status != REEF_OK) return status;
-    }
-    return REEF_OK;
-}
-
-static reef_status get_experts(reef_txn *txn,
-                               uint32_t records,
-                               reef_vector_gen *gen,
-                               reef_error *err) {
-    for (block b = {0}; next_block(gen, &b);) {
-        reef_key key = block_key(REEF_DB_EXPERTS, records, &b);
-        reef_status status =
-            reef_record_read(txn, &key, gen->experts + b.at, b.count * sizeof(float), err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -146,49 +80,6 @@ static reef_status put_gen(reef_txn *txn,
         status = put(txn, REEF_DB_TENSORS, g, "head", values, sizeof values, err);
     if (status == REEF_OK && !gen->experts_stored) status = put_experts(txn, g, gen, err);
     return status;
-}
-
-reef_status reef_vector_load_gen(reef_vector_net *net,
-                                 reef_txn *txn,
-                                 uint32_t records,
-                                 reef_error *err) {
-    reef_vector_gen *gen = NULL;
-    size_t C = 0, gates = 0, gate_width = reef_vector_gate_shape(&net->config).padded;
-    double values[3];
-    reef_status status = reef_vector_net_reserve(net, net->gen_count + 1, err);
-    if (status == REEF_OK) status = reef_vector_gen_new(&gen, &net->config, err);
-    if (status != REEF_OK) return status;
-    net->gens[net->gen_count++] = gen;
-    size_t D = gen->inputs * sizeof(float), width = gen->shape.padded;
-    status = rows_of(txn, records, "labels", 1, &C, err);
-    if (status == REEF_OK && C > REEF_CLASS_COUNT_MAX)
-        return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has %zu classes", records, C);
-    if (status == REEF_OK) status = rows_of(txn, records, "gate_weights", gate_width, &gates, err);
-    if (status == REEF_OK)
-        status = reef_vector_head_size(&gen->head, C, width, gates, gate_width, err);
-    if (status == REEF_OK) status = get(txn, REEF_DB_TENSORS, records, "mean", gen->mean, D, err);
-    if (status == REEF_OK) status = get(txn, REEF_DB_TENSORS, records, "scale", gen->scale, D, err);
-    if (status == REEF_OK)
-        status = get(txn, REEF_DB_TENSORS, records, "w_up", gen->head.w_up,
-                     C * width * sizeof(float), err);
-    if (status == REEF_OK)
-        status = get(txn, REEF_DB_TENSORS, records, "gate_weights", gen->head.gate,
-                     gates * gate_width * sizeof(float), err);
-    if (status == REEF_OK)
-        status = get(txn, REEF_DB_TENSORS, records, "head", values, sizeof values, err);
-    // Classes only ever join: those of an earlier generation are the first of a later one's.
-    if (status == REEF_OK && C >= net->class_count) {
-        status =
-            get(txn, REEF_DB_TENSORS, records, "labels", net->labels, C * sizeof(int32_t), err);
-        net->class_count = C;
-    }
-    if (status == REEF_OK) status = get_experts(txn, records, gen, err);
-    if (status != REEF_OK) return status;
-    gen->drawn = values[0] != 0.0;
-    gen->head.sharpness = (float)values[1];
-    gen->reference = values[2];
-    gen->experts_stored = true;
-    return REEF_OK;
 }
 
 // ---- sums ----------------------------------------------------------------------------------------
@@ -259,7 +150,7 @@ static reef_status get_matrix(reef_txn *txn,
                               float *data,
                               size_t bytes,
                               reef_error *err) {
-    return get(txn, REEF_DB_MOMENTS, generation, name, data, bytes, err);
+    return reef_vector_record_read(txn, REEF_DB_MOMENTS, generation, name, data, bytes, err);
 }
 
 static reef_status put_gram(reef_txn *txn,
@@ -330,10 +221,10 @@ static reef_status get_pair(
 static reef_status put_adam(reef_txn *txn, const reef_vector *vector, reef_error *err) {
     const reef_vector_gen *gen = reef_vector_open(vector);
     const reef_vector_adam *adam = &vector->adam;
-    reef_key name = key_of(REEF_DB_MOMENTS, 0, "w_up");
+    reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
     if (adam->experts_m == NULL || gen->experts_stored) return REEF_OK;
-    for (block b = {0}; next_block(gen, &b);) {
-        reef_key key = block_key(REEF_DB_MOMENTS, 0, &b);
+    for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
+        reef_key key = reef_vector_block_key(REEF_DB_MOMENTS, 0, &b);
         reef_status status =
             put_pair(txn, &key, adam->experts_m + b.at, adam->experts_v + b.at, b.count, err);
         if (status != REEF_OK) return status;
@@ -345,12 +236,12 @@ static reef_status put_adam(reef_txn *txn, const reef_vector *vector, reef_error
 static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err) {
     const reef_vector_gen *gen = reef_vector_open(vector);
     reef_vector_adam *adam = &vector->adam;
-    reef_key name = key_of(REEF_DB_MOMENTS, 0, "w_up");
+    reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
     if (gen->head.class_count == 0) return REEF_OK; // no step so far
     reef_status status = reef_vector_rival_widen(vector, gen->head.class_count, err);
     if (status != REEF_OK) return status;
-    for (block b = {0}; next_block(gen, &b);) {
-        reef_key key = block_key(REEF_DB_MOMENTS, 0, &b);
+    for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
+        reef_key key = reef_vector_block_key(REEF_DB_MOMENTS, 0, &b);
         status = get_pair(txn, &key, adam->experts_m + b.at, adam->experts_v + b.at, b.count, err);
         if (status != REEF_OK) return status;
     }

@@ -2,8 +2,8 @@
 #ifndef REEF_VECTOR_LEARNER_H
 #define REEF_VECTOR_LEARNER_H
 
-#include "trainer_internal.h"
 #include "ridge_sums.h"
+#include "trainer_internal.h"
 
 // vector_batch.c
 

@@ -9,17 +9,6 @@
 
 enum { STREAM_OLD = 101, STREAM_YOUNG = 102 };
 
-size_t reef_reservoir_window_bytes(const reef_config *config) {
-    size_t batch_bytes = (size_t)config->batch * config->context * reef_token_bytes(config);
-    return config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
-}
-
-// A window is read with the token after it.
-uint32_t reef_config_rehearsed(const reef_config *config) {
-    size_t tokens = reef_reservoir_window_bytes(config) / reef_token_bytes(config);
-    return tokens > config->context ? config->rehearse : 0;
-}
-
 reef_status reef_reservoir_init(reef_reservoir *reservoir,
                                 const reef_config *config,
                                 reef_error *err) {

@@ -6,7 +6,7 @@
 #ifndef REEF_RESERVOIR_H
 #define REEF_RESERVOIR_H
 
-#include "reef_trainer.h"
+#include "reef_model.h"
 
 #define REEF_GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit a gate on
 #define REEF_OLD_TO_YOUNG 4     // old slots to one young slot

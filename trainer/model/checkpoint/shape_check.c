@@ -4,7 +4,6 @@
 // copied for a snapshot, must have all blocks of its experts and their flags, and no block may be longer or
 // shorter than its share of side * side experts. Nothing of a payload is read.
 #include "config_internal.h"
-#include "trainer_internal.h"
 
 #include "generation.h"
 

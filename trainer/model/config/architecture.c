@@ -1,11 +1,14 @@
 // The shapes of a generation's parts, as the configuration has them.
-#include "generation.h"
 #include "architecture.h"
+#include "generation.h"
 #include "reef_config.h"
+#include "reef_random.h"
+#include "reservoir.h"
 
-#include <string.h>
-#include <math.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 // The words are those that config_field.c lets through.
 static reef_router_score score_of(const reef_config *config) {
@@ -248,4 +251,41 @@ reef_status reef_tokens_check(const reef_config *config,
                      "%.120s ends within a token, after byte %" PRIu64 ": with vocab %" PRIu32
                      " a token is an id of two bytes, little-endian",
                      name, offset + count, config->vocab);
+}
+
+size_t reef_reservoir_window_bytes(const reef_config *config) {
+    size_t batch_bytes = (size_t)config->batch * config->context * reef_token_bytes(config);
+    return config->reservoir_window < batch_bytes ? config->reservoir_window : batch_bytes;
+}
+
+// A window is read with the token after it.
+uint32_t reef_config_rehearsed(const reef_config *config) {
+    size_t tokens = reef_reservoir_window_bytes(config) / reef_token_bytes(config);
+    return tokens > config->context ? config->rehearse : 0;
+}
+
+reef_strategy_kind reef_strategy_kind_of(const reef_config *config) {
+    static const char *const NAMES[] = {
+        [REEF_STRATEGY_GENERATIONS] = "generations",
+        [REEF_STRATEGY_FINETUNE] = "finetune",
+        [REEF_STRATEGY_REPLAY] = "replay",
+        [REEF_STRATEGY_EWC] = "ewc",
+        [REEF_STRATEGY_LWF] = "lwf",
+        [REEF_STRATEGY_JOINT] = "joint",
+        [REEF_STRATEGY_SPARSE_MEMORY] = "sparse-memory",
+        [REEF_STRATEGY_GRID] = "grid",
+    };
+    size_t kind = 0;
+    // The words are those that config_field.c lets through.
+    while (strcmp(config->strategy, NAMES[kind]) != 0) kind++;
+    return (reef_strategy_kind)kind;
+}
+
+size_t reef_replay_windows(const reef_config *config) {
+    double share = (double)config->replay_share;
+    double places = (double)config->batch + (double)config->rehearse;
+    double of_places = floor(share * places + 0.5);
+    if (of_places <= (double)config->rehearse) return (size_t)of_places;
+    // More than rehearsal has places for: the step grows until the share is right.
+    return (size_t)floor(share / (1.0 - share) * (double)config->batch + 0.5);
 }

@@ -1,8 +1,9 @@
 // The inside of the configuration, shared by the files that make it up:
 //
-//   config.c        the table: every field, its default, its bounds and its help
+//   config_table.c  the table: every field, its default, its bounds and its help
+//   config.c        the defaults of new pools, and of those made before a field existed
 //   config_field.c  the value of one field, within its bounds
-//   config_name.c   a field by its name, or the one that was probably meant
+//                   and a field by its name, or the one that was probably meant
 //   config_check.c  values that must fit together
 //   config_json.c   the text of a configuration, and its record in a pool
 #ifndef REEF_CONFIG_INSIDE_H

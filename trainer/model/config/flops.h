@@ -2,7 +2,7 @@
 #ifndef REEF_FLOPS_H
 #define REEF_FLOPS_H
 
-#include "reef_trainer.h"
+#include "reef_config.h"
 
 /** (query, key) pairs whose products attention computes in one head over a window of T tokens. */
 uint64_t reef_flops_attended(size_t T);

@@ -9,7 +9,7 @@
 //
 // Points of the loss are kept of one line only (series.c). A restore leaves those that both lines share; of what lies
 // between these and the state that it goes to they are missing from then on.
-#include "trainer_internal.h"
+#include "lineage.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -3,8 +3,9 @@
 // Compared are records, block by block: no model is loaded, and nothing is held but one pair of blocks.
 // One generation is compared: the one that was open in the earlier of the two states. All before it are
 // sealed in both, and so the same.
-#include "trainer_internal.h"
 
+#include "generation.h"
+#include "reef_model.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

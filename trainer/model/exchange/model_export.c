@@ -6,7 +6,7 @@
 #include "as_of.h"
 #include "checkpoint.h"
 #include "model_file.h"
-#include "trainer_internal.h"
+#include "stream_position.h"
 
 #include <inttypes.h>
 #include <math.h>

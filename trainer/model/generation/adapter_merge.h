@@ -3,7 +3,7 @@
 #ifndef REEF_MERGED_H
 #define REEF_MERGED_H
 
-#include "reef_trainer.h"
+#include "reef_model.h"
 
 /** The backbone's matrices plus one generation's corrections; NULL where there is none to add. */
 typedef struct reef_merged {

@@ -1,7 +1,7 @@
 // A generation in memory: made, freed, looked into.
+#include "generation.h"
 #include "generation_internal.h"
 #include "reef_huge_page.h"
-#include "generation.h"
 
 #include <assert.h>
 #include <stdlib.h>

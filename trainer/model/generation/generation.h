@@ -9,13 +9,13 @@
 #define REEF_MODEL_INSIDE_H
 
 #include "adapter.h"
-#include "reef_clock.h"
-#include "experts.h"
-#include "architecture.h"
 #include "adapter_merge.h"
+#include "architecture.h"
+#include "experts.h"
 #include "moe.h"
+#include "reef_clock.h"
+#include "reef_model.h"
 #include "row_prefetch.h"
-#include "reef_trainer.h"
 
 /** One named dense parameter; all of a generation's lie in one block of memory. */
 typedef struct reef_tensor {

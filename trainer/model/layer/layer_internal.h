@@ -8,7 +8,7 @@
 #ifndef REEF_LAYER_INSIDE_H
 #define REEF_LAYER_INSIDE_H
 
-#include "trainer_internal.h"
+#include "generation.h"
 #include "reef_layer.h"
 
 /** What one generation leaves. */
@@ -114,12 +114,6 @@ void reef_layer_collect(const reef_layer_view *view,
                         const reef_layer_tape *tape,
                         const float *x,
                         const float *d_y);
-struct reef_trainer;
-/** May the next generation have this side? INVALID a side that is none, FULL beyond experts_max. */
-REEF_MUST_CHECK reef_status reef_layer_check_room(const struct reef_trainer *trainer,
-                                                  uint64_t side,
-                                                  reef_error *err);
-
 // layer_tensor.c
 
 REEF_MUST_CHECK reef_status reef_layer_tensor_read(const reef_net *net,
@@ -128,5 +122,25 @@ REEF_MUST_CHECK reef_status reef_layer_tensor_read(const reef_net *net,
                                                    float *out,
                                                    size_t count,
                                                    reef_error *err);
+
+/** Which vector of an expert's row has this name: 0 w_down, 1 w_up, 2 w_gate; `vectors` where none has. */
+size_t reef_layer_vector_index(const char *name, size_t vectors);
+
+/** The tensor of the layer with this name, or NULL. */
+const reef_tensor *reef_layer_tensor_find(const reef_gen *gen, const char *name);
+
+/** INVALID when the array has another length than the tensor. */
+REEF_MUST_CHECK reef_status reef_layer_tensor_check_count(const char *name,
+                                                          size_t has,
+                                                          size_t count,
+                                                          reef_error *err);
+
+/** NOT_FOUND, naming generation and tensor. */
+REEF_MUST_CHECK reef_status reef_layer_tensor_missing(const reef_gen *gen,
+                                                      const char *name,
+                                                      reef_error *err);
+
+/** Values of the batch statistics of one batch; 0 without batch norm. */
+size_t reef_layer_statistics_width(const reef_config *config);
 
 #endif

@@ -7,7 +7,6 @@
 // and with which weights, is the router's business; when a row may change is the caller's (flags).
 #include "experts.h"
 
-
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -19,7 +19,7 @@
 #ifndef REEF_VECTOR_H
 #define REEF_VECTOR_H
 
-#include "reef_trainer.h"
+#include "reef_model.h"
 #include "ridge.h"
 
 #define REEF_VECTOR_PIECE 64      // rows that one worker takes at a time

@@ -1,0 +1,146 @@
+// A training batch: windows of the stream, of the open generation's own past and of old data, and which generations fire
+// for each of their tokens.
+#include "reef_random.h"
+#include "trainer_internal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t reef_step_windows(const reef_config *config) {
+    size_t beside = config->rehearse;
+    if (reef_strategy_kind_of(config) == REEF_STRATEGY_REPLAY &&
+        reef_replay_windows(config) > beside)
+        beside = reef_replay_windows(config);
+    return (size_t)config->batch + beside + REEF_RETAIN_WINDOWS;
+}
+
+reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    size_t stride = reef_step_windows(config) * config->context;
+    if (gens <= trainer->fire_capacity) return REEF_OK;
+    uint8_t *fire = realloc(trainer->fire, gens * stride);
+    if (fire != NULL) trainer->fire = fire;
+    float *margins = realloc(trainer->margins, gens * stride * sizeof *margins);
+    if (margins != NULL) trainer->margins = margins;
+    uint8_t *reading = realloc(trainer->reading, (2 * reef_token_bytes(config) + gens) * stride);
+    if (reading != NULL) trainer->reading = reading;
+    if (fire == NULL || margins == NULL || reading == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the firing of %zu generations",
+                         gens);
+    trainer->fire_capacity = gens;
+    return REEF_OK;
+}
+
+void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
+    size_t each = reef_token_bytes(&trainer->net.config), size = trainer->net.config.context * each;
+    memcpy(trainer->tokens + window * size, bytes, size);
+    memcpy(trainer->targets + window * size, bytes + each, size);
+}
+
+size_t reef_batch_stride(const reef_trainer *trainer) {
+    const reef_config *config = &trainer->net.config;
+    return reef_step_windows(config) * config->context;
+}
+
+static reef_firing_means means_of(reef_trainer *trainer, const reef_net *net) {
+    return (reef_firing_means){net, &trainer->pass, trainer->workers};
+}
+
+uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g) {
+    return trainer->reading +
+           (2 * reef_token_bytes(&trainer->net.config) + g) * reef_batch_stride(trainer);
+}
+
+reef_status reef_step_read(reef_trainer *trainer,
+                           const reef_net *net,
+                           const uint8_t *bytes,
+                           size_t size,
+                           reef_batch *out,
+                           bool *answered,
+                           reef_error *err) {
+    size_t T = net->config.context, windows = (size + T - 1) / T,
+           stride = reef_batch_stride(trainer);
+    size_t each = reef_token_bytes(&net->config);
+    uint8_t *tokens = trainer->reading, *targets = tokens + stride * each;
+    assert(net->gen_count <= trainer->fire_capacity && windows * T <= stride);
+    // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
+    memset(tokens, 0, windows * T * each);
+    memset(targets, 0, windows * T * each);
+    memcpy(tokens, bytes, size * each);
+    memcpy(targets, bytes + each, (size - 1) * each);
+    *out = (reef_batch){
+        .windows = windows,
+        .tokens = tokens,
+        .targets = targets,
+        .fire = reef_step_read_fire(trainer, 0),
+        .fire_stride = stride,
+    };
+    reef_firing_means means = means_of(trainer, net);
+    reef_firing firing = {0};
+    reef_status status = reef_firing_init(&firing, net, err);
+    if (status == REEF_OK)
+        status = reef_firing_decide(&firing, &means, out, size, reef_step_read_fire(trainer, 0),
+                                    trainer->margins, stride, answered, err);
+    reef_firing_release(&firing);
+    return status;
+}
+
+reef_batch reef_batch_make(reef_trainer *trainer,
+                           size_t windows,
+                           size_t retain_windows,
+                           bool gradient) {
+    const reef_config *config = &trainer->net.config;
+    return (reef_batch){
+        .windows = windows + retain_windows,
+        .retain_windows = retain_windows,
+        .tokens = trainer->tokens,
+        .targets = trainer->targets,
+        .weight = gradient ? trainer->weight : NULL,
+        .fire = trainer->fire,
+        .fire_stride = reef_step_windows(config) * config->context,
+    };
+}
+
+reef_status reef_step_decide(reef_trainer *trainer,
+                             const uint8_t *bytes,
+                             reef_firing *firing,
+                             bool *answered,
+                             reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    for (size_t w = 0; w < config->batch; w++)
+        reef_step_place(trainer, w, bytes + w * config->context * reef_token_bytes(config));
+    reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
+    reef_firing_means means = means_of(trainer, &trainer->net);
+    return reef_firing_decide(firing, &means, &batch, reef_batch_tokens(config), trainer->fire,
+                              trainer->margins, reef_batch_stride(trainer), answered, err);
+}
+
+bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t) {
+    return trainer->fire[g * reef_batch_stride(trainer) + t] != 0;
+}
+
+reef_status reef_strategy_sample(reef_trainer *trainer,
+                                 size_t count_max,
+                                 reef_status (*visit)(reef_trainer *trainer, reef_error *err),
+                                 size_t *count,
+                                 reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    const reef_reservoir *reservoir = &trainer->reservoir;
+    size_t T = config->context, each = reservoir->token_bytes;
+    size_t filled =
+        reservoir->seen < reservoir->old_slots ? (size_t)reservoir->seen : reservoir->old_slots;
+    *count = filled < count_max ? filled : count_max;
+    for (size_t i = 0; i < *count; i++) {
+        size_t slot = i * filled / *count;
+        uint64_t counter = ((uint64_t)trainer->strategy.task << 32) + i;
+        size_t at = (size_t)reef_random_below(config->seed, REEF_STREAM_SAMPLE, counter,
+                                              reservoir->window_bytes / each - T);
+        reef_step_place(trainer, 0, reservoir->bytes + slot * reservoir->window_bytes + at * each);
+        reef_status status = visit(trainer, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}

@@ -1,0 +1,38 @@
+// The open generation grows in place, in memory: new sub-keys and experts beside those it has.
+#include "trainer_internal.h"
+#include "warm_start.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+reef_status reef_growth_enlarge(reef_trainer *trainer,
+                                uint32_t side,
+                                const reef_opening *opening,
+                                reef_error *err) {
+    reef_gen *open = reef_open_generation(trainer), *grown = NULL;
+    uint32_t before = open->info.side;
+    reef_strategy_kind kind = trainer->strategy.kind;
+    if (kind == REEF_STRATEGY_EWC || kind == REEF_STRATEGY_LWF ||
+        kind == REEF_STRATEGY_SPARSE_MEMORY)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the pool's strategy is %s, which keeps what the model was at its size; "
+                         "only generations, finetune, replay, joint and grid can grow",
+                         trainer->net.config.strategy);
+    if (side > REEF_SIDE_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "side %u is more than the %u sub-keys there can be",
+                         side, REEF_SIDE_MAX);
+    reef_status status = reef_gen_grow(&grown, open, &trainer->net.config, side, err);
+    if (status != REEF_OK) return status;
+    reef_pass_forget_generation(&trainer->pass, trainer->net.gen_count - 1);
+    reef_gen_free(open);
+    trainer->net.gens[trainer->net.gen_count - 1] = grown;
+    if (opening == NULL)
+        return reef_state_event(trainer, err, "grow", "\"side_before\": %u, \"side\": %u", before,
+                                side);
+    char distance[REEF_DISTANCE_BYTES];
+    return reef_state_event(trainer, err, "grow",
+                            "\"reason\": \"%s\", \"side_before\": %u, \"side\": %u%s",
+                            opening->reason, before, side, reef_distance_text(opening, distance));
+}

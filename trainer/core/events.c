@@ -1,0 +1,58 @@
+// What happened to the pool, as JSON lines that the next commit writes to the timeline.
+#include "reef_json_build.h"
+#include "stream_position.h"
+#include "trainer_internal.h"
+#include "warm_start.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *reef_distance_text(const reef_opening *opening, char text[REEF_DISTANCE_BYTES]) {
+    text[0] = '\0';
+    if (isnan(opening->distance)) return text;
+    snprintf(text, REEF_DISTANCE_BYTES, ", \"gap\": %.4f, \"unclaimed\": %.4f, \"distance\": %.4f",
+             opening->gap, opening->unclaimed, opening->distance);
+    return text;
+}
+
+reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err) {
+    reef_key key = reef_state_key(generation, "state");
+    reef_status status = reef_record_delete(txn, &key, err);
+    if (status != REEF_OK) return status;
+    key = reef_state_key(generation, "carry");
+    return reef_record_delete(txn, &key, err);
+}
+
+reef_status reef_state_event(
+    reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...) {
+    char members[512], text[1024];
+    va_list arguments;
+    va_start(arguments, fields);
+    vsnprintf(members, sizeof members, fields, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof text,
+             "{\"event\": \"%s\", \"unix_ms\": %" PRIu64 ", \"step\": %" PRIu64
+             ", \"stream_bytes\": %" PRIu64 ", \"generation\": %u%s%s}",
+             event, reef_unix_ms(), trainer->step, trainer->stream_bytes,
+             reef_open_generation(trainer)->info.generation, members[0] == '\0' ? "" : ", ",
+             members);
+    if (trainer->event_count == trainer->event_capacity) {
+        size_t capacity = trainer->event_capacity * 2 + 8;
+        char **events = realloc(trainer->events, capacity * sizeof *events);
+        if (events == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu events", capacity);
+        trainer->events = events;
+        trainer->event_capacity = capacity;
+    }
+    char *copy = malloc(strlen(text) + 1);
+    if (copy == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an event");
+    trainer->events[trainer->event_count++] = strcpy(copy, text);
+    if (trainer->options.on_event != NULL)
+        trainer->options.on_event(trainer->options.context, copy);
+    return REEF_OK;
+}

@@ -1,0 +1,31 @@
+// Whether the trainer may go on: whole after every step, and the rows of sealed generations in reach.
+#include "layer_trainer_internal.h"
+#include "trainer_internal.h"
+#include "vector.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+reef_status reef_trainer_hold_anew(reef_trainer *trainer, reef_error *err) {
+    if (trainer->vector != NULL) return REEF_OK; // all in memory
+    reef_status status = reef_residency_hold(&trainer->residency, &trainer->net, false, err);
+    trainer->pass.pager = trainer->residency.pager;
+    return status;
+}
+
+reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err) {
+    return reef_residency_is_held(&trainer->residency) ? REEF_OK
+                                                       : reef_trainer_hold_anew(trainer, err);
+}
+
+void reef_trainer_break(reef_trainer *trainer, reef_status status) {
+    (void)reef_fail(&trainer->broken, status,
+                    "training of pool %.120s ended half way (%s); nothing since its last commit is "
+                    "kept: close the pool and open it again",
+                    reef_store_path(trainer->store), reef_status_text(status));
+}
+
+reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *err) {
+    if (trainer->broken.status == REEF_OK) return REEF_OK;
+    return reef_fail(err, trainer->broken.status, "%s", trainer->broken.message);
+}

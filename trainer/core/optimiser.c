@@ -1,0 +1,74 @@
+// The optimiser of dense parameters: learning rate, gradient norm and Adam, piece by piece on all threads.
+#include "trainer_internal.h"
+
+#include <math.h>
+
+#define CHUNK 8192 // floats of a tensor that one piece updates: they stay in cache
+
+typedef struct dense_update {
+    reef_gen *gen;
+    reef_adam adam;
+    float scale, average_rate;
+    uint64_t count;
+} dense_update;
+
+// After warm-up the rate falls with the square root of the generation's age: a stream has no end that a
+// cosine could aim at.
+float reef_learning_rate(const reef_config *config, uint64_t task_step) {
+    double age = (double)task_step + 1.0, warmup = (double)config->warmup;
+    if (age < warmup) return config->learning_rate * (float)(age / warmup);
+    return config->learning_rate / (float)sqrt(1.0 + (age - warmup) / (double)config->decay);
+}
+
+static size_t chunk_floats(const reef_tensor *tensor, size_t at) {
+    return tensor->count - at < CHUNK ? tensor->count - at : CHUNK;
+}
+
+static void update_tensor(void *context, size_t piece) {
+    const dense_update *update = context;
+    const reef_tensor *tensor = &update->gen->tensors[piece];
+    if (tensor->grad == NULL) return;
+    memset(tensor->grad, 0, tensor->trained_at * sizeof *tensor->grad);
+    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
+        size_t count = chunk_floats(tensor, at);
+        float *grad = tensor->grad + at;
+        reef_adam_update(count, tensor->data + at, tensor->adam_m + at, tensor->adam_v + at, grad,
+                         update->scale, update->count, &update->adam);
+        if (tensor->average != NULL)
+            reef_average_update(count, tensor->average + at, tensor->data + at, update->count,
+                                update->average_rate);
+        memset(grad, 0, count * sizeof *grad);
+    }
+}
+
+static void square_tensor(void *context, size_t piece) {
+    reef_gen *gen = context;
+    reef_tensor *tensor = &gen->tensors[piece];
+    tensor->grad_squares = 0.0;
+    if (tensor->grad == NULL) return;
+    for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
+        const float *grad = tensor->grad + at;
+        tensor->grad_squares += (double)reef_dot(chunk_floats(tensor, at), grad, grad);
+    }
+}
+
+// Sums of squares in double, chunk after chunk of a tensor, then tensor after tensor: a fixed order.
+double reef_step_gradient_norm(reef_workers *workers, reef_gen *gen) {
+    double sum = 0.0;
+    reef_workers_run(workers, gen->tensor_count, square_tensor, gen);
+    for (size_t i = 0; i < gen->tensor_count; i++) sum += gen->tensors[i].grad_squares;
+    return sqrt(sum);
+}
+
+void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen, double gradient_norm) {
+    const reef_config *config = &trainer->net.config;
+    float norm = (float)gradient_norm;
+    dense_update update = {
+        .gen = gen,
+        .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},
+        .scale = config->clip > 0.0f && norm > config->clip ? config->clip / norm : 1.0f,
+        .average_rate = config->average,
+        .count = trainer->generation_step + 1,
+    };
+    reef_workers_run(trainer->workers, gen->tensor_count, update_tensor, &update);
+}

@@ -1,0 +1,66 @@
+// How many experts a pool may still add: what experts_max leaves room for. See growth_policy.h.
+#include "growth_policy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static uint64_t peer_layers(const reef_config *config) {
+    uint64_t count = 0;
+    for (uint32_t l = 0; l < config->layers; l++) count += reef_layer_retrieves(config, l);
+    return count;
+}
+
+uint64_t reef_policy_experts(const reef_trainer *trainer) {
+    uint64_t layers = peer_layers(&trainer->net.config), count = 0;
+    for (size_t g = 0; g < trainer->net.gen_count; g++) {
+        uint64_t side = trainer->net.gens[g]->info.side;
+        count += layers * side * side;
+    }
+    return count;
+}
+
+// Experts a layer that a boundary adds; UINT64_MAX when it cannot. Of the rivals of generations only a grid grows,
+// and it says for itself which side is too large.
+uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_new) {
+    uint64_t side = reef_open_generation(trainer)->info.side;
+    bool grid = trainer->strategy.kind == REEF_STRATEGY_GRID;
+    if (reef_strategy_is_rival(&trainer->strategy) && !grid) return 0;
+    if (!grid && strcmp(trainer->net.config.growth, "in_place") != 0)
+        return (uint64_t)side_new * side_new;
+    uint64_t enlarged = reef_grid_side((uint32_t)side, side_new);
+    if (enlarged > REEF_SIDE_MAX && !grid) return UINT64_MAX;
+    return enlarged * enlarged - side * side;
+}
+
+bool reef_growth_has_room(const reef_trainer *trainer, uint64_t experts) {
+    const reef_config *config = &trainer->net.config;
+    if (experts == UINT64_MAX) return false;
+    return config->experts_max == 0 ||
+           reef_policy_experts(trainer) + peer_layers(config) * experts <= config->experts_max;
+}
+
+uint32_t reef_growth_smallest_side(const reef_config *config) {
+    uint32_t half = (config->side_new + 1) / 2;
+    return half > config->topk ? half : config->topk;
+}
+
+bool reef_policy_is_full(const reef_trainer *trainer) {
+    if (!trainer->full) return false;
+    return !reef_growth_has_room(
+        trainer,
+        reef_growth_added_experts(trainer, reef_growth_smallest_side(&trainer->net.config)));
+}
+
+reef_status reef_policy_check_side(const reef_trainer *trainer, uint32_t side, reef_error *err) {
+    const reef_config *config = &trainer->net.config;
+    uint64_t before = reef_open_generation(trainer)->info.side, after = side;
+    if (after <= before || reef_growth_has_room(trainer, after * after - before * before))
+        return REEF_OK;
+    return reef_fail(
+        err, REEF_ERR_FULL,
+        "side %" PRIu32 " would make %" PRIu64
+        " experts in all; the pool was made for experts_max %" PRIu64 ": choose a smaller side",
+        side,
+        reef_policy_experts(trainer) + peer_layers(config) * (after * after - before * before),
+        config->experts_max);
+}

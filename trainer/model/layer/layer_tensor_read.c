@@ -1,0 +1,66 @@
+// Parameters of a layer by itself, read by name from any generation.
+#include "generation.h"
+#include "layer_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const VECTORS[] = {"w_down", "w_up", "w_gate"};
+
+// Which vector of an expert's row is called so; `vectors` where none is.
+size_t reef_layer_vector_index(const char *name, size_t vectors) {
+    size_t v = 0;
+    while (v < vectors && strcmp(name, VECTORS[v]) != 0) v++;
+    return v;
+}
+
+const reef_tensor *reef_layer_tensor_find(const reef_gen *gen, const char *name) {
+    char full[REEF_NAME_BYTES_MAX + 1];
+    int length = snprintf(full, sizeof full, "block0.%s", name);
+    return length > 0 && (size_t)length < sizeof full ? reef_gen_find(gen, full) : NULL;
+}
+
+reef_status reef_layer_tensor_check_count(const char *name,
+                                          size_t has,
+                                          size_t count,
+                                          reef_error *err) {
+    if (has == count) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID, "%s has %zu values, but the array has %zu", name, has,
+                     count);
+}
+
+reef_status reef_layer_tensor_missing(const reef_gen *gen, const char *name, reef_error *err) {
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
+                     gen->info.generation, gen->open ? "open" : "sealed", name);
+}
+
+reef_status reef_layer_tensor_read(const reef_net *net,
+                                   uint32_t generation,
+                                   const char *name,
+                                   float *out,
+                                   size_t count,
+                                   reef_error *err) {
+    if (generation >= net->gen_count)
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
+                         "no generation %" PRIu32 ": the layer has 0 to %zu", generation,
+                         net->gen_count - 1);
+    const reef_gen *gen = net->gens[generation];
+    const reef_peer *peer = &gen->peers[0];
+    size_t D = net->config.d_model, vectors = peer->row_values / D,
+           v = reef_layer_vector_index(name, vectors);
+    if (v < vectors) {
+        reef_status status =
+            reef_layer_tensor_check_count(name, peer->expert_count * D, count, err);
+        for (size_t n = 0; status == REEF_OK && n < peer->expert_count; n++)
+            reef_peer_row_read(peer, n, v * D, D, out + n * D);
+        return status;
+    }
+    const reef_tensor *tensor = reef_layer_tensor_find(gen, name);
+    if (tensor == NULL) return reef_layer_tensor_missing(gen, name, err);
+    reef_status status = reef_layer_tensor_check_count(name, tensor->count, count, err);
+    if (status == REEF_OK) memcpy(out, tensor->data, count * sizeof *out);
+    return status;
+}
