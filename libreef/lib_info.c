@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// In a short read transaction of the pool's last commit.
-static reef_status begin(reef_pool *pool, reef_txn **txn, reef_error *err) {
-    return reef_txn_begin(txn, pool->store, REEF_TXN_READ, err);
-}
-
 static uint32_t generation_count(const reef_pool *pool) {
     return pool->trainer != NULL ? (uint32_t)reef_trainer_generation_count(pool->trainer)
                                  : reef_model_generation_count(pool->model);
@@ -26,19 +21,6 @@ static reef_status find_generation(const reef_pool *pool,
     *out = pool->trainer != NULL ? *reef_trainer_generation(pool->trainer, number)
                                  : *reef_model_generation(pool->model, number);
     return REEF_OK;
-}
-
-reef_status reef_lib_read_commit(reef_pool *pool, reef_commit *out, reef_error *err) {
-    reef_txn *txn = NULL;
-    reef_status status = begin(pool, &txn, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
-    reef_txn_abort(txn);
-    return status;
-}
-
-uint64_t reef_lib_position(const reef_pool *pool, uint64_t stream_bytes) {
-    if (!reef_config_is_vector(&pool->config)) return stream_bytes;
-    return stream_bytes / reef_vector_record_bytes(&pool->config);
 }
 
 static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *err) {
@@ -136,7 +118,7 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
     reef_txn *txn = NULL;
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
-    status = begin(pool, &txn, err);
+    status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &s, err);
     reef_txn_abort(txn);
     reef_lib_leave(pool);
@@ -226,7 +208,7 @@ static reef_status read_usage(reef_pool *pool,
                               reef_error *err) {
     reef_txn *txn = NULL;
     size_t stored = 0;
-    reef_status status = begin(pool, &txn, err);
+    reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = count_stored(txn, generation, &stored, err);
     size_t room = stored > count ? stored : count;
     if (status == REEF_OK && (*out = calloc(room + 1, sizeof **out)) == NULL)

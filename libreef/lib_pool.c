@@ -16,57 +16,6 @@ const char *reef_library_version(void) {
     return REEF_VERSION_TEXT;
 }
 
-// ---- locale and arithmetic -----------------------------------------------------------------------
-
-static locale_t plain; // made once, for as long as the process lives
-
-static void make_plain(void) {
-    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
-void reef_lib_take_caller(reef_lib_caller *out) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, make_plain);
-    out->locale = uselocale(plain); // without memory for it: none, which changes nothing
-    (void)fegetenv(&out->arithmetic);
-    (void)fesetenv(FE_DFL_ENV);
-}
-
-void reef_lib_give_back(const reef_lib_caller *caller) {
-    (void)uselocale(caller->locale);
-    (void)fesetenv(&caller->arithmetic);
-}
-
-// ---- structs of any version ----------------------------------------------------------------------
-
-static reef_status size_of(const void *theirs, const char *name, size_t *out, reef_error *err) {
-    memcpy(out, theirs, sizeof *out); // the first field of all of them
-    if (*out >= sizeof(size_t) && *out < 65536) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID, "%s has size %zu; set it to sizeof(%s)", name, *out,
-                     name);
-}
-
-reef_status reef_lib_take(
-    void *own, size_t own_bytes, const void *theirs, const char *name, reef_error *err) {
-    size_t bytes;
-    memset(own, 0, own_bytes);
-    if (theirs == NULL) return REEF_OK;
-    reef_status status = size_of(theirs, name, &bytes, err);
-    if (status == REEF_OK) memcpy(own, theirs, bytes < own_bytes ? bytes : own_bytes);
-    return status;
-}
-
-reef_status reef_lib_give(
-    void *theirs, const void *own, size_t own_bytes, const char *name, reef_error *err) {
-    size_t bytes, first = sizeof bytes;
-    reef_status status = size_of(theirs, name, &bytes, err);
-    if (status != REEF_OK) return status;
-    size_t shared = bytes < own_bytes ? bytes : own_bytes;
-    memcpy((char *)theirs + first, (const char *)own + first, shared - first);
-    if (bytes > shared) memset((char *)theirs + shared, 0, bytes - shared);
-    return REEF_OK;
-}
-
 // ---- make ----------------------------------------------------------------------------------------
 
 static void set_number(uint32_t *field, uint32_t value) {
@@ -162,30 +111,6 @@ reef_status reef_pool_create_model(const char *path, const char *const *settings
 
 // ---- open and close ------------------------------------------------------------------------------
 
-// A child of fork() has a copy of the handle, but not its threads; and LMDB is only for the process that opened it.
-static bool is_inherited(const reef_pool *pool) {
-    return pool->pid != getpid();
-}
-
-reef_status reef_lib_enter(reef_pool *pool, reef_error *err) {
-    if (is_inherited(pool))
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "pool %.120s was opened by process %ld, of which this one was forked: open "
-            "it here as well",
-            reef_store_path(pool->store), (long)pool->pid);
-    pthread_mutex_lock(&pool->lock);
-    reef_lib_take_caller(&pool->caller);
-    reef_gemm_claim();
-    return REEF_OK;
-}
-
-void reef_lib_leave(reef_pool *pool) {
-    reef_gemm_give_back();
-    reef_lib_give_back(&pool->caller);
-    pthread_mutex_unlock(&pool->lock);
-}
-
 static reef_status load(reef_pool *pool,
                         const char *path,
                         const reef_pool_options *options,
@@ -246,13 +171,6 @@ void reef_pool_close(reef_pool *pool) {
     if (pool->store != NULL) reef_store_close(pool->store);
     pthread_mutex_destroy(&pool->lock);
     free(pool);
-}
-
-reef_status reef_lib_check_writer(const reef_pool *pool, const char *what, reef_error *err) {
-    if (pool->trainer != NULL) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "cannot %s: pool %.120s was opened for reading; open it with write set", what,
-                     reef_store_path(pool->store));
 }
 
 // ---- commit and boundaries -----------------------------------------------------------------------

@@ -70,10 +70,6 @@ reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err) {
     return status;
 }
 
-void reef_lib_rest(reef_pool *pool) {
-    if (pool->model != NULL) reef_model_rest(pool->model);
-}
-
 reef_status reef_pool_evaluate(reef_pool *pool,
                                const void *bytes,
                                size_t count,
