@@ -16,6 +16,7 @@
 #include "resume_check.h"
 #include "routes.h"
 #include "service.h"
+#include "source_reader.h"
 #include "status.h"
 #include "stride_checkpoint.h"
 #include "training_thread.h"

@@ -80,4 +80,7 @@ void reef_lib_rest(reef_pool *pool);
 /** A position in the stream as callers count it: examples of a vector model are records of bytes. */
 uint64_t reef_lib_position(const reef_pool *pool, uint64_t stream_bytes);
 
+/** Was the pool opened by the process that this one was forked of? */
+bool reef_lib_is_inherited(const reef_pool *pool);
+
 #endif

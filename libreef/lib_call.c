@@ -67,12 +67,12 @@ reef_status reef_lib_give(
 }
 
 // A child of fork() has a copy of the handle, but not its threads; and LMDB is only for the process that opened it.
-static bool is_inherited(const reef_pool *pool) {
+bool reef_lib_is_inherited(const reef_pool *pool) {
     return pool->pid != getpid();
 }
 
 reef_status reef_lib_enter(reef_pool *pool, reef_error *err) {
-    if (is_inherited(pool))
+    if (reef_lib_is_inherited(pool))
         return reef_fail(
             err, REEF_ERR_INVALID,
             "pool %.120s was opened by process %ld, of which this one was forked: open "

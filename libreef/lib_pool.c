@@ -165,7 +165,8 @@ reef_status reef_pool_open(reef_pool **out,
 }
 
 void reef_pool_close(reef_pool *pool) {
-    if (pool == NULL || is_inherited(pool)) return; // what a child has of it ends with the child
+    if (pool == NULL || reef_lib_is_inherited(pool))
+        return; // what a child has of it ends with the child
     reef_trainer_close(pool->trainer);
     reef_model_close(pool->model);
     if (pool->store != NULL) reef_store_close(pool->store);

@@ -1,11 +1,6 @@
 // The one table of commands; help, parsing and suggestions come from it.
 #include "commands.h"
 
-#include "reef_edit_distance.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #define ANY (-1)
 
 // name, arguments, how many of them, what else it takes, one line of help
@@ -141,44 +136,6 @@ static const cli_command COMMANDS[] = {
      cmd_help},
 };
 
-#define COMMAND_COUNT (sizeof(COMMANDS) / sizeof(COMMANDS[0]))
-
-const cli_command *cli_commands(size_t *count) {
-    *count = COMMAND_COUNT;
-    return COMMANDS;
-}
-
-const cli_command *cli_command_find(const char *name) {
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(COMMANDS[i].name, name) == 0) return &COMMANDS[i];
-    return NULL;
-}
-
-// What was typed is near to a name, or begins one: the nearer one stays in *guess.
-static void consider(const char *typed, const char *name, size_t *nearest, char **guess) {
-    size_t distance = reef_word_distance(typed, name);
-    if (distance >= *nearest) return;
-    *nearest = distance;
-    free(*guess);
-    *guess = cli_format("%s", name);
-}
-
-// "snapshot" of "snapshot list"; what is one word stays.
-static char *first_word(const char *name) {
-    return cli_format("%.*s", (int)strcspn(name, " "), name);
-}
-
-char *cli_command_guess(const char *name) {
-    char *guess = NULL;
-    size_t nearest = strlen(name) / 3 + 1; // what differs in more than a third is no help
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        char *first = first_word(COMMANDS[i].name);
-        consider(name, COMMANDS[i].name, &nearest, &guess);
-        consider(name, first, &nearest, &guess);
-        free(first);
-    }
-    for (size_t i = 0; !guess && strlen(name) > 1 && i < COMMAND_COUNT; i++)
-        if (strncmp(COMMANDS[i].name, name, strlen(name)) == 0)
-            guess = first_word(COMMANDS[i].name);
-    return guess;
+void cmd_install(void) {
+    cli_commands_install(COMMANDS, sizeof(COMMANDS) / sizeof(COMMANDS[0]));
 }

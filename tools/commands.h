@@ -98,4 +98,7 @@ void export_catch_signals(void);
 bool export_is_stopped(void);
 void export_end_as_signalled(void);
 
+/** Install the table of commands: the first thing that the program does. */
+void cmd_install(void);
+
 #endif

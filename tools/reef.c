@@ -85,6 +85,7 @@ int main(int argc, char **argv) {
     reef_error err = {0};
     char *list[] = {argv[0], "help", NULL};
     reef_program_begin("reef");
+    cmd_install();
     if (argc < 2) {
         argc = 2;
         argv = list;

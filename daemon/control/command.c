@@ -2,6 +2,7 @@
 // ignored could freeze the wrong experts for good.
 #include "command.h"
 #include "reef_pool_json.h"
+#include "reply_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -231,38 +232,6 @@ reef_status reef_command_parse(reef_command *command,
 
 // ---- answers -------------------------------------------------------------------------------------
 
-static json_t *count_json(uint64_t value) {
-    return json_integer((json_int_t)value);
-}
-
-json_t *reef_answer_result(json_t *result) {
-    return json_pack("{s:b, s:o}", "ok", 1, "result", result);
-}
-
-json_t *reef_answer_error(const reef_error *err) {
-    json_t *error = json_object();
-    json_object_set_new(error, "status", json_string(reef_status_text(err->status)));
-    json_object_set_new(error, "message", reef_json_text(err->message));
-    return json_pack("{s:b, s:o}", "ok", 0, "error", error);
-}
-
-static void set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]) {
-    char text[2 * REEF_HASH_BYTES + 1];
-    reef_hash_format(root, text);
-    json_object_set_new(object, "root", json_string(text));
-}
-
-json_t *reef_commit_json(const reef_commit_view *view) {
-    json_t *object = json_object();
-    json_object_set_new(object, "number", count_json(view->commit.number));
-    json_object_set_new(object, "step", count_json(view->commit.step));
-    json_object_set_new(object, "stream_bytes", count_json(view->commit.stream_bytes));
-    json_object_set_new(object, "unix_ms", count_json(view->commit.unix_ms));
-    set_root(object, view->commit.root);
-    json_object_set_new(object, "ms", reef_json_number(view->ms));
-    return object;
-}
-
 static json_t *removal_json(const reef_request *request) {
     json_t *object = json_object(), *names = json_array();
     for (size_t i = 0; i < request->name_count; i++)
@@ -274,7 +243,7 @@ static json_t *removal_json(const reef_request *request) {
 
 static json_t *freeze_json(const reef_request *request) {
     json_t *object = json_object();
-    json_object_set_new(object, "changed", count_json(request->changed));
+    json_object_set_new(object, "changed", reef_json_count(request->changed));
     json_object_set_new(object, "thaw", json_boolean(request->freeze.thaw));
     json_object_set_new(object, "dry_run", json_boolean(request->freeze.dry_run));
     json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
@@ -284,33 +253,33 @@ static json_t *freeze_json(const reef_request *request) {
 static json_t *branch_json(const reef_request *request) {
     const reef_branch *branch = &request->branch;
     json_t *object = json_object();
-    json_object_set_new(object, "from", count_json(branch->from));
-    json_object_set_new(object, "generation", count_json(branch->generation));
-    json_object_set_new(object, "side", count_json(branch->side));
+    json_object_set_new(object, "from", reef_json_count(branch->from));
+    json_object_set_new(object, "generation", reef_json_count(branch->generation));
+    json_object_set_new(object, "side", reef_json_count(branch->side));
     json_object_set_new(object, "whole", json_boolean(branch->whole));
-    json_object_set_new(object, "experts", count_json(branch->experts));
+    json_object_set_new(object, "experts", reef_json_count(branch->experts));
     json_object_set_new(object, "dry_run", json_boolean(request->dry_run));
     json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
     return object;
 }
 
 static void set_sealing(json_t *object, const reef_sealing *sealing) {
-    json_object_set_new(object, "sealed", count_json(sealing->generation));
-    json_object_set_new(object, "task", count_json(sealing->task));
+    json_object_set_new(object, "sealed", reef_json_count(sealing->generation));
+    json_object_set_new(object, "task", reef_json_count(sealing->task));
     json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(sealing->dtype)));
-    json_object_set_new(object, "loss_bytes", count_json(sealing->loss_bytes));
+    json_object_set_new(object, "loss_bytes", reef_json_count(sealing->loss_bytes));
     json_object_set_new(object, "loss_before", reef_json_number(sealing->loss_before));
     json_object_set_new(object, "loss_after", reef_json_number(sealing->loss_after));
 }
 
 static json_t *generation_json(const reef_request *request) {
     json_t *object = json_object();
-    json_object_set_new(object, "generation", count_json(request->trainer.generation));
+    json_object_set_new(object, "generation", reef_json_count(request->trainer.generation));
     if (request->kind == REEF_REQUEST_GROW)
-        json_object_set_new(object, "side", count_json(request->side));
+        json_object_set_new(object, "side", reef_json_count(request->side));
     if (request->kind == REEF_REQUEST_SEAL) set_sealing(object, &request->sealing);
-    json_object_set_new(object, "experts", count_json(request->trainer.experts));
-    json_object_set_new(object, "experts_open", count_json(request->trainer.experts_open));
+    json_object_set_new(object, "experts", reef_json_count(request->trainer.experts));
+    json_object_set_new(object, "experts_open", reef_json_count(request->trainer.experts_open));
     json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
     return object;
 }

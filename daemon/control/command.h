@@ -35,12 +35,5 @@ REEF_MUST_CHECK reef_status reef_command_parse(reef_command *command,
 
 /** The whole answer to a request that was served. */
 json_t *reef_command_answer(const reef_request *request);
-/** {"ok": true, "result": ...}; takes the reference. */
-json_t *reef_answer_result(json_t *result);
-/** {"ok": false, "error": {...}} */
-json_t *reef_answer_error(const reef_error *err);
-
-/** A commit as it appears in answers. */
-json_t *reef_commit_json(const reef_commit_view *view);
 
 #endif

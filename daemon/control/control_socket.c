@@ -5,6 +5,7 @@
 //                |--> for the trainer:     pending --answered--> writing
 //                \--> a batch:             pushing --answered--> writing
 #include "control_socket.h"
+#include "reply_json.h"
 
 #include "command.h"
 #include "peer_cred.h"

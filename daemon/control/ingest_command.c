@@ -1,5 +1,6 @@
 // Batches as JSON: the command of the socket, and the answers of socket and HTTP.
 #include "push.h"
+#include "reply_json.h"
 
 #include "command.h"
 

@@ -1,5 +1,6 @@
 // A check for a client; see verify_job.h.
 #include "verify_job.h"
+#include "reply_json.h"
 
 #include "command.h"
 #include "reef_log.h"

@@ -4,7 +4,9 @@
 
 #include "http_server.h"
 
+#include <microhttpd.h>
 #include <sys/socket.h>
+#include <uv.h>
 
 #define REEF_HTTP_ADDRESS_BYTES_MAX 80
 
@@ -17,6 +19,22 @@ struct reef_http_connection {
     reef_http_request *deferred; // the one that waits for its answer, or NULL
     reef_http_stream *stream;    // its answer, where it is one
     reef_http_connection *next, *previous;
+};
+
+struct reef_http {
+    reef_http_options options;
+    struct MHD_Daemon *daemon;
+    uv_poll_t poll;
+    uv_timer_t timer;
+    char address[REEF_HTTP_ADDRESS_BYTES_MAX];
+    reef_http_token token;
+    reef_http_connection *connections;
+    size_t connection_count, stream_count;
+    uint64_t answers[6];   // by hundreds of the code; [0]: none was sent
+    size_t bodies_bytes;   // of requests that are being read
+    unsigned open_handles; // of the loop
+    bool running, closing;
+    bool is_public; // can be reached from other machines
 };
 
 /** Answer with a response, which is taken; a deferred request goes on from here. */

@@ -20,56 +20,12 @@
 
 #define BODY_ROOM_FIRST 4096
 
-struct reef_http {
-    reef_http_options options;
-    struct MHD_Daemon *daemon;
-    uv_poll_t poll;
-    uv_timer_t timer;
-    char address[REEF_HTTP_ADDRESS_BYTES_MAX];
-    reef_http_token token;
-    reef_http_connection *connections;
-    size_t connection_count, stream_count;
-    uint64_t answers[6];   // by hundreds of the code; [0]: none was sent
-    size_t bodies_bytes;   // of requests that are being read
-    unsigned open_handles; // of the loop
-    bool running, closing;
-    bool is_public; // can be reached from other machines
-};
-
 // ---- the loop ------------------------------------------------------------------------------------
-
-static void on_timer(uv_timer_t *timer);
-
-// MHD works off what is ready and says when it wants to be asked again. It is never entered twice: an answer
-// that is given from within it is worked off by the call that is under way.
-void reef_http_run(reef_http *http) {
-    if (http->running || http->closing) return;
-    http->running = true;
-    (void)MHD_run(http->daemon);
-    http->running = false;
-    MHD_UNSIGNED_LONG_LONG wait_ms;
-    if (MHD_get_timeout(http->daemon, &wait_ms) == MHD_YES)
-        (void)uv_timer_start(&http->timer, on_timer, wait_ms, 0);
-    else
-        (void)uv_timer_stop(&http->timer);
-}
-
-static void on_timer(uv_timer_t *timer) {
-    reef_http_run(timer->data);
-}
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
     (void)status;
     (void)events;
     reef_http_run(poll->data);
-}
-
-size_t *reef_http_stream_count(reef_http *http) {
-    return &http->stream_count;
-}
-
-uint64_t reef_http_now_ms(const reef_http *http) {
-    return uv_now(http->options.loop);
 }
 
 // ---- requests ------------------------------------------------------------------------------------
@@ -92,40 +48,6 @@ static reef_http_request *request_new(reef_http *http,
     request->path = path;
     request->peer = peer_of(connection);
     return request;
-}
-
-static void add_headers(struct MHD_Response *response, unsigned code, const char *type) {
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    // Nothing but our own page may run here, and it talks to nobody else.
-    (void)MHD_add_response_header(response, "Content-Security-Policy",
-                                  "default-src 'none'; script-src 'self'; style-src 'self'; "
-                                  "connect-src 'self'; img-src data:; base-uri 'none'; "
-                                  "form-action 'none'; frame-ancestors 'none'");
-    (void)MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
-    if (code == MHD_HTTP_UNAUTHORIZED)
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-    if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-}
-
-void reef_http_respond(reef_http_request *request,
-                       unsigned code,
-                       const char *type,
-                       struct MHD_Response *response) {
-    request->code = code;
-    request->answer = response;
-    request->answered = true;
-    if (response) add_headers(response, code, type);
-    if (!request->deferred) return; // on_request sends it
-    request->deferred = false;
-    if (request->peer) {
-        request->peer->waits_for_us = false;
-        request->peer->deferred = NULL;
-    }
-    MHD_resume_connection(request->connection);
-    reef_http_run(request->http);
 }
 
 void reef_http_answer(

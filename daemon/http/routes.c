@@ -4,6 +4,7 @@
 // other machines can reach the address every route but the two for orchestrators needs it. A page of another
 // site must not reach the loopback address under a name of its own, so there the Host is checked.
 #include "routes.h"
+#include "reply_json.h"
 
 #include "command.h"
 #include "dashboard.h"

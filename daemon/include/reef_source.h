@@ -10,9 +10,9 @@
 #define REEF_INPUT_H
 
 #include "reef_error.h"
+#include "reef_log.h"
 #include "reef_store.h"
 #include "reef_trainer.h"
-#include "reef_log.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -94,7 +94,8 @@ struct reef_input {
     reef_report *report; // set before `read`
     // the reader's
     struct reef_reader *reader;
-    bool busy; // a read was asked for and is not answered
+    const struct reef_input_sink *sink; // of the reader
+    bool busy;                          // a read was asked for and is not answered
     bool stopped;
     struct {
         uv_work_t request;
@@ -103,6 +104,14 @@ struct reef_input {
         reef_error error;
     } work; // of read_now
 };
+
+/** What a reader does with the answer to a read. */
+typedef struct reef_input_sink {
+    /** `count` bytes from offset `begin` of the source lie in the lent space; takes `mark`. */
+    void (*took)(reef_input *input, size_t count, uint64_t begin, char *mark);
+    void (*ended)(reef_input *input);
+    void (*failed)(reef_input *input, const reef_error *err);
+} reef_input_sink;
 
 /** `count` bytes (1 or more) are in the lent space. `mark`: JSON text on the heap that says where the first of
  *  them lies, or NULL where that follows from the mark before; taken. */
@@ -141,28 +150,5 @@ extern const reef_input_kind reef_input_stream;                   // input_strea
 bool reef_input_vectors_is_spec(const char *spec);
 
 /** Called once on the loop's thread when reading had to end; the reader is stopped then. */
-typedef void (*reef_reader_on_error)(void *context, const reef_error *err);
-
-/** Reads all sources on `loop`. All fields belong to the loop's thread. */
-typedef struct reef_reader {
-    uv_loop_t *loop;
-    reef_training *training;
-    reef_input *sources;
-    size_t count;
-    reef_report *report;
-    reef_reader_on_error on_error;
-    void *context;
-    // its own
-    bool stopped;
-    bool resuming; // sources that answer at once do not nest
-    bool again;    // one of them did
-} reef_reader;
-
-/** Begin, or go on after a queue had been full. */
-void reef_reader_resume(reef_reader *reader);
-/** Tell sources which of their bytes are committed. */
-void reef_reader_settle(reef_reader *reader);
-/** Read no more and let go of what is read from. */
-void reef_reader_stop(reef_reader *reader);
 
 #endif

@@ -3,33 +3,11 @@
 #include "query_thread.h"
 
 #include "query_forgetting.h"
+#include "query_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define REOPEN_SHARE 10 // of the time at most one part in so many goes to opening models
-#define MODELS 2        // kept open: now, and the last other state that was asked for
-
-typedef struct served_model {
-    reef_model *model; // NULL: none
-    char as_of[REEF_NAME_BYTES_MAX + 1];
-    uint64_t opened_ns, took_ns;
-} served_model;
-
-struct reef_serving {
-    reef_serving_options options;
-    uv_thread_t thread;
-    served_model models[MODELS]; // the thread's; 0 is now
-    served_model *used;          // the thread's: the one that the job under way asked for, or NULL
-    reef_forgetting *forgetting; // the thread's, or NULL
-    uv_mutex_t lock;             // protects what follows
-    uv_cond_t changed;
-    reef_job *waiting, *done;
-    reef_job *current; // under way
-    size_t waiting_count;
-    bool stopping;
-};
 
 void reef_job_free(reef_job *job) {
     if (!job) return;
@@ -57,14 +35,6 @@ static void free_all(reef_job *list) {
 
 // ---- the thread ----------------------------------------------------------------------------------
 
-reef_store *reef_serving_store(reef_serving *serving) {
-    return serving->options.store;
-}
-
-reef_forgetting **reef_serving_forgetting(reef_serving *serving) {
-    return &serving->forgetting;
-}
-
 bool reef_serving_emit(reef_serving *serving, reef_job *job, const char *bytes, size_t count) {
     if (atomic_load(&job->abandoned)) return false;
     uv_mutex_lock(&serving->lock);
@@ -85,65 +55,6 @@ bool reef_serving_emit(reef_serving *serving, reef_job *job, const char *bytes, 
     uv_mutex_unlock(&serving->lock);
     (void)uv_async_send(serving->options.wake);
     return fits;
-}
-
-static reef_status newest_commit(reef_serving *serving, reef_commit *out, reef_error *err) {
-    reef_txn *txn = NULL;
-    reef_status status = reef_txn_begin(&txn, serving->options.store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
-    reef_txn_abort(txn);
-    return status;
-}
-
-// A state of the past never changes while its name stands for it; a name can be given to another one. Commits that
-// only wrote beside training, such as what was pushed, leave the root as it was.
-static bool is_fresh(const served_model *served, const char *as_of, const reef_commit *newest) {
-    if (!served->model || strcmp(served->as_of, as_of) != 0) return false;
-    const reef_commit *commit = reef_model_commit(served->model);
-    if (commit->number == newest->number) return true;
-    if (!strcmp(as_of, "now") && !memcmp(commit->root, newest->root, sizeof(commit->root)))
-        return true;
-    return uv_hrtime() - served->opened_ns < REOPEN_SHARE * served->took_ns;
-}
-
-reef_status reef_serving_open(reef_serving *serving,
-                              const char *as_of,
-                              reef_model **model,
-                              reef_error *err) {
-    return reef_model_reopen(model, serving->options.store, as_of,
-                             &(reef_model_options){.threads = serving->options.threads,
-                                                   .memory_bytes = serving->options.memory_bytes},
-                             err);
-}
-
-// What is read in place must not keep the trainer from reusing pages while nobody asks for it, however many ask for
-// another state. The model in use renews its read by itself.
-static void rest_but(reef_serving *serving, const served_model *used) {
-    for (served_model *m = serving->models; m < serving->models + MODELS; m++)
-        if (m->model && m != used) reef_model_rest(m->model);
-    reef_forgetting_rest(serving->forgetting);
-}
-
-reef_status reef_serving_model(reef_serving *serving,
-                               const char *as_of,
-                               reef_model **out,
-                               reef_error *err) {
-    served_model *served = &serving->models[strcmp(as_of, "now") != 0];
-    serving->used = served;
-    rest_but(serving, served);
-    reef_commit newest;
-    reef_status status = newest_commit(serving, &newest, err);
-    if (status != REEF_OK) return status;
-    if (!is_fresh(served, as_of, &newest)) {
-        reef_model *model = served->model;
-        *served = (served_model){.opened_ns = uv_hrtime()};
-        snprintf(served->as_of, sizeof(served->as_of), "%s", as_of);
-        status = reef_serving_open(serving, as_of, &model, err);
-        served->model = model;
-        served->took_ns = uv_hrtime() - served->opened_ns;
-    }
-    *out = served->model;
-    return status;
 }
 
 static reef_job *next_job(reef_serving *serving) {
@@ -187,10 +98,10 @@ static void serving_main(void *argument) {
         bool idle = !serving->waiting;
         uv_mutex_unlock(&serving->lock);
         (void)uv_async_send(serving->options.wake);
-        rest_but(serving, idle ? NULL : serving->used);
+        reef_serving_rest(serving, idle ? NULL : serving->used);
         serving->used = NULL;
     }
-    for (size_t i = 0; i < MODELS; i++) reef_model_close(serving->models[i].model);
+    for (size_t i = 0; i < REEF_SERVED_MODELS; i++) reef_model_close(serving->models[i].model);
     reef_forgetting_free(serving->forgetting);
 }
 
@@ -239,6 +150,7 @@ reef_status reef_serving_start(reef_serving **out,
     reef_serving *serving = calloc(1, sizeof(*serving));
     if (!serving) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for serving");
     serving->options = *options;
+    serving->forgetting_rest = reef_forgetting_rest;
     if (uv_mutex_init(&serving->lock) || uv_cond_init(&serving->changed))
         abort(); // out of kernel memory
     int code = uv_thread_create(&serving->thread, serving_main, serving);

@@ -23,32 +23,6 @@
 
 extern char **environ;
 
-// A mistake in a file is told with its line.
-static reef_status take_source(reef_options *options,
-                               const reef_origin *origin,
-                               const char *text,
-                               bool first,
-                               reef_error *err) {
-    reef_error why = {.status = REEF_OK};
-    reef_status status = option_add_source(options, text, first, &why);
-    if (status == REEF_OK) return REEF_OK;
-    if (origin->kind != REEF_ORIGIN_FILE) return reef_fail(err, status, "%s", why.message);
-    return reef_fail(err, status, "%.120s:%u: %s", options->config, origin->line, why.message);
-}
-
-reef_status option_take(reef_options *options,
-                        size_t index,
-                        reef_origin origin,
-                        const char *label,
-                        const char *text,
-                        reef_error *err) {
-    const setting *one = &reef_settings[index];
-    bool first = options->origins[index].kind != origin.kind;
-    options->origins[index] = origin;
-    if (one->kind == SETTING_SOURCE) return take_source(options, &origin, text, first, err);
-    return option_value_parse(one, label, text, setting_place(options, one), err);
-}
-
 // ---- the file ------------------------------------------------------------------------------------
 
 // commit_steps is commit-steps.

@@ -1,9 +1,13 @@
 // The command line of reefd; see options_private.h.
 #include "settings_internal.h"
 
+#include "push.h"
+#include "reef_config_file.h"
 #include "reef_edit_distance.h"
+#include "scrubber.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // What getopt_long returns: a setting's number, the same for its opposite, or one of these.

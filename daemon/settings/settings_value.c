@@ -1,11 +1,16 @@
 // One value of a setting from its text; see options_private.h. Pure functions.
 #include "settings_internal.h"
 
+#include "push.h"
 #include "reef_address.h"
+#include "reef_config_file.h"
+#include "reef_edit_distance.h"
 #include "reef_trainer.h"
+#include "scrubber.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,4 +111,30 @@ reef_status option_value_parse(
         break;
     }
     return REEF_OK;
+}
+
+// A mistake in a file is told with its line.
+static reef_status take_source(reef_options *options,
+                               const reef_origin *origin,
+                               const char *text,
+                               bool first,
+                               reef_error *err) {
+    reef_error why = {.status = REEF_OK};
+    reef_status status = option_add_source(options, text, first, &why);
+    if (status == REEF_OK) return REEF_OK;
+    if (origin->kind != REEF_ORIGIN_FILE) return reef_fail(err, status, "%s", why.message);
+    return reef_fail(err, status, "%.120s:%u: %s", options->config, origin->line, why.message);
+}
+
+reef_status option_take(reef_options *options,
+                        size_t index,
+                        reef_origin origin,
+                        const char *label,
+                        const char *text,
+                        reef_error *err) {
+    const setting *one = &reef_settings[index];
+    bool first = options->origins[index].kind != origin.kind;
+    options->origins[index] = origin;
+    if (one->kind == SETTING_SOURCE) return take_source(options, &origin, text, first, err);
+    return option_value_parse(one, label, text, setting_place(options, one), err);
 }

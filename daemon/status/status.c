@@ -1,6 +1,7 @@
 // Status and progress; see monitor.h. Everything comes from one copy of the trainer's view, so the
 // figures of one answer belong together.
 #include "status.h"
+#include "reply_json.h"
 
 #include "command.h"
 #include "reef_kernels.h"

@@ -10,24 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void training_refresh(reef_training *training) {
-    reef_trainer_status status;
-    reef_trainer_status_read(training->options.trainer, &status);
-    uv_mutex_lock(&training->lock);
-    training->view.trainer = status;
-    for (size_t i = 0; i < training->options.source_count; i++)
-        (void)reef_trainer_source_loss(training->options.trainer, training->options.sources[i].name,
-                                       &training->losses[i]);
-    uv_mutex_unlock(&training->lock);
-}
-
-// For the watchdog: something was done, and not only tried.
-void training_advance(reef_training *training) {
-    uv_mutex_lock(&training->lock);
-    training->view.advances++;
-    uv_mutex_unlock(&training->lock);
-}
-
 static void count_commit(reef_commit_times *times, double seconds) {
     static const double BOUNDS[REEF_COMMIT_BUCKETS] = REEF_COMMIT_BOUNDS;
     size_t bucket = 0;
@@ -120,7 +102,7 @@ static bool serve_for(reef_training *training, uint64_t seconds) {
         reef_request *request = NULL;
         if (!wait_until(training, deadline, &request)) return false;
         if (!request) return true;
-        training_serve(training, request);
+        training->serve(training, request);
         if (!training->dirty) return true;
     }
 }

@@ -21,6 +21,8 @@ typedef struct settled_place {
 struct reef_training {
     // set before the thread starts
     reef_training_options options;
+    // How a request is served; also while a failed commit is tried again, which is below it.
+    void (*serve)(reef_training *training, reef_request *request);
     uv_thread_t thread;
     // the trainer's thread only
     uint64_t committed_ns; // when the last commit was
@@ -105,5 +107,8 @@ void training_decide(reef_training *training, const reef_schedule_next *next);
 REEF_MUST_CHECK reef_status training_write_places(void *context, reef_txn *txn, reef_error *err);
 void training_end_state(reef_training *training);
 REEF_MUST_CHECK reef_status training_drain(reef_training *training, reef_error *err);
+
+/** Unlink the first request of a list that has one. */
+reef_request *training_take_first(reef_request **list);
 
 #endif

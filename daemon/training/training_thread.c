@@ -77,12 +77,6 @@ void reef_request_release(reef_request *request) {
     request->result = NULL;
 }
 
-void training_append(reef_request **list, reef_request *request) {
-    while (*list) list = &(*list)->next;
-    request->next = NULL;
-    *list = request;
-}
-
 // A drain waits for what has been read by now, and what was promised to be.
 static void note_what_was_read(reef_training *training, reef_request *request) {
     for (size_t i = 0; i < training->schedule.lanes.count; i++) {
@@ -181,30 +175,6 @@ static bool commit_is_due(const reef_training *training) {
     return uv_hrtime() >= commit_deadline(training);
 }
 
-static reef_request *take_first(reef_request **list) {
-    reef_request *request = *list;
-    *list = request->next;
-    return request;
-}
-
-bool training_is_drained(const reef_training *training, const reef_request *request) {
-    for (size_t i = 0; i < training->schedule.lanes.count; i++)
-        if (training->schedule.lanes.lanes[i].ring.head < request->until[i]) return false;
-    return true;
-}
-
-// One that has nothing to wait for any more: what it named is trained, or nothing is trained now.
-static bool drain_is_due(const reef_training *training) {
-    const reef_request *drain = training->drains;
-    return drain &&
-           (training->paused || training->stopping || training_is_drained(training, drain));
-}
-
-reef_request *training_take_request(reef_training *training, bool only_drains) {
-    if (training->requests && !only_drains) return take_first(&training->requests);
-    return drain_is_due(training) ? take_first(&training->drains) : NULL;
-}
-
 // What would be trained now, or decided so that something can be.
 static bool find_stream(reef_training *training, reef_schedule_next *next) {
     *next = (reef_schedule_next){.deadline_ns = UINT64_MAX};
@@ -255,18 +225,6 @@ static void wait_for_change(reef_training *training, uint64_t deadline) {
         uv_cond_wait(&training->changed, &training->lock);
     else if (deadline > now)
         (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
-}
-
-void training_set_paused(reef_training *training, bool paused) {
-    uv_mutex_lock(&training->lock);
-    training->paused = paused;
-    uv_mutex_unlock(&training->lock);
-}
-
-void training_set_state(reef_training *training, reef_training_state state) {
-    // Draining and ending are never taken back.
-    if (training->view.state < REEF_STATE_DRAINING || state > training->view.state)
-        training->view.state = state;
 }
 
 static work next_work(reef_training *training) {
@@ -323,7 +281,7 @@ static reef_status run(reef_training *training, reef_error *err) {
 static void move_unserved(reef_training *training) {
     while (training->requests || training->drains) {
         reef_request *request =
-            take_first(training->requests ? &training->requests : &training->drains);
+            training_take_first(training->requests ? &training->requests : &training->drains);
         request->error.status = reef_fail(&request->error, REEF_ERR_BUSY, "the daemon is ending");
         training_append(&training->answered, request);
     }
@@ -371,6 +329,7 @@ static reef_status training_new(reef_training **out,
     reef_training *training = calloc(1, sizeof(*training));
     if (!training) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's thread");
     training->options = *options;
+    training->serve = training_serve;
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
         abort(); // out of kernel memory
     training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));

@@ -79,6 +79,8 @@ struct cli_call {
 // ---- commands.c: the table -----------------------------------------------------------------------
 
 const cli_command *cli_commands(size_t *count);
+/** The table that all of this is about from now on; not copied. */
+void cli_commands_install(const cli_command *table, size_t count);
 /** The command called `name`, or NULL. */
 const cli_command *cli_command_find(const char *name);
 /** The command, or the first word of several, that looks most like `name`; NULL when none does. On the heap. */
@@ -193,6 +195,8 @@ size_t cli_width(const char *text);
 
 /** The wall clock, ms since 1970. */
 uint64_t cli_now_ms(void);
+/** A moment as people write it, such as 2024-05-01T12:00 or 3h, in ms since 1970; false where it is none. */
+bool cli_time_parse(const char *text, uint64_t now_ms, uint64_t *out);
 /**
  * Read an option as a time: 2024-05-01, 2024-05-01T12:00 or 2024-05-01T12:00:30 (local time), or how long
  * ago: 90s, 30m, 3h, 2d, 4w, with or without " ago". *out (unix ms) keeps its value when the option is not
@@ -430,5 +434,9 @@ REEF_MUST_CHECK reef_status cli_daemon_ask(const cli_call *cli,
 REEF_MUST_CHECK reef_status cli_daemon_status(const cli_call *cli,
                                               json_t **result,
                                               reef_error *err);
+
+/** Of a pool of a layer, in messages. */
+#define CLI_IS_LAYER                                                                               \
+    "holds a layer by itself; what it is for is up to the program that uses it through libreef"
 
 #endif

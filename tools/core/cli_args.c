@@ -7,6 +7,7 @@
 #include "reef_edit_distance.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -15,35 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #define THREADS_MAX 1024
-#define EXIT_NO_MEMORY 71
 
 // ---- memory --------------------------------------------------------------------------------------
-
-static void out_of_memory(void) {
-    fputs("reef: out of memory\n", stderr);
-    exit(EXIT_NO_MEMORY);
-}
-
-void *cli_alloc(size_t count, size_t bytes) {
-    void *memory = calloc(count ? count : 1, bytes ? bytes : 1);
-    if (!memory) out_of_memory();
-    return memory;
-}
-
-char *cli_format(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    assert(length >= 0);
-    char *text = cli_alloc((size_t)length + 1, 1);
-    va_start(arguments, format);
-    vsnprintf(text, (size_t)length + 1, format, arguments);
-    va_end(arguments);
-    return text;
-}
 
 // ---- parsing -------------------------------------------------------------------------------------
 
@@ -288,4 +266,36 @@ json_t *cli_path(const char *path) {
     json_t *value = json_string(text);
     free(text);
     return value;
+}
+
+reef_status cli_confirm(const cli_call *cli, const char *what, reef_error *err) {
+    char line[16] = "";
+    if (cli->json || cli_text(cli, "yes")) return REEF_OK;
+    if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) return REEF_OK;
+    fprintf(stderr, "%s. Type yes to go on: ", what);
+    if (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "yes\n") == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID, "not confirmed; nothing was changed");
+}
+
+reef_status cli_time_read(
+    const cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err) {
+    const char *text = cli_text(cli, name);
+    if (!text || cli_time_parse(text, now_ms, out)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "--%s is '%.40s', which is no time: write a day such as 2024-05-01, a moment "
+                     "such as 2024-05-01T12:00, or how long ago such as 30m, 3h or 2d",
+                     name, text);
+}
+
+reef_status cli_time_range(
+    const cli_call *cli, bool *ranged, uint64_t *since_ms, uint64_t *until_ms, reef_error *err) {
+    uint64_t now = cli_now_ms();
+    *until_ms = UINT64_MAX;
+    *ranged = cli_text(cli, "since") || cli_text(cli, "until");
+    reef_status status = cli_time_read(cli, "since", now, since_ms, err);
+    if (status == REEF_OK) status = cli_time_read(cli, "until", now, until_ms, err);
+    if (status != REEF_OK || *since_ms < *until_ms) return status;
+    return reef_fail(err, REEF_ERR_INVALID, "--since '%.40s' is not before --until '%.40s'",
+                     cli_text(cli, "since") ? cli_text(cli, "since") : "the beginning",
+                     cli_text(cli, "until"));
 }

@@ -1,7 +1,11 @@
 // What a pool's tokens are to people: bytes of a text, or ids that no line or word is made of.
 #include "cli.h"
+#include "reef_vectors.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 bool cli_has_ids(const reef_config *config) {
     return reef_token_bytes(config) != 1;
@@ -40,4 +44,19 @@ reef_status cli_tokens_check(cli_file *file, const reef_config *config, reef_err
                            file->path, file->count / reef_token_bytes(config));
     if (status != REEF_OK) cli_file_release(file);
     return status;
+}
+
+reef_status cli_pool_wants(const cli_pool *pool,
+                           bool vectors,
+                           const char *instead,
+                           reef_error *err) {
+    if (reef_config_is_vector(&pool->config) == vectors) return REEF_OK;
+    if (vectors && reef_config_is_layer(&pool->config))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "this command is for vector models, but %.100s " CLI_IS_LAYER,
+                         reef_store_path(pool->store));
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "this command is for %s models, but %.100s has a %s model: %s",
+                     vectors ? "vector" : "language", reef_store_path(pool->store),
+                     vectors ? "language" : "vector", instead);
 }

@@ -9,8 +9,6 @@
 #include <string.h>
 
 #define EXAMPLES_AT_ONCE 512
-#define LAYER                                                                                      \
-    "holds a layer by itself; what it is for is up to the program that uses it through libreef"
 
 reef_status cli_vectors_read(cli_file *file,
                              const char *spec,
@@ -52,28 +50,13 @@ reef_status cli_examples_read(cli_file *file,
     }
     *file = (cli_file){0};
     if (reef_config_is_layer(config))
-        return reef_fail(err, REEF_ERR_INVALID, "'%.100s' holds vectors, but the pool " LAYER,
-                         path);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "'%.100s' holds vectors, but the pool " CLI_IS_LAYER, path);
     return reef_fail(
         err, REEF_ERR_INVALID,
         "'%.100s' holds vectors, but the pool has a language model: give the path of a "
         "text file, or a pool made with --model vector",
         path);
-}
-
-reef_status cli_pool_wants(const cli_pool *pool,
-                           bool vectors,
-                           const char *instead,
-                           reef_error *err) {
-    if (reef_config_is_vector(&pool->config) == vectors) return REEF_OK;
-    if (vectors && reef_config_is_layer(&pool->config))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "this command is for vector models, but %.100s " LAYER,
-                         reef_store_path(pool->store));
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "this command is for %s models, but %.100s has a %s model: %s",
-                     vectors ? "vector" : "language", reef_store_path(pool->store),
-                     vectors ? "language" : "vector", instead);
 }
 
 // ---- records -------------------------------------------------------------------------------------

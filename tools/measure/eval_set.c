@@ -4,6 +4,7 @@
 #include "forgetting.h"
 #include "matrix.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,4 +146,20 @@ reef_status eval_learned_read(
                      "--learned is '%.64s', but must be one generation, 0 to %zu, for each of %zu "
                      "files",
                      text, generations - 1, files);
+}
+
+static void on_progress(void *context, size_t done) {
+    cli_progress_show(context, done);
+}
+
+reef_status score_file(reef_model *model,
+                       const cli_file *file,
+                       cli_progress *progress,
+                       float *bits,
+                       reef_score *score,
+                       reef_error *err) {
+    reef_status status =
+        reef_model_score(model, file->bytes, file->count, bits, score, on_progress, progress, err);
+    progress->done_before += file->count;
+    return status;
 }

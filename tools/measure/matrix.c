@@ -8,22 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void on_progress(void *context, size_t done) {
-    cli_progress_show(context, done);
-}
-
-reef_status score_file(reef_model *model,
-                       const cli_file *file,
-                       cli_progress *progress,
-                       float *bits,
-                       reef_score *score,
-                       reef_error *err) {
-    reef_status status =
-        reef_model_score(model, file->bytes, file->count, bits, score, on_progress, progress, err);
-    progress->done_before += file->count;
-    return status;
-}
-
 static reef_status measure_row(double *bits,
                                const cli_call *cli,
                                cli_pool *pool,

@@ -68,25 +68,6 @@ static bool read_ago(const char *text, uint64_t now_ms, uint64_t *out) {
     return false;
 }
 
-reef_status cli_time_read(
-    const cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err) {
-    const char *text = cli_text(cli, name);
-    if (!text || read_date(text, out) || read_ago(text, now_ms, out)) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "--%s is '%.40s', which is no time: write a day such as 2024-05-01, a moment "
-                     "such as 2024-05-01T12:00, or how long ago such as 30m, 3h or 2d",
-                     name, text);
-}
-
-reef_status cli_time_range(
-    const cli_call *cli, bool *ranged, uint64_t *since_ms, uint64_t *until_ms, reef_error *err) {
-    uint64_t now = cli_now_ms();
-    *until_ms = UINT64_MAX;
-    *ranged = cli_text(cli, "since") || cli_text(cli, "until");
-    reef_status status = cli_time_read(cli, "since", now, since_ms, err);
-    if (status == REEF_OK) status = cli_time_read(cli, "until", now, until_ms, err);
-    if (status != REEF_OK || *since_ms < *until_ms) return status;
-    return reef_fail(err, REEF_ERR_INVALID, "--since '%.40s' is not before --until '%.40s'",
-                     cli_text(cli, "since") ? cli_text(cli, "since") : "the beginning",
-                     cli_text(cli, "until"));
+bool cli_time_parse(const char *text, uint64_t now_ms, uint64_t *out) {
+    return read_date(text, out) || read_ago(text, now_ms, out);
 }

@@ -15,67 +15,12 @@
 
 // ---- the table -----------------------------------------------------------------------------------
 
-bool reef_followed_insert(reef_followed *set, size_t at, const reef_part *part) {
-    if (set->count == set->room) {
-        size_t room = set->room ? 2 * set->room : 8;
-        reef_part *larger = realloc(set->parts, room * sizeof(*larger));
-        if (!larger) return false;
-        set->parts = larger;
-        set->room = room;
-    }
-    memmove(&set->parts[at + 1], &set->parts[at], (set->count - at) * sizeof(*part));
-    set->parts[at] = *part;
-    set->count++;
-    set->marked = false;
-    return true;
-}
-
-void reef_followed_remove(reef_followed *set, size_t at) {
-    reef_part_release(&set->parts[at]);
-    set->count--;
-    memmove(&set->parts[at], &set->parts[at + 1], (set->count - at) * sizeof(*set->parts));
-    set->marked = false;
-}
-
-// By doubling, so that a mark is due only a few times.
-void reef_followed_grow_head(reef_followed *set, reef_part *part, uint64_t size) {
-    uint64_t bytes = size < REEF_HEAD_BYTES_MAX ? size : REEF_HEAD_BYTES_MAX;
-    bool due = bytes > part->head_bytes &&
-               (bytes == REEF_HEAD_BYTES_MAX || bytes >= 2 * (uint64_t)part->head_bytes);
-    if (due && part->fd >= 0 && reef_part_head_grow(part, (uint32_t)bytes)) set->marked = false;
-}
-
-void reef_followed_spare(reef_part *part, size_t *open) {
-    if (part->fd < 0) return;
-    if (*open < REEF_FOLLOWED_OPEN_MAX || !part->listed)
-        ++*open;
-    else
-        reef_part_shut(part);
-}
-
-void reef_followed_say(reef_followed *set, const char *event, const char *format, ...) {
-    if (set->word_count == REEF_FOLLOWED_WORDS_MAX) return; // so many at once help nobody
-    size_t at = (set->word_first + set->word_count++) % REEF_FOLLOWED_WORDS_MAX;
-    reef_followed_word *word = &set->words[at];
-    va_list arguments;
-    snprintf(word->event, sizeof(word->event), "%s", event);
-    va_start(arguments, format);
-    vsnprintf(word->text, sizeof(word->text), format, arguments);
-    va_end(arguments);
-}
-
 bool reef_followed_word_take(reef_followed *set, reef_followed_word *word) {
     if (!set->word_count) return false;
     *word = set->words[set->word_first];
     set->word_first = (set->word_first + 1) % REEF_FOLLOWED_WORDS_MAX;
     set->word_count--;
     return true;
-}
-
-// The change of an inode counts renames too. A clock that was set back makes it lie ahead, for ever: hence ours.
-bool reef_followed_settled(const reef_followed *set, uint64_t still_ms, const reef_sight *sight) {
-    return set->clock_ns - sight->changed_ns >= (int64_t)REEF_SETTLE_MS * 1000000 ||
-           set->now_ms - still_ms >= REEF_SETTLE_MS;
 }
 
 // ---- opening -------------------------------------------------------------------------------------

@@ -34,20 +34,6 @@ static void lose(reef_followed *set, reef_part *part) {
     set->marked = false;
 }
 
-void reef_followed_denied(reef_followed *set, const char *name, int code) {
-    if (!set->denied)
-        reef_followed_say(set, "source_denied",
-                          "cannot read '%.120s/%.120s': %s; it is tried again", set->folder, name,
-                          strerror(code));
-    set->denied = set->denied_now = true;
-}
-
-void reef_followed_failed(reef_followed *set, const reef_part *part, int code) {
-    if (!code || code == EINTR) return; // there was less to read
-    reef_followed_denied(set, part->sight.name, code);
-    set->failed = true;
-}
-
 // What of it unpacks is read.
 static void say_broken(reef_followed *set, const reef_part *part) {
     reef_followed_say(set, "source_broken",

@@ -2,10 +2,14 @@
 #include "vector_record.h"
 
 #include "reef_trainer.h"
+#include "reef_vectors.h"
 #include "vector_spec.h"
+#include "vector_table.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 size_t reef_vector_record_size(size_t inputs) {
@@ -81,4 +85,9 @@ bool reef_vector_record_floats(uint8_t *at,
         put_value(at, i, value);
     }
     return true;
+}
+
+bool reef_vector_store(const reef_vector_table *table, double value, float *out) {
+    *out = (float)(value * table->scale / table->divisor);
+    return isfinite(*out) != 0;
 }

@@ -4,11 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-bool reef_vector_store(const reef_vector_table *table, double value, float *out) {
-    *out = (float)(value * table->scale / table->divisor);
-    return isfinite(*out) != 0;
-}
-
 reef_status reef_vector_table_open(reef_vector_table *table,
                                    const reef_vector_spec *spec,
                                    reef_error *err) {

@@ -1,6 +1,7 @@
 // Lines of the control socket: reef_command_parse, and the answers built from what it made.
 #include "command.h"
 #include "fuzz.h"
+#include "reply_json.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "commands.h"
 #include "whole_file.h"
 
 // ---- help ----------------------------------------------------------------------------------------
@@ -855,6 +856,7 @@ static void output_that_cannot_be_written_is_an_error(void **state) {
 }
 
 int main(void) {
+    cmd_install();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_command_explains_itself_with_an_example),
         cmocka_unit_test(help_lists_every_command),

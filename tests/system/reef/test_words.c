@@ -2,6 +2,7 @@
 #include "chart.h"
 #include "chart_forgetting.h"
 #include "cli.h"
+#include "commands.h"
 #include "reef_edit_distance.h"
 
 #include <math.h>
@@ -276,6 +277,7 @@ static void names_in_the_head_of_the_matrix_keep_to_their_columns(void **state) 
 }
 
 int main(void) {
+    cmd_install();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_bytes_and_durations_read_well),
         cmocka_unit_test(printable_text_never_reaches_the_terminal_raw),

@@ -1,5 +1,6 @@
 // Commands of the control socket: strict parsing, and answers that say what happened.
 #include "command.h"
+#include "reply_json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,33 @@
+// The inside of the query thread, shared by query_thread.c and query_models.c.
+#ifndef REEF_QUERY_INTERNAL_H
+#define REEF_QUERY_INTERNAL_H
+
+#include "query_thread.h"
+
+#define REEF_SERVED_MODELS 2 // kept open: now, and the last other state that was asked for
+
+typedef struct reef_served_model {
+    reef_model *model; // NULL: none
+    char as_of[REEF_NAME_BYTES_MAX + 1];
+    uint64_t opened_ns, took_ns;
+} reef_served_model;
+
+struct reef_serving {
+    reef_serving_options options;
+    uv_thread_t thread;
+    reef_served_model models[REEF_SERVED_MODELS]; // the thread's; 0 is now
+    reef_served_model *used;     // the thread's: the one that the job under way asked for, or NULL
+    reef_forgetting *forgetting; // the thread's, or NULL
+    void (*forgetting_rest)(reef_forgetting *forgetting);
+    uv_mutex_t lock; // protects what follows
+    uv_cond_t changed;
+    reef_job *waiting, *done;
+    reef_job *current; // under way
+    size_t waiting_count;
+    bool stopping;
+};
+
+/** Let every model but `used` (NULL: none) release what it reads in place. */
+void reef_serving_rest(reef_serving *serving, const reef_served_model *used);
+
+#endif

@@ -1,0 +1,76 @@
+// The models that queries are answered by: of now and of one earlier state, opened when they are asked for.
+#include "query_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REOPEN_SHARE 10 // of the time at most one part in so many goes to opening models
+
+// What is read in place must not keep the trainer from reusing pages while nobody asks for it, however many ask for
+// another state. The model in use renews its read by itself.
+void reef_serving_rest(reef_serving *serving, const reef_served_model *used) {
+    for (reef_served_model *m = serving->models; m < serving->models + REEF_SERVED_MODELS; m++)
+        if (m->model && m != used) reef_model_rest(m->model);
+    serving->forgetting_rest(serving->forgetting);
+}
+
+reef_store *reef_serving_store(reef_serving *serving) {
+    return serving->options.store;
+}
+
+reef_forgetting **reef_serving_forgetting(reef_serving *serving) {
+    return &serving->forgetting;
+}
+
+static reef_status newest_commit(reef_serving *serving, reef_commit *out, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, serving->options.store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+// A state of the past never changes while its name stands for it; a name can be given to another one. Commits that
+// only wrote beside training, such as what was pushed, leave the root as it was.
+static bool is_fresh(const reef_served_model *served,
+                     const char *as_of,
+                     const reef_commit *newest) {
+    if (!served->model || strcmp(served->as_of, as_of) != 0) return false;
+    const reef_commit *commit = reef_model_commit(served->model);
+    if (commit->number == newest->number) return true;
+    if (!strcmp(as_of, "now") && !memcmp(commit->root, newest->root, sizeof(commit->root)))
+        return true;
+    return uv_hrtime() - served->opened_ns < REOPEN_SHARE * served->took_ns;
+}
+
+reef_status reef_serving_open(reef_serving *serving,
+                              const char *as_of,
+                              reef_model **model,
+                              reef_error *err) {
+    return reef_model_reopen(model, serving->options.store, as_of,
+                             &(reef_model_options){.threads = serving->options.threads,
+                                                   .memory_bytes = serving->options.memory_bytes},
+                             err);
+}
+
+reef_status reef_serving_model(reef_serving *serving,
+                               const char *as_of,
+                               reef_model **out,
+                               reef_error *err) {
+    reef_served_model *served = &serving->models[strcmp(as_of, "now") != 0];
+    serving->used = served;
+    reef_serving_rest(serving, served);
+    reef_commit newest;
+    reef_status status = newest_commit(serving, &newest, err);
+    if (status != REEF_OK) return status;
+    if (!is_fresh(served, as_of, &newest)) {
+        reef_model *model = served->model;
+        *served = (reef_served_model){.opened_ns = uv_hrtime()};
+        snprintf(served->as_of, sizeof(served->as_of), "%s", as_of);
+        status = reef_serving_open(serving, as_of, &model, err);
+        served->model = model;
+        served->took_ns = uv_hrtime() - served->opened_ns;
+    }
+    *out = served->model;
+    return status;
+}

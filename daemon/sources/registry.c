@@ -1,0 +1,124 @@
+// Every kind of source, and which of them a spec such as "redis://HOST:PORT/STREAM?weight=3" names.
+#include "reef_source.h"
+
+#include "push.h"
+#include "redis_source.h"
+#include "source_name.h"
+#include "tail_source.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// "tcp:host:1" has a scheme, "./odd:name" and "data/a:b" are paths.
+static size_t scheme_length(const char *spec) {
+    size_t length = strcspn(spec, ":/");
+    if (spec[length] != ':' || !length) return 0;
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)spec[i]) && spec[i] != '+' && spec[i] != '-') return 0;
+    return length;
+}
+
+// A live source's share: "?weight=3" or "&weight=3" at the end of its spec, which is then `*bytes` long.
+static reef_status take_weight(reef_input *input, size_t *bytes, reef_error *err) {
+    static const char KEY[] = "weight=";
+    size_t length = strlen(input->spec), digits = length;
+    while (digits > 0 && isdigit((unsigned char)input->spec[digits - 1])) digits--;
+    *bytes = length;
+    size_t key = sizeof(KEY) - 1;
+    if (digits < key + 1 || strncmp(input->spec + digits - key, KEY, key) != 0) return REEF_OK;
+    char before = input->spec[digits - key - 1];
+    if (before != '?' && before != '&') return REEF_OK;
+    unsigned long weight = length - digits > 4 ? 0 : strtoul(input->spec + digits, NULL, 10);
+    if (weight < 1 || weight > REEF_INPUT_WEIGHT_MAX)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a source's weight, '%.20s', is not a whole number from 1 to %d",
+                         input->spec + digits, REEF_INPUT_WEIGHT_MAX);
+    input->weight = (uint32_t)weight;
+    *bytes = digits - key - 1;
+    return REEF_OK;
+}
+
+static const reef_input_kind *const LIVE_KINDS[] = {&reef_follow_kind, &reef_dir_kind,
+                                                    &reef_redis_kind, &reef_input_push, NULL};
+
+static reef_status check_rest(const reef_input *input, const char *rest, reef_error *err) {
+    return input->kind->check_spec ? input->kind->check_spec(input, rest, err) : REEF_OK;
+}
+
+static const reef_input_kind *live_kind(const char *spec, size_t scheme) {
+    for (size_t i = 0; LIVE_KINDS[i]; i++)
+        if (strlen(LIVE_KINDS[i]->scheme) == scheme &&
+            !strncmp(LIVE_KINDS[i]->scheme, spec, scheme))
+            return LIVE_KINDS[i];
+    return NULL;
+}
+
+static reef_status read_live_spec(reef_input *input, size_t scheme, reef_error *err) {
+    size_t bytes = 0;
+    reef_status status = take_weight(input, &bytes, err);
+    if (status != REEF_OK) return status;
+    reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, input->spec, bytes);
+    input->rest = strndup(input->spec + scheme + 1, bytes - scheme - 1);
+    if (!input->rest) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
+    if (!*input->rest)
+        return reef_fail(err, REEF_ERR_INVALID, "the source '%s' names nothing after its colon",
+                         input->spec);
+    return REEF_OK;
+}
+
+// Kind, name and weight; `*rest` is what the kind makes something of.
+static reef_status read_spec(reef_input *input,
+                             const char *spec,
+                             const char **rest,
+                             reef_error *err) {
+    *input = (reef_input){.spec = spec, .label = spec, .weight = 1, .bytes = REEF_BYTES_UNKNOWN};
+    size_t scheme = scheme_length(spec);
+    const reef_input_kind *live = live_kind(spec, scheme);
+    *rest = spec;
+    if (!strcmp(spec, "-")) {
+        input->kind = &reef_input_stream;
+        input->label = "standard input";
+    } else if (reef_input_vectors_is_spec(spec)) {
+        input->kind = &reef_input_vectors;
+    } else if (live) {
+        input->kind = live;
+        reef_status status = read_live_spec(input, scheme, err);
+        *rest = input->rest;
+        return status;
+    } else if (!scheme || (scheme == 4 && !strncmp(spec, "file", 4))) {
+        input->kind = &reef_input_file;
+        input->label = *rest = scheme ? spec + 5 : spec;
+    } else {
+        return reef_fail(
+            err, REEF_ERR_INVALID,
+            "unknown kind of source '%.*s': known are file:PATH, - (standard input), "
+            "follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, redis://HOST:PORT/STREAM and "
+            "push:NAME, and for "
+            "vectors idx:, npy:, csv: and jsonl:",
+            (int)(scheme < 40 ? scheme : 40), spec); // the rest of it may be a password
+    }
+    if (!**rest) return reef_fail(err, REEF_ERR_INVALID, "the source '%s' names no file", spec);
+    reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, *rest, strlen(*rest));
+    return REEF_OK;
+}
+
+reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err) {
+    const char *rest = NULL;
+    reef_status status = read_spec(input, spec, &rest, err);
+    if (status == REEF_OK) status = check_rest(input, rest, err);
+    return status == REEF_OK ? input->kind->open(input, rest, err) : status;
+}
+
+reef_status reef_input_check_spec(const char *spec, reef_error *err) {
+    reef_input input;
+    const char *rest = NULL;
+    reef_status status = read_spec(&input, spec, &rest, err);
+    if (status == REEF_OK) status = check_rest(&input, rest, err);
+    reef_input_close(&input);
+    return status;
+}

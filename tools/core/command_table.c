@@ -1,0 +1,55 @@
+// The table of commands as help, parsing and suggestions see it: whichever the program installed.
+#include "cli.h"
+
+#include "reef_edit_distance.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const cli_command *commands;
+static size_t command_count;
+
+void cli_commands_install(const cli_command *table, size_t count) {
+    commands = table;
+    command_count = count;
+}
+
+const cli_command *cli_commands(size_t *count) {
+    *count = command_count;
+    return commands;
+}
+
+const cli_command *cli_command_find(const char *name) {
+    for (size_t i = 0; i < command_count; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+// What was typed is near to a name, or begins one: the nearer one stays in *guess.
+static void consider(const char *typed, const char *name, size_t *nearest, char **guess) {
+    size_t distance = reef_word_distance(typed, name);
+    if (distance >= *nearest) return;
+    *nearest = distance;
+    free(*guess);
+    *guess = cli_format("%s", name);
+}
+
+// "snapshot" of "snapshot list"; what is one word stays.
+static char *first_word(const char *name) {
+    return cli_format("%.*s", (int)strcspn(name, " "), name);
+}
+
+char *cli_command_guess(const char *name) {
+    char *guess = NULL;
+    size_t nearest = strlen(name) / 3 + 1; // what differs in more than a third is no help
+    for (size_t i = 0; i < command_count; i++) {
+        char *first = first_word(commands[i].name);
+        consider(name, commands[i].name, &nearest, &guess);
+        consider(name, first, &nearest, &guess);
+        free(first);
+    }
+    for (size_t i = 0; !guess && strlen(name) > 1 && i < command_count; i++)
+        if (strncmp(commands[i].name, name, strlen(name)) == 0)
+            guess = first_word(commands[i].name);
+    return guess;
+}
